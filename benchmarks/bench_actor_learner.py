@@ -1,5 +1,4 @@
-"""
-One process against a learner with two actors: VDL's table, and where two actors stop paying.
+"""One process against a learner with two actors: VDL's table, and where two actors stop paying.
 
     ros2 run vdl_ros bench_actor_learner [--env ID ...] [--sizes N ...] [--step-ms MS ...]
         [--busy] [--only table|sweep] [--quick] [--json] [--output FILE]
@@ -37,8 +36,7 @@ SMALLEST = {'hidden_size': '1'}
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """
-    An environment that is run in several modes.
+    """An environment that is run in several modes.
 
     Attributes:
         env_id: of the environment.
@@ -58,8 +56,7 @@ class Case:
 def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, list[Case], dict[str, str]]:
-    """
-    Return the options, the cases to run, and by name why an environment cannot be run.
+    """Return the options, the cases to run, and by name why an environment cannot be run.
 
     Raises:
         ValueError: an option that is not allowed; the message is one line.
@@ -113,8 +110,8 @@ def _check(env_id: str) -> None:
     """Raise ValueError, with the reason, for an environment that a policy cannot act in."""
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
-    from vdl_ros.rl.policy.factory import make_policy
-    from vdl_ros.rl.train_config import TrainConfig
+    from vdl_ros.rl.policy.policy import make_policy
+    from vdl_ros.rl.settings import TrainConfig
     make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=env_id)))
 
 
@@ -144,8 +141,7 @@ def collect(
     cases: Sequence[Case], rounds: int, run: Callable[[Case, str], dict[str, Any]],
     problems: dict[str, str],
 ) -> dict[Case, list[dict[str, dict[str, Any]]]]:
-    """
-    Return the results of each round by case and mode; each round begins with another mode.
+    """Return the results of each round by case and mode; each round begins with another mode.
 
     A case that fails is left out from then on; ``problems`` gets the reason.
     """

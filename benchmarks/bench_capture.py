@@ -1,5 +1,4 @@
-"""
-Frames a second of a capture through the graph, beside bare rendering in one process.
+"""Frames a second of a capture through the graph, beside bare rendering in one process.
 
     ros2 run vdl_ros bench_capture [--frames N] [--rounds N] [--domain NAME] [--quick] [--json]
 
@@ -28,11 +27,10 @@ from numpy.typing import NDArray
 
 from benchmarks import report
 from benchmarks.graph import module_command
-from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.geometry import load
 from vdl_ros.arm.simulation.scene import CAMERA
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.pose.data.domain_randomization import sample
-from vdl_ros.pose.data.randomized_scene import RandomizedScene
+from vdl_ros.pose.domain_randomization import RandomizedScene, sample
 
 SIZE = 128
 BARE = '--bare'

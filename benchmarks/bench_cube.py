@@ -1,5 +1,4 @@
-"""
-Cubes that a random policy, a scripted controller and a trained policy bring to their goals.
+"""Cubes that a random policy, a scripted controller and a trained policy bring to their goals.
 
     ros2 run vdl_ros bench_cube [--task push|pick_place] [--checkpoint FILE] [--episodes N]
         [--seed N] [--quick] [--json] [--output FILE] [--demonstrations FOLDER]
@@ -28,11 +27,11 @@ from benchmarks import report
 from benchmarks.bench_reach import RandomPolicy, TrainedPolicy
 from benchmarks.cube.controller import ScriptedController
 from vdl_ros.demonstrations.env_recorder import new_data_set
-from vdl_ros.envs.owi535.arm_observation import RATE
+from vdl_ros.envs.owi535.arm_env import RATE
 from vdl_ros.envs.owi535.arm_task import HOLD
-from vdl_ros.envs.owi535.cube.cube_task import CubeTask, PickPlaceTask, PushTask
+from vdl_ros.envs.owi535.cube import CubeTask, PickPlaceTask, PushTask
 from vdl_ros.envs.registration import PICK_PLACE, PICK_PLACE_STEPS, PUSH, PUSH_STEPS
-from vdl_ros.saved_policy import SavedPolicy, load_policy
+from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 
 #: By name: class, environment and time limit, in steps.
 TASKS: dict[str, tuple[type[CubeTask], str, int]] = {

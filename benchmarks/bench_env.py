@@ -1,5 +1,4 @@
-"""
-Frames a second, size of observations and memory of environments, one alone and many together.
+"""Frames a second, size of observations and memory of environments, one alone and many together.
 
     ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
 
@@ -90,8 +89,7 @@ def collect(
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the options, with the names of the environments resolved.
+    """Return the options, with the names of the environments resolved.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.

@@ -1,5 +1,4 @@
-"""
-Speed-up of learners that exchange the changes of their weights, by the size of these.
+"""Speed-up of learners that exchange the changes of their weights, by the size of these.
 
     ros2 run vdl_ros bench_exchange [--learners N] [--periods N,N] [--batches N] [--quick] [--json]
         [--output FILE]
@@ -31,8 +30,7 @@ DEFAULTS: dict[str, tuple[Any, Any]] = {
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the checked options, ``periods`` as numbers.
+    """Return the checked options, ``periods`` as numbers.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.
@@ -76,8 +74,7 @@ def _learn(rank: int, options: argparse.Namespace, address: str, results: Any) -
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """
-    Return a row for each size: its speed-ups by period.
+    """Return a row for each size: its speed-ups by period.
 
     Raises:
         RuntimeError: a learner failed.

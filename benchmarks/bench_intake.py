@@ -1,5 +1,4 @@
-"""
-How many trajectories one learner takes in, from thousands of simulated actors.
+"""How many trajectories one learner takes in, from thousands of simulated actors.
 
     ros2 run vdl_ros bench_intake [--actors N,N] [--quick] [--json] [--output FILE]
 
@@ -26,8 +25,7 @@ _LEARNER = 'learner'
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the checked options, ``actors`` as numbers.
+    """Return the checked options, ``actors`` as numbers.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.
@@ -62,7 +60,7 @@ def _take_in(actors: int, seconds: float) -> dict[str, Any]:
     from vdl_ros.msg import Trajectory
     from vdl_ros.rl.acting.flow_control import FlowStats
     from vdl_ros.rl.data.unroll import UnrollSchema
-    from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy, to_trajectory
+    from vdl_ros.ros.training.messages import TrajectoryInbox, to_policy, to_trajectory
 
     space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
     schema = UnrollSchema(space, gymnasium.spaces.Discrete(6), STEPS, 4)

@@ -1,5 +1,4 @@
-"""
-What late actions cost: policies trained with and without a delay, measured at each delay.
+"""What late actions cost: policies trained with and without a delay, measured at each delay.
 
     ros2 run vdl_ros bench_lag [--task reach|pong|cartpole] [--delays MS,MS] [--seeds N,N]
                                [--steps N] [--init CHECKPOINT] [--runs FOLDER] [--output FILE]
@@ -33,16 +32,15 @@ from benchmarks import report
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
+from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
-from vdl_ros.saved_policy import SavedPolicy, load_policy
 
 NAIVE, AWARE = 'naive', 'aware'
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """
-    What is learned.
+    """What is learned.
 
     Attributes:
         env_id: the environment.
@@ -95,8 +93,7 @@ class Deadline(threading.Event):
 
 
 def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Path:
-    """
-    Train a policy up to ``options.steps``, unless it is; return its checkpoint.
+    """Train a policy up to ``options.steps``, unless it is; return its checkpoint.
 
     Raises:
         RuntimeError: the training failed.

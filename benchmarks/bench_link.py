@@ -1,5 +1,4 @@
-"""
-Two actors on another host against one process, by the rate of the link, with compression.
+"""Two actors on another host against one process, by the rate of the link, with compression.
 
     ros2 run vdl_ros bench_link [--env ID ...] [--mbit N ...] [--quick] [--json] [--output FILE]
 
@@ -39,8 +38,7 @@ _POLL_S = 0.1
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the checked options.
+    """Return the checked options.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.
@@ -68,8 +66,7 @@ def settings(env_id: str) -> dict[str, str]:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """
-    Return a row for each environment.
+    """Return a row for each environment.
 
     Raises:
         RuntimeError: a run failed.

@@ -1,5 +1,4 @@
-"""
-The graph beside Sample Factory, Stable-Baselines3, RLlib and CleanRL, in turn, on this machine.
+"""The graph beside Sample Factory, Stable-Baselines3, RLlib and CleanRL, in turn, on this machine.
 
     ros2 run vdl_ros bench_peers [--env ALE/Pong-v5|CartPole-v1] [--peers NAME ...] [--quick] ...
 
@@ -38,8 +37,7 @@ _UNTIL = ('seconds_until_solved', 'steps_until_solved')
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the options.
+    """Return the options.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.
@@ -67,8 +65,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
-    """
-    Return figures by their name, then of the graph and of each peer, one for each round.
+    """Return figures by their name, then of the graph and of each peer, one for each round.
 
     They are ``steps_per_s`` and ``memory_mb`` in a game; in CartPole ``seconds_until_solved`` and
     ``steps_until_solved``, None if it is not solved in time.

@@ -1,5 +1,4 @@
-"""
-How many places a policy reaches on the running graph, in real time, by truth or by camera alone.
+"""Places that a policy reaches on the running graph, in real time, by truth or by camera.
 
     ros2 run vdl_ros bench_policy [--policy reach] [--feedback camera|truth] [--json]
 
@@ -28,13 +27,12 @@ from sensor_msgs.msg import JointState
 
 from benchmarks import report
 from benchmarks.graph import launched, own_domain
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.envs.owi535.reach_task import CLOSE, HOLD
-from vdl_ros.envs.owi535.workspace import Workspace
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.envs.owi535.arm_task import Workspace
+from vdl_ros.envs.owi535.reach import CLOSE, HOLD
 from vdl_ros.msg import TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds

@@ -1,5 +1,4 @@
-"""
-The node ``policy`` with a checkpoint, and with the same policy as an ONNX file without PyTorch.
+"""The node ``policy`` with a checkpoint, and with the same policy as an ONNX file without PyTorch.
 
     ros2 run vdl_ros bench_policy_files [--checkpoint FILE] [--rounds N] [--actions N] [--quick]
         [--json]
@@ -26,11 +25,11 @@ import numpy as np
 import psutil
 
 from benchmarks import graph, report
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm_policy import open_policy
-from vdl_ros.common.resources import find_resource
-from vdl_ros.envs.owi535.reach_observation import FEATURES
-from vdl_ros.onnx_policy.exporter import export_policy
+from vdl_ros.arm.geometry import load
+from vdl_ros.common.files import find_resource
+from vdl_ros.envs.owi535.reach import FEATURES
+from vdl_ros.play.arm_policy import open_policy
+from vdl_ros.play.onnx_export import export_policy
 
 READY = b'waiting for a target'
 #: Figures by name: title and digits.
@@ -41,8 +40,7 @@ FIGURES = {
 
 
 def started(path: Path) -> dict[str, float]:
-    """
-    Start a node, and return its figures once it is ready.
+    """Start a node, and return its figures once it is ready.
 
     Raises:
         RuntimeError: it ended before.

@@ -1,5 +1,4 @@
-"""
-Latency from image to pose, and frames a second, on one core, for both networks.
+"""Latency from image to pose, and frames a second, on one core, for both networks.
 
     ros2 run vdl_ros bench_pose [--seconds S] [--rounds N] [--quick] [--json]
 
@@ -61,8 +60,7 @@ def of_network(model: Path, seconds: float) -> dict[str, float]:
 
 
 def listen(seconds: float, alive: Callable[[], bool], *, send_images: bool) -> dict[str, float]:
-    """
-    Return the latencies of poses that arrive within ``seconds``.
+    """Return the latencies of poses that arrive within ``seconds``.
 
     Args:
         seconds: after a warm-up.
@@ -139,7 +137,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, dict[str, float]
     """Return the medians over the rounds, by network and measurement."""
     import torch
 
-    from vdl_ros.pose.model_file import save_model
+    from vdl_ros.pose.estimator import save_model
     from vdl_ros.pose.networks import MODELS, make_model
     core = min(os.sched_getaffinity(0))
     os.sched_setaffinity(0, {core})

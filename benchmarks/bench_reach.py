@@ -1,5 +1,4 @@
-"""
-How well policies and ``arm_controller``'s law reach the same places, in the kinematic twin.
+"""How well policies and ``arm_controller``'s law reach the same places, in the kinematic twin.
 
     ros2 run vdl_ros bench_reach [--checkpoint FILE] [--targets N] [--delays MS,MS] [--json]
 
@@ -28,17 +27,14 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks import report
-from vdl_ros.arm.control.controller import TrajectoryController
-from vdl_ros.arm.control.controller_config import ControllerConfig
-from vdl_ros.arm.control.go_to import Planner
-from vdl_ros.arm.model.inverse_kinematics import UnreachableError
-from vdl_ros.common.resources import find_resource
+from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
+from vdl_ros.arm.kinematics import Planner, UnreachableError
+from vdl_ros.common.files import find_resource
 from vdl_ros.common.settings import select
-from vdl_ros.envs.owi535.reach_observation import MOTORS, RATE
-from vdl_ros.envs.owi535.reach_task import HOLD, ReachTask
+from vdl_ros.envs.owi535.reach import HOLD, MOTORS, RATE, ReachTask
 from vdl_ros.envs.registration import REACH, REACH_STEPS
+from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.evaluation import Act
-from vdl_ros.saved_policy import SavedPolicy, load_policy
 
 #: Time for a target, s.
 LIMIT = REACH_STEPS / RATE

@@ -1,5 +1,4 @@
-"""
-How training scales: samplers of an iteration, actors of a learner, learners.
+"""How training scales: samplers of an iteration, actors of a learner, learners.
 
     ros2 run vdl_ros bench_scaling [--computing] [--only samplers|actors|learners]
         [--picture FILE] [--quick] [--json] ...
@@ -42,8 +41,7 @@ DEFAULTS: dict[str, tuple[Any, Any]] = {
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the checked options, with ``plans``: by table, the plan of one process and its settings.
+    """Return the checked options, with ``plans``: by table, the plan of a process and settings.
 
     A table that is left out has no numbers of processes.
 
@@ -119,8 +117,7 @@ Runs = dict[tuple[str, int], list[dict[str, Any]]]
 
 
 def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
-    """
-    Return the runs by table and number of processes, and by such a cell why a run of it failed.
+    """Return the runs by table and number of processes, and by such a cell why a run of it failed.
 
     Raises:
         RuntimeError: too few runs succeeded for the tables.

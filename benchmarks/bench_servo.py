@@ -1,5 +1,4 @@
-"""
-Visual servoing: how near the simulated arm comes to joint targets by camera alone.
+"""Visual servoing: how near the simulated arm comes to joint targets by camera alone.
 
     ros2 run vdl_ros bench_servo [--targets N] [--model FILE] [--feedback camera|truth] [--json]
 
@@ -28,11 +27,11 @@ from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from benchmarks import report
 from benchmarks.graph import launched, own_domain
-from vdl_ros.arm.model.geometry import ArmGeometry, load
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import ArmGeometry, load
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.msg import JointTrajectoryStatus
-from vdl_ros.pose.model_file import load_model, model_path
+from vdl_ros.pose.estimator import load_model, model_path
 from vdl_ros.ros import qos
 
 MOVED = JOINTS[:3]
@@ -80,8 +79,7 @@ class Commander(Node):
             JointState, truth, lambda message: setattr(self, 'truth', message), qos.LATEST)
 
     def until(self, condition: Callable[[], Any], seconds: float, what: str) -> None:
-        """
-        Spin until a condition holds.
+        """Spin until a condition holds.
 
         Raises:
             RuntimeError: it did not within ``seconds``.

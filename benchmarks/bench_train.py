@@ -1,5 +1,4 @@
-"""
-A training run through the graph, beside serial mode and the roofline of this machine.
+"""A training run through the graph, beside serial mode and the roofline of this machine.
 
     ros2 run vdl_ros bench_train [--env ALE/Pong-v5] [--num-actors N] [--quick] [--json] ...
 
@@ -34,22 +33,20 @@ WARM_UP = 0.25  # of the measured seconds, before them
 def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, Any, dict[str, Any]]:
-    """
-    Return the options, the plan of the runs, and every setting as resolved.
+    """Return the options, the plan of the runs, and every setting as resolved.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.
     """
     from benchmarks.train.runs import Plan
-    from vdl_ros import presets
     from vdl_ros.common.settings import SettingError, as_dict, select, settings_of, suggestion
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
-    from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
-    from vdl_ros.rl.policy.factory import make_policy
+    from vdl_ros.recipes import config_file
+    from vdl_ros.rl.policy.policy import make_policy
     from vdl_ros.rl.runs.run_config import RunConfig
-    from vdl_ros.rl.train_config import TrainConfig
-    from vdl_ros.ros.process_config import ProcessConfig
+    from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config, verify
+    from vdl_ros.ros.node_settings import ProcessConfig
 
     options = _parse(words)
     report.complete(options, {'seconds': (20.0, 3.0), 'rounds': (3, 1)},
@@ -69,7 +66,7 @@ def arguments(
                 f'--set: no such setting {name!r}{suggestion(name, learning | launching)}')
         given[name] = value
     parsed = {name: (learning | launching)[name].parse(value) for name, value in given.items()}
-    values = presets.resolve(parsed)
+    values = config_file.resolve(parsed)
     env, train = select(EnvConfig, values), select(TrainConfig, values)
     algorithm = make_algorithm_config(train, values)
     verify(train, algorithm)
@@ -100,8 +97,7 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
 def measure(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """
-    Return the results of each round by measurement; the first one changes from round to round.
+    """Return the results of each round by measurement; the first one changes from round to round.
 
     Raises:
         RuntimeError: a measurement failed.

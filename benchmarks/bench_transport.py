@@ -1,5 +1,4 @@
-"""
-DDS as this package uses it, beside raw TCP: throughput, processor time, losses, round trips.
+"""DDS as this package uses it, beside raw TCP: throughput, processor time, losses, round trips.
 
     ros2 run vdl_ros bench_transport [--quick] [--namespaces] [--json] [--output FILE]
 
@@ -64,8 +63,7 @@ def cells(options: argparse.Namespace, number: int) -> Iterator[Cell]:
 
 
 def measure(hosts: Hosts, options: argparse.Namespace) -> tuple[list[dict[str, Any]], str]:
-    """
-    Return the samples of all rounds, and the transport in force.
+    """Return the samples of all rounds, and the transport in force.
 
     Raises:
         PeerError: a process does not start, does not answer or has failed.
@@ -99,8 +97,7 @@ def progress(line: dict[str, Any], rounds: int) -> str:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """
-    Return the options.
+    """Return the options.
 
     Raises:
         ValueError: one that is not allowed; the message is one line.

@@ -1,5 +1,4 @@
-"""
-Arm steps a second, at 10 Hz, of the twins and the tasks, beside bare MuJoCo.
+"""Arm steps a second, at 10 Hz, of the twins and the tasks, beside bare MuJoCo.
 
     ros2 run vdl_ros bench_twin [--arms N,N] [--pixel-arms N] [--seconds S] [--rounds N] [--quick]
         [--json]
@@ -24,13 +23,13 @@ import numpy as np
 
 import vdl_ros.envs  # noqa: F401
 from benchmarks import report
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation
-from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
-from vdl_ros.envs.owi535.cube_scene import add_cube
-from vdl_ros.envs.owi535.reach_pixels import SIZE
+from vdl_ros.arm.simulation.twins import KinematicTwin
+from vdl_ros.envs.owi535.reach import SIZE
+from vdl_ros.envs.owi535.task_renderer import add_cube
 from vdl_ros.envs.registration import PICK_PLACE, PUSH, REACH, REACH_PIXELS
 
 import mujoco  # isort: skip  # after the package, which chooses its OpenGL

@@ -22,8 +22,7 @@ _LAST_LINES = 20
 
 @contextmanager
 def own_domain(*, configure: bool = False) -> Iterator[str]:
-    """
-    Give this process and its children a ROS domain that no one else on this host uses.
+    """Give this process and its children a ROS domain that no one else on this host uses.
 
     Args:
         configure: apply the package's DDS profile to this process; its name is yielded.
@@ -60,8 +59,7 @@ def memory_mb(process: psutil.Process) -> float:
 def launched(
     *command: str, core: int | None = None, log: Path | None = None, may_end: bool = False,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """
-    Run a command while the block runs, then interrupt it as Ctrl-C does.
+    """Run a command while the block runs, then interrupt it as Ctrl-C does.
 
     Args:
         command: its words.

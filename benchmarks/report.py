@@ -37,8 +37,7 @@ def complete(
     options: argparse.Namespace, defaults: Mapping[str, tuple[Any, Any]],
     limits: Mapping[str, tuple[float, float]],
 ) -> None:
-    """
-    Set the options that were not given; check all.
+    """Set the options that were not given; check all.
 
     Args:
         options: changed in place.
@@ -65,8 +64,7 @@ def complete(
 
 
 def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> list[int]:
-    """
-    Return the different numbers of a text such as ``1,2,5``, in its order.
+    """Return the different numbers of a text such as ``1,2,5``, in its order.
 
     Raises:
         ValueError: one is no number or not within ``low`` and ``high``, for this ``reason``.
@@ -82,8 +80,7 @@ def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> li
 
 
 def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | None]) -> int:
-    """
-    Return the exit status of ``work(arguments())``; a failure is one line on standard error.
+    """Return the exit status of ``work(arguments())``; a failure is one line on standard error.
 
     Args:
         name: of the benchmark.

@@ -1,5 +1,4 @@
-"""
-Set up this checkout: `python3 bootstrap [--with-tests | --with-all-tests] [--no-build] [--force]`.
+"""Set up this checkout: `python3 bootstrap --help`.
 
 Installs missing system packages, creates a Python environment, installs Python packages and builds
 the workspace. Each step is skipped if nothing it depends on has changed.

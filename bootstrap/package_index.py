@@ -20,8 +20,7 @@ CUDA_COST = ('2.7 GB to download instead of 0.2, 3.5 GB more on the disk, and 68
 
 
 class PackageIndex:
-    """
-    uv in a virtual environment, with the user's pip settings.
+    """uv in a virtual environment, with the user's pip settings.
 
     uv does not read pip's configuration, so the indexes, local wheels and certificates configured
     for pip are passed to it.
@@ -39,8 +38,7 @@ class PackageIndex:
 
     def install(self, title: str, requirements: Sequence[str | Path], *options: str,
                 env: Mapping[str, str] | None = None) -> None:
-        """
-        Install requirements with uv, several at a time.
+        """Install requirements with uv, several at a time.
 
         Args:
             title: of the step, for progress lines and the log file.
@@ -62,8 +60,7 @@ class PackageIndex:
         ], log, env=self._variables() | dict(env or {}))
 
     def install_torch(self, requirements: Sequence[str]) -> None:
-        """
-        Install PyTorch: on a machine without an NVIDIA GPU the CPU build, if it is available.
+        """Install PyTorch: on a machine without an NVIDIA GPU the CPU build, if it is available.
 
         The CPU build is searched in this order: the index ``VDL_TORCH_INDEX``; wheels in the
         folders of pip's ``find-links``; PyTorch's index. If it is in none of them, the CUDA build
@@ -107,8 +104,7 @@ class PackageIndex:
 
 
 def read_pip_settings(listed: str) -> dict[str, str]:
-    """
-    Return the settings of ``pip install`` from the output of ``pip config list``, by option.
+    """Return the settings of ``pip install`` from the output of ``pip config list``, by option.
 
     Environment variables override the section ``install``, which overrides ``global``.
     """

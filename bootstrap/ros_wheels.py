@@ -1,5 +1,4 @@
-"""
-Complete the ROS 2 wheels after installation.
+"""Complete the ROS 2 wheels after installation.
 
 Their CMake files contain paths of the machine that built them, and some interface packages of a
 ROS 2 distribution are missing; these are generated from the definitions in the library
@@ -65,8 +64,7 @@ def site_packages(prefix: Path) -> Path:
 
 
 def variables(prefix: Path) -> dict[str, str]:
-    """
-    Return the environment variables that make the wheels one ROS 2 prefix.
+    """Return the environment variables that make the wheels one ROS 2 prefix.
 
     Without the last one every Python process would restart itself to set LD_LIBRARY_PATH.
     """

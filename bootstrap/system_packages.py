@@ -1,5 +1,4 @@
-"""
-Check and install the system packages that the set-up requires.
+"""Check and install the system packages that the set-up requires.
 
 Each requirement is detected by its use, such as a program on the PATH, because it may not come
 from apt. Missing packages are installed by apt-get if that needs no password. Otherwise the
@@ -86,8 +85,7 @@ LOCK_PERIOD_S = 2.0
 
 
 def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
-    """
-    Install missing packages as root or by sudo without password; return what is still missing.
+    """Install missing packages as root or by sudo without password; return what is still missing.
 
     Args:
         needs: requirements to check.
@@ -128,8 +126,7 @@ def _apt_get(title: str, command: Sequence[str], log: Path, env: Mapping[str, st
 
 
 def install(log: Path, *, tests: Sequence[Need] = ()) -> None:
-    """
-    Install the system packages for building, rendering and tests.
+    """Install the system packages for building, rendering and tests.
 
     Args:
         log: file for the output of apt-get.

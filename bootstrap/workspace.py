@@ -10,8 +10,7 @@ from steps import SetupError, Stamp, fingerprint, run
 
 
 def prepare(root: Path, environment: Environment, *, force: bool = False) -> None:
-    """
-    Link the environment to the checkout, and install the ``ros2`` stand-in if required.
+    """Link the environment to the checkout, and install the ``ros2`` stand-in if required.
 
     Raises:
         SetupError: a sourced distribution has no ros2launch.
@@ -21,8 +20,7 @@ def prepare(root: Path, environment: Environment, *, force: bool = False) -> Non
 
 
 def build(root: Path, environment: Environment, *, force: bool = False) -> None:
-    """
-    Run colcon if an input has changed.
+    """Run colcon if an input has changed.
 
     Raises:
         SetupError: the build failed.
@@ -62,8 +60,7 @@ def remove_dead_links(folder: Path) -> None:
 
 
 def _link_to_checkout(root: Path, prefix: Path) -> Path:
-    """
-    Return a link to the checkout, inside the virtual environment.
+    """Return a link to the checkout, inside the virtual environment.
 
     CMake refuses to export a target whose include folders, here numpy's, are in the source tree;
     built through the link, the tree does not contain the virtual environment. If the link is

@@ -1,5 +1,4 @@
-"""
-Settings of Sphinx for the documentation as a site: ``make docs``.
+"""Settings of Sphinx for the documentation as a site: ``make docs``.
 
 The source folder is the repository, so that links to files of the code are checked, too.
 """

@@ -1,5 +1,4 @@
-"""
-Make the README's moving picture: the arm while it learns to reach, beside its curve.
+"""Make the README's moving picture: the arm while it learns to reach, beside its curve.
 
     python3 docs/make_learning_video.py --run runs/reach-video --output docs/images/reach.webp
 
@@ -22,13 +21,13 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from vdl_ros import local_training, presets
+from vdl_ros import local_training
 from vdl_ros.common.settings import select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.play.saved_policy import load_policy
+from vdl_ros.recipes import config_file
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 TOTAL_STEPS = 3_000_000
 # Agent steps at which the policy is shown, and for how many of the environment's steps.
@@ -42,7 +41,7 @@ Images = list[NDArray[np.uint8]]
 def train(run: Path, steps: int) -> None:
     """Train until so many steps, from the checkpoint of the run if there is one."""
     given = {'env_id': REACH, 'algorithm': 'ppo', 'total_steps': TOTAL_STEPS, 'seed': 1}
-    values = presets.resolve(given, None)
+    values = config_file.resolve(given, None)
     config, env = select(TrainConfig, values), select(EnvConfig, values)
     over, progress = threading.Event(), run / 'progress.csv'
 

@@ -1,9 +1,8 @@
-"""
-Make a moving picture of a policy: ``docs/images/pick_place.webp`` of the arm that takes a cube.
+"""Make a moving picture of a policy: ``docs/images/pick_place.webp`` of the arm that takes a cube.
 
-    python3 docs/make_policy_video.py --checkpoint runs/NAME/checkpoint.pt
-        --env_id vdl_ros/OWI535PickPlace-v0 --seed 2 --episodes 3
-        --output docs/images/pick_place.webp
+python3 docs/make_policy_video.py --checkpoint runs/NAME/checkpoint.pt
+--env_id vdl_ros/OWI535PickPlace-v0 --seed 2 --episodes 3
+--output docs/images/pick_place.webp
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import numpy as np
 from PIL import Image
 
 import vdl_ros.envs  # noqa: F401
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.play.saved_policy import load_policy
 
 #: Times as fast as the environment, and its steps per second.
 SPEED, RATE = 2.0, 10

@@ -8,39 +8,43 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from vdl_ros.arm.control.controller_config import ControllerConfig
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.teleop.teleop_config import TeleopConfig
+from vdl_ros.arm.control.controller import ControllerConfig
+from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
+from vdl_ros.arm.geometry import GeometryConfig
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
+from vdl_ros.arm.teleop.teleop import TeleopConfig
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement, ImageTransportConfig
-from vdl_ros.cluster.cluster_config import ClusterConfig
+from vdl_ros.cluster.plan import ClusterConfig
 from vdl_ros.common.settings import Setting, settings_of
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.experiments.specs.schema import json_schema
-from vdl_ros.experiments.specs.spec_config import MetaConfig, ReferenceConfig, SearchConfig
-from vdl_ros.nodes.calibrate_config import CalibrateConfig
-from vdl_ros.nodes.capture_config import CaptureConfig
-from vdl_ros.nodes.player_config import PlayConfig
-from vdl_ros.nodes.policy_config import PolicyConfig
-from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
-from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
-from vdl_ros.nodes.robot_state_config import RobotStateConfig
-from vdl_ros.nodes.sim_arm_config import SimArmConfig
-from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
-from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
-from vdl_ros.nodes.viewer_config import ViewConfig
-from vdl_ros.nodes.world_actor_config import WorldActorConfig
-from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, ReplayConfig
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros.bags.recording_config import RecordConfig
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.experiments.schema import json_schema
+from vdl_ros.experiments.spec import MetaConfig, ReferenceConfig, SearchConfig
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
+from vdl_ros.rl.settings import (
+    ALGORITHM_SETTINGS,
+    ActorConfig,
+    EvaluateConfig,
+    ReplayConfig,
+    TrainConfig,
+)
+from vdl_ros.ros.node_settings import (
+    CalibrateConfig,
+    CaptureConfig,
+    PlayConfig,
+    PolicyConfig,
+    PolicyRendererConfig,
+    PoseConfig,
+    PoseModelConfig,
+    ProcessConfig,
+    RecordConfig,
+    RobotStateConfig,
+    SimArmConfig,
+    TopicStatsConfig,
+    TrainingViewerConfig,
+    ViewConfig,
+    WorldActorConfig,
+)
 
 LOCAL = '`python -m vdl_ros.local_training`'
 # Title, where its settings are given, and groups of settings, which are named in the table.

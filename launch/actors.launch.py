@@ -1,5 +1,4 @@
-"""
-Start actors only, for training on several hosts.
+"""Start actors only, for training on several hosts.
 
 With several learners, the actors are assigned to them in turn.
 """
@@ -10,11 +9,11 @@ from functools import partial
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import select, setting
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.rl.acting.actor_config import ActorConfig
+from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.rl.settings import ActorConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.launch_restarts import restarted
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.launch_nodes import restarted
+from vdl_ros.ros.node_settings import ProcessConfig
 
 SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
 

@@ -1,5 +1,4 @@
-"""
-The arm, real or simulated: driver, controller, policy, camera and views, also under attack.
+"""The arm, real or simulated: driver, controller, policy, camera and views, also under attack.
 
 When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
@@ -15,21 +14,24 @@ from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
 
 from vdl_ros.arm.calibration import calibration_file
-from vdl_ros.arm.control.controller_config import ControllerConfig
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.control.controller import ControllerConfig
+from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
+from vdl_ros.arm.geometry import GeometryConfig
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement, ImageTransportConfig
+from vdl_ros.common.files import find_resource
 from vdl_ros.common.opengl import OpenGLError, check_drawing
-from vdl_ros.common.resources import find_resource
 from vdl_ros.common.settings import Setting, SettingError, select
-from vdl_ros.nodes.policy_config import PolicyConfig
-from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
-from vdl_ros.nodes.sim_arm_config import SimArmConfig
-from vdl_ros.nodes.viewer_config import ViewConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.node_settings import (
+    PolicyConfig,
+    PoseConfig,
+    PoseModelConfig,
+    ProcessConfig,
+    SimArmConfig,
+    ViewConfig,
+)
 
 # Settings of each node; the camera's `source` is the argument `camera`.
 NODES = {

@@ -3,14 +3,12 @@
 from launch.actions import DeclareLaunchArgument, RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 
-from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.settings import Setting, SettingError
-from vdl_ros.nodes.capture_config import CaptureConfig
-from vdl_ros.nodes.sim_arm_config import SimArmConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig, SimArmConfig
 
 ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
 DEVICE = Setting('device', str, '/dev/video0', 'Camera of the real arm.')

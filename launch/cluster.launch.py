@@ -1,5 +1,4 @@
-"""
-Train over several hosts: start learners and actors by a hosts file, and stop all at the end.
+"""Train over several hosts: start learners and actors by a hosts file, and stop all at the end.
 
 It is ``ros2 run vdl_ros cluster start --watch`` as a launch. See docs/cluster.md.
 """
@@ -10,7 +9,7 @@ from launch.substitutions import PathJoinSubstitution
 from launch_ros.substitutions import FindPackagePrefix
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
-from vdl_ros.cluster.cluster_config import ClusterConfig
+from vdl_ros.cluster.plan import ClusterConfig
 from vdl_ros.common.settings import as_text, select
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.tools.cluster import DERIVED, FIRST, OF_EVERY_TASK

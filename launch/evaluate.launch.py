@@ -6,8 +6,8 @@ from launch.actions import RegisterEventHandler
 from launch.event_handlers import OnProcessExit
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
+from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.rl.settings import EvaluateConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 
 SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig)

@@ -1,5 +1,4 @@
-"""
-Start one learner only, for training on several hosts.
+"""Start one learner only, for training on several hosts.
 
 With num_learners > 1, start one launch for each learner_rank, on this host or others.
 """
@@ -7,16 +6,13 @@ With num_learners > 1, start one launch for each learner_rank, on this host or o
 from functools import partial
 
 from vdl_ros.attacks.attack_config import AttackConfig
-from vdl_ros.common.run_files import unique_name
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.common.files import unique_name
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.launch_restarts import restarted
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.launch_nodes import restarted
+from vdl_ros.ros.node_settings import ProcessConfig
 
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
             AttackConfig, RunConfig, RunFolderConfig, ProcessConfig)

@@ -1,5 +1,4 @@
-"""
-Train a policy on this machine: start one or several learners, and actors or the player of a bag.
+"""Train a policy on this machine: start learners, and actors or the player of a bag.
 
 With algorithm:=bc the learner reads demonstrations, and there are no actors.
 
@@ -23,23 +22,29 @@ from launch.substitutions import PathJoinSubstitution
 from launch_ros.substitutions import FindPackagePrefix, FindPackageShare
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.common.run_files import unique_name
+from vdl_ros.common.files import unique_name
 from vdl_ros.common.settings import SettingError, select, setting
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.registration import REACH
-from vdl_ros.nodes.player_config import PlayConfig
-from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
-from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
-from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir, verify_run
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import check_unfinished, saved_settings, settings_of_init
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.runs.run_config import (
+    RunConfig,
+    RunFolderConfig,
+    check_unfinished,
+    default_run_dir,
+    saved_settings,
+    settings_of_init,
+    verify_run,
+)
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.launch_restarts import restarted
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.launch_nodes import restarted
+from vdl_ros.ros.node_settings import (
+    PlayConfig,
+    PolicyRendererConfig,
+    ProcessConfig,
+    TrainingViewerConfig,
+)
 
 
 @dataclass(frozen=True)

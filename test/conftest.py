@@ -23,7 +23,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from vdl_ros.bags.reader import BagError, BagReader
-from vdl_ros.ros.dds.stale_shared_memory import stale_shared_memory
+from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 
 pytest_plugins = ['fault_rows', 'processes', 'reporter', 'schedule', 'stall_detector', 'two_hosts']
 

@@ -4,7 +4,7 @@ import numpy as np
 from gymnasium import spaces
 from pettingzoo import ParallelEnv
 
-from vdl_ros.envs.worlds.registration import register_world
+from vdl_ros.envs.worlds import register_world
 
 DUEL = 'test/duel'
 #: Steps after which a body is gone; the world ends with the last one.

@@ -10,7 +10,7 @@ from vdl_ros.bags.indexed_file import IndexedFile
 from vdl_ros.bags.messages import MessageError, decode
 from vdl_ros.bags.reader import BagError, BagReader, closed_part
 from vdl_ros.common.tensor_file import TensorFileError
-from vdl_ros.pose.model_file import load_model
+from vdl_ros.pose.estimator import load_model
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
 #: Bytes beyond what the process has mapped once everything is imported and read once.

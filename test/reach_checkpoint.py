@@ -5,12 +5,11 @@ import torch
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.owi535.reach_observation import FEATURES
+from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import save_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 # Below this angle a motor stays off, and so far the latest command still turns it, rad.
 _SMALL, _COMING = 0.03, 0.02

@@ -4,12 +4,11 @@ import pytest
 import yaml
 
 from vdl_ros.common.settings import SettingError, as_dict
-from vdl_ros.config_file import read_config
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.recipes.config_file import read_config
+from vdl_ros.rl.runs.run_config import RunConfig, saved_settings
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.runs.saved_settings import saved_settings
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.node_settings import ProcessConfig
 
 
 def test_values_have_the_type_of_their_setting_and_what_is_written_reads_back(tmp_path):

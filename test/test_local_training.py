@@ -15,10 +15,9 @@ import torch
 from vdl_ros import local_training
 from vdl_ros.common.settings import SettingError, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.runs.saved_settings import settings_of_init
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.runs.run_config import settings_of_init
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config
 
 SOURCE = Path(__file__).resolve().parents[1] / 'src'
 # The modules of ROS cannot be imported, nor can the generated messages.

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from vdl_ros import multi_agent_training
-from vdl_ros.agents_file import AgentsFile, read_agents_file
 from vdl_ros.multi_agent_training import train
+from vdl_ros.recipes.agents_file import AgentsFile, read_agents_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.tools import match
 

@@ -11,14 +11,12 @@ from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.common.settings import SettingError, as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator, verify_evaluations
+from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator, verify_evaluations
 from vdl_ros.rl.acting.evaluation import Act, evaluate
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
+from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 ENV, TRAIN = EnvConfig(env_id='CartPole-v1'), TrainConfig(eval_episodes=10)
 

@@ -6,23 +6,21 @@ import os
 import numpy as np
 import pytest
 
-from vdl_ros import policy_player
 from vdl_ros.common.opengl import OpenGLError
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.policy_player import PolicyPlayer
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.play import player as module
+from vdl_ros.play.player import PolicyPlayer
+from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 
 @pytest.fixture(autouse=True)
 def opengl(monkeypatch):
     """Let nothing start a process for a look at the graphics driver."""
-    monkeypatch.setattr(policy_player, 'check_drawing', lambda: '')
+    monkeypatch.setattr(module, 'check_drawing', lambda: '')
     monkeypatch.setenv('MUJOCO_GL', 'egl')
 
 
@@ -49,7 +47,7 @@ def test_images_change_while_the_policy_acts_and_large_ones_are_thinned_out(monk
     assert player.fps == 50.0
     # Beyond the end of an episode.
     assert player.play(600).shape == (400, 600, 3)
-    monkeypatch.setattr(policy_player, '_LARGEST', 250)
+    monkeypatch.setattr(module, '_LARGEST', 250)
     assert player.play(1).shape == (134, 200, 3)
     player.close()
 
@@ -78,7 +76,7 @@ def test_without_opengl_its_reason_is_said_where_it_is_needed(monkeypatch):
     def missing():
         raise OpenGLError('OpenGL: no driver; apt install it')
 
-    monkeypatch.setattr(policy_player, 'check_drawing', missing)
+    monkeypatch.setattr(module, 'check_drawing', missing)
     # It is drawn without OpenGL.
     PolicyPlayer(settings('CartPole-v1')).close()
 
@@ -86,7 +84,7 @@ def test_without_opengl_its_reason_is_said_where_it_is_needed(monkeypatch):
         raise AttributeError('no attribute eglQueryString')
 
     # What a library makes of it depends on what was imported before.
-    monkeypatch.setattr(policy_player, 'make_drawn', fail)
+    monkeypatch.setattr(module, 'make_drawn', fail)
     with pytest.raises(EnvError, match='OpenGL: no driver; apt install it'):
         PolicyPlayer(settings('vdl_ros/OWI535Reach-v0'))
     assert os.environ['MUJOCO_GL'] == 'disable'

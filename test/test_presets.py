@@ -6,15 +6,21 @@ import itertools
 import pytest
 import yaml
 
-from vdl_ros import presets
 from vdl_ros.common.settings import SettingError, build, select, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
-from vdl_ros.rl.train_config import ALGORITHMS, NETWORKS, TrainConfig
-from vdl_ros.ros.parameter_files import EVERY_NODE, read_parameter_file
+from vdl_ros.recipes import config_file
+from vdl_ros.rl.settings import (
+    ALGORITHM_SETTINGS,
+    ALGORITHMS,
+    NETWORKS,
+    TrainConfig,
+    make_algorithm_config,
+    verify,
+)
+from vdl_ros.ros.parameters import EVERY_NODE, read_parameter_file
 
 TASKS = {path.stem: yaml.safe_load(path.read_text())
-         for path in sorted((presets.folder() / 'tasks').glob('*.yaml'))}
+         for path in sorted((config_file.folder() / 'tasks').glob('*.yaml'))}
 # What a preset is chosen by.
 FORBIDDEN = {'env_id', 'algorithm'}
 SHARED = settings_of(EnvConfig, TrainConfig).keys() - FORBIDDEN
@@ -23,7 +29,7 @@ SHARED = settings_of(EnvConfig, TrainConfig).keys() - FORBIDDEN
 @pytest.fixture
 def tasks(tmp_path, monkeypatch):
     """Return a function that writes a task's file."""
-    monkeypatch.setattr(presets, 'folder', lambda: tmp_path)
+    monkeypatch.setattr(config_file, 'folder', lambda: tmp_path)
     (tmp_path / 'tasks').mkdir()
 
     def write(name, env_ids, algorithms=None, **settings):
@@ -58,10 +64,10 @@ def test_every_file_of_the_package_says_what_is_known():
         for network, settings in content.get('networks', {}).items():
             assert network in NETWORKS, task
             assert settings.keys() <= SHARED - {'network'}, (task, network)
-    found = {path.stem for path in (presets.folder() / 'algorithms').glob('*.yaml')}
+    found = {path.stem for path in (config_file.folder() / 'algorithms').glob('*.yaml')}
     assert found == set(ALGORITHMS) == set(ALGORITHM_SETTINGS)
     for algorithm in ALGORITHMS:
-        sections = read_parameter_file(presets.folder() / 'algorithms' / f'{algorithm}.yaml')
+        sections = read_parameter_file(config_file.folder() / 'algorithms' / f'{algorithm}.yaml')
         assert sections.keys() == {EVERY_NODE}, algorithm
         known = settings_of(TrainConfig, ALGORITHM_SETTINGS[algorithm]).keys() - FORBIDDEN
         assert sections[EVERY_NODE].keys() <= known, algorithm
@@ -78,7 +84,7 @@ def test_every_preset_of_the_package_can_be_used(monkeypatch):
         for algorithm in (next(others), *content.get('algorithms', {}))}
     for env_id, algorithm in sorted(cases):
         case = env_id, algorithm
-        values = presets.resolve({'env_id': env_id, 'algorithm': algorithm})
+        values = config_file.resolve({'env_id': env_id, 'algorithm': algorithm})
         known = settings_of(EnvConfig, TrainConfig, ALGORITHM_SETTINGS[algorithm])
         assert values.keys() <= known.keys(), case
         build(EnvConfig, {name: value for name, value in values.items()
@@ -86,17 +92,17 @@ def test_every_preset_of_the_package_can_be_used(monkeypatch):
         train = select(TrainConfig, values)
         assert train.algorithm == algorithm, case
         verify(train, make_algorithm_config(train, values))
-    assert presets.preset('CartPole-v1', 'ppo')['stop_at_return'] == 475.0
-    assert presets.preset('ALE/Pong-v5', 'a3c')['reward_transform'] == 'abs_one'
+    assert config_file.preset('CartPole-v1', 'ppo')['stop_at_return'] == 475.0
+    assert config_file.preset('ALE/Pong-v5', 'a3c')['reward_transform'] == 'abs_one'
 
 
 def test_the_first_file_by_name_whose_pattern_fits_wins_and_case_counts(tasks):
     tasks('b.yaml', ['*'], {'ppo': {'ppo_clip': 0.3}}, seed=2)
     tasks('a.yaml', ['Cart*-v?', 'Exact-v0'], seed=1)
     for fitting in ('CartPole-v1', 'Exact-v0'):
-        assert presets.preset(fitting, 'ppo') == {'seed': 1}, fitting
+        assert config_file.preset(fitting, 'ppo') == {'seed': 1}, fitting
     for other in ('CartPole-v11', 'cartpole-v1', 'Exact-v00', 'MyCartPole-v1'):
-        found = presets.preset(other, 'ppo')
+        found = config_file.preset(other, 'ppo')
         assert found == {'seed': 2, 'ppo_clip': 0.3}, other
         # It is the caller's to change.
         found['seed'] = found['ppo_clip'] = 3
@@ -107,15 +113,15 @@ def test_a_task_knows_better_than_an_algorithm_and_both_together_best(tasks, alg
     algorithm_file('dqn', batch_size=7)
     tasks('a.yaml', ['Cart*'], {'ppo': {'discount': 0.3, 'ppo_clip': 0.3}, 'dqn': {'n_step': 3}},
           discount=0.2, entropy_cost=0.2)
-    assert presets.preset('CartPole-v1', 'ppo') == {
+    assert config_file.preset('CartPole-v1', 'ppo') == {
         'batch_size': 1, 'entropy_cost': 0.2, 'discount': 0.3, 'ppo_clip': 0.3}
-    assert presets.preset('CartPole-v1', 'dqn') == {
+    assert config_file.preset('CartPole-v1', 'dqn') == {
         'batch_size': 7, 'entropy_cost': 0.2, 'discount': 0.2, 'n_step': 3}
-    assert presets.preset('CartPole-v1', 'impala') == {'entropy_cost': 0.2, 'discount': 0.2}
-    assert presets.preset('Other-v1', 'ppo') == {
+    assert config_file.preset('CartPole-v1', 'impala') == {'entropy_cost': 0.2, 'discount': 0.2}
+    assert config_file.preset('Other-v1', 'ppo') == {
         'batch_size': 1, 'discount': 0.1, 'entropy_cost': 0.1, 'ppo_clip': 0.1}
     # The user knows best of all.
-    found = presets.resolve({'env_id': 'CartPole-v1', 'algorithm': 'ppo', 'discount': 0.9})
+    found = config_file.resolve({'env_id': 'CartPole-v1', 'algorithm': 'ppo', 'discount': 0.9})
     assert found == {'env_id': 'CartPole-v1', 'algorithm': 'ppo', 'batch_size': 1,
                      'entropy_cost': 0.2, 'discount': 0.9, 'ppo_clip': 0.3}
 
@@ -123,19 +129,19 @@ def test_a_task_knows_better_than_an_algorithm_and_both_together_best(tasks, alg
 def test_a_network_that_the_user_names_has_settings_of_its_own():
     given = {'env_id': 'ALE/Pong-v5', 'algorithm': 'a3c'}
     seen = {'frame_stack': 1, 'screen_size': 42, 'frame_processing': 'universe'}
-    found = presets.resolve(given | {'network': 'universe', 'unroll_length': 7})
+    found = config_file.resolve(given | {'network': 'universe', 'unroll_length': 7})
     assert seen.items() <= found.items()
     assert (found['lstm_size'], found['unroll_length']) == (256, 7)
     for others in ({}, {'network': 'nature'}):
-        assert not seen.keys() & presets.resolve(given | others).keys()
+        assert not seen.keys() & config_file.resolve(given | others).keys()
 
 
 def test_without_an_algorithm_or_environment_it_is_the_default_one(tasks, algorithm_file):
     algorithm_file('impala', batch_size=3)
     algorithm_file('ppo', batch_size=4)
     tasks('a.yaml', ['CartPole-v1'], {'impala': {'rho_clip': 2.0}, 'ppo': {'ppo_clip': 0.3}})
-    assert presets.resolve({}) == {'batch_size': 3, 'rho_clip': 2.0}
-    assert presets.resolve({}, default_env_id='Other-v0') == {'batch_size': 3}
+    assert config_file.resolve({}) == {'batch_size': 3, 'rho_clip': 2.0}
+    assert config_file.resolve({}, default_env_id='Other-v0') == {'batch_size': 3}
     assert build(TrainConfig, {}).algorithm == 'impala'
     assert build(EnvConfig, {}).env_id == 'CartPole-v1'
 
@@ -145,15 +151,15 @@ def test_a_resumed_run_has_its_own_settings_algorithm_and_no_preset(tasks, algor
     algorithm_file('ppo', batch_size=4)
     saved = {'env_id': 'CartPole-v1', 'seed': 7, 'algorithm': 'ppo'}
     for given in ({'total_steps': 5}, {'ppo_clip': 0.1}, {'algorithm': 'ppo'}):
-        assert presets.resolve(given, saved) == {**saved, **given}
+        assert config_file.resolve(given, saved) == {**saved, **given}
     assert saved == {'env_id': 'CartPole-v1', 'seed': 7, 'algorithm': 'ppo'}
     with pytest.raises(SettingError, match="^n_step: 3 is of algorithm 'dqn' and 'sac', and"):
-        presets.resolve({'n_step': 3}, saved)
+        config_file.resolve({'n_step': 3}, saved)
     for more in ({}, {'rho_clip': 2.0}, {'unroll_length': 4, 'batch_size': 1}):
         with pytest.raises(SettingError, match="^algorithm: 'impala' is not allowed: the run was "
                                                "trained with 'ppo' and cannot be resumed with "
                                                'another$'):
-            presets.resolve({'algorithm': 'impala', **more}, saved)
+            config_file.resolve({'algorithm': 'impala', **more}, saved)
 
 
 def test_a_setting_of_another_algorithm_is_refused_with_all_names(tasks):
@@ -163,25 +169,25 @@ def test_a_setting_of_another_algorithm_is_refused_with_all_names(tasks):
         for algorithm in ALGORITHMS:
             given = {'algorithm': algorithm, name: setting.default}
             if algorithm in owners:
-                assert presets.resolve(given) == given
+                assert config_file.resolve(given) == given
                 continue
             with pytest.raises(SettingError) as error:
-                presets.resolve(given)
+                config_file.resolve(given)
             assert str(error.value) == (
                 f'{name}: {setting.default!r} is of algorithm {" and ".join(map(repr, owners))}, '
                 f'and algorithm is {algorithm!r}')
     with pytest.raises(SettingError, match="^ppo_clip: 0.1 is of algorithm 'ppo', and algorithm "
                                            "is 'impala'$"):
-        presets.resolve({'ppo_clip': 0.1})
+        config_file.resolve({'ppo_clip': 0.1})
 
 
 def test_the_algorithm_of_a_task_counts_unless_another_is_given_or_resumed():
     reach = 'vdl_ros/OWI535Reach-v0'
-    found = presets.resolve({'env_id': reach})
+    found = config_file.resolve({'env_id': reach})
     assert (found['algorithm'], found['ppo_epochs']) == ('ppo', 4)
-    given = presets.resolve({'env_id': reach, 'algorithm': 'impala'})
+    given = config_file.resolve({'env_id': reach, 'algorithm': 'impala'})
     assert given['algorithm'] == 'impala'
     assert 'ppo_epochs' not in given
-    resumed = presets.resolve({}, {'algorithm': 'a3c', 'env_id': reach}, default_env_id=reach)
+    resumed = config_file.resolve({}, {'algorithm': 'a3c', 'env_id': reach}, default_env_id=reach)
     assert resumed['algorithm'] == 'a3c'
-    assert 'algorithm' not in presets.resolve({'env_id': 'CartPole-v1'})
+    assert 'algorithm' not in config_file.resolve({'env_id': 'CartPole-v1'})

@@ -10,12 +10,11 @@ import torch
 from vdl_ros.common.settings import SettingError, as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.play.saved_policy import load_policy, record_video, save_policy
 from vdl_ros.rl.acting.evaluation import Act
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
-from vdl_ros.saved_policy import load_policy, record_video, save_policy
+from vdl_ros.rl.settings import ALGORITHMS, TrainConfig, make_algorithm_config
 
 ENV = EnvConfig(env_id='vdl/Counter-v0', num_envs=3)
 TRAIN = TrainConfig(hidden_size=4, total_steps=100)

@@ -34,11 +34,10 @@ _LEADING = 'training'
 
 
 def split(threads: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """
-    Return a process's shares of time as VDL's Timer split them.
+    """Return a process's shares of time as VDL's Timer split them.
 
     Args:
-        threads: shares by thread and phase, as of ``common/thread_timer.py``.
+        threads: shares by thread and phase, as of ``common/metrics.py``.
 
     Returns:
         ``computation`` and ``communication``, summed over the threads; ``wait`` and ``other`` of
@@ -56,8 +55,7 @@ def _sum(threads: Iterable[Mapping[str, float]], phases: Sequence[str]) -> float
 
 
 def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
-    """
-    Return the figures of one run.
+    """Return the figures of one run.
 
     Args:
         run: as train/runs.py returns it.
@@ -80,8 +78,7 @@ def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
 
 
 def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
-    """
-    Return the figures over the rounds by mode.
+    """Return the figures over the rounds by mode.
 
     Speeds and bytes are medians, shares of time means, losses sums. ``ratio`` is the median of
     the ratios to serial mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
@@ -109,8 +106,7 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
 
 
 def episode_seconds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """
-    Return the seconds for ``EPISODES`` episodes by mode.
+    """Return the seconds for ``EPISODES`` episodes by mode.
 
     Episodes have the mean length over all modes, so that chance makes none look faster;
     ``LONGEST`` where none has ended.
@@ -122,8 +118,7 @@ def episode_seconds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 
 def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """
-    Return where the ratio first falls below 1, between two points on a straight line of logs.
+    """Return where the ratio first falls below 1, between two points on a straight line of logs.
 
     Args:
         points: (size in bytes, ratio), both above 0, of growing size; at least one.

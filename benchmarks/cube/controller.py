@@ -1,5 +1,4 @@
-"""
-Scripted controllers of *push* and *pick and place*: places, one after the other, by kinematics.
+"""Scripted controllers of *push* and *pick and place*: places, one after the other, by kinematics.
 
 They use what a policy observes: late measurements, and the commands since.
 """
@@ -11,12 +10,11 @@ from collections.abc import Callable, Generator
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.arm.model.inverse_kinematics import InverseKinematics, UnreachableError
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.envs.owi535.arm_observation import MOVING, RATE
-from vdl_ros.envs.owi535.cube.cube_observation import CLOSE
-from vdl_ros.envs.owi535.cube.cube_task import CubeTask, PushTask
-from vdl_ros.envs.owi535.cube_scene import EDGE
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import InverseKinematics, UnreachableError
+from vdl_ros.envs.owi535.arm_env import MOVING, RATE
+from vdl_ros.envs.owi535.cube import CLOSE, CubeTask, PushTask
+from vdl_ros.envs.owi535.task_renderer import EDGE
 
 __all__ = ['ScriptedController']
 

@@ -1,5 +1,4 @@
-"""
-Copies of an environment in processes that do not wait for each other, as in actors.
+"""Copies of an environment in processes that do not wait for each other, as in actors.
 
 AsyncVectorEnv has a process for each copy, and its step waits for the slowest one. Here each core
 has a process, with a share of the copies in one vector.
@@ -26,8 +25,7 @@ def shares(num_envs: int, cores: int) -> list[int]:
 
 
 def measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, float]:
-    """
-    Return frames per second of all processes, and bytes of memory for each copy.
+    """Return frames per second of all processes, and bytes of memory for each copy.
 
     Raises:
         EnvError: a process failed.

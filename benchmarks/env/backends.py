@@ -24,8 +24,7 @@ class NotInstalledError(EnvError):
 
 
 def prepare(name: str) -> str:
-    """
-    Import the library that registers an environment; return its Gymnasium id.
+    """Import the library that registers an environment; return its Gymnasium id.
 
     Args:
         name: a Gymnasium id, which may end in ``PREPROCESSED`` for a game; a name of Vizdoom means
@@ -37,7 +36,7 @@ def prepare(name: str) -> str:
     """
     env_id = name.removesuffix(PREPROCESSED)
     if env_id.startswith(dummy.NAMESPACE):
-        dummy.register(env_id)
+        dummy.register_dummies(env_id)
     elif env_id.startswith(factory.ATARI):
         try:
             import ale_py  # noqa: F401
@@ -64,8 +63,7 @@ def prepare(name: str) -> str:
 
 
 def backends(name: str) -> tuple[str, ...]:
-    """
-    Return the back ends that step many copies of a prepared environment.
+    """Return the back ends that step many copies of a prepared environment.
 
     ``sync``: Gymnasium's SyncVectorEnv; ``async``: its AsyncVectorEnv, a process each; ``own``:
     the environment's own vectorised version, one thread; ``own-threads``: a thread for each core;
@@ -81,8 +79,7 @@ def backends(name: str) -> tuple[str, ...]:
 
 
 def make(name: str, backend: str, num_envs: int) -> Any:
-    """
-    Return a vector of a prepared environment, or for ``single`` one environment.
+    """Return a vector of a prepared environment, or for ``single`` one environment.
 
     Not for ``actors``, which is not one process. A preprocessed game has no single version: it is
     a vector of one.

@@ -1,5 +1,4 @@
-"""
-One measurement of bench_env, in a new process, since memory is measured as well.
+"""One measurement of bench_env, in a new process, since memory is measured as well.
 
 Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
 ``memory_first_bytes``, the memory of the first copy with its library, and ``memory_bytes``, that
@@ -44,8 +43,7 @@ def leaves(space: spaces.Space[Any], name: str = '') -> list[dict[str, Any]]:
 
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """
-    Return the JSON object without ``missing`` and ``error``.
+    """Return the JSON object without ``missing`` and ``error``.
 
     Raises:
         EnvError: it cannot be measured.

@@ -24,8 +24,7 @@ def is_vector(env: Any) -> bool:
 
 
 def stepper(env: Any) -> Callable[[], int]:
-    """
-    Reset ``env``, and return a function that steps it once and returns the number of frames.
+    """Reset ``env``, and return a function that steps it once and returns the number of frames.
 
     Random actions are sampled beforehand, which takes longer than a step of CartPole. An automatic
     reset takes time but is no frame.
@@ -57,8 +56,7 @@ def frames_per_s(
     once: Callable[[], int], seconds: float, clock: Callable[[], float] = time.perf_counter, *,
     warm_up: float = 0.1,
 ) -> float:
-    """
-    Return frames per second of ``clock``.
+    """Return frames per second of ``clock``.
 
     Args:
         once: returns how many frames it made.

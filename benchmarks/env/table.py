@@ -30,8 +30,7 @@ _COLUMNS = ('environment', 'observation', 'bytes', 'MB first', 'MB each', 'singl
 
 
 def row(name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
-    """
-    Return one environment's figures.
+    """Return one environment's figures.
 
     Args:
         name: of the environment.

@@ -1,5 +1,4 @@
-"""
-The games of all peers.
+"""The games of all peers.
 
 Imported by the workers, which run in environments without this package.
 """

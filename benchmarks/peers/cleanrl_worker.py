@@ -1,5 +1,4 @@
-"""
-A script of CleanRL until it ends; run by the Python of its own environment.
+"""A script of CleanRL until it ends; run by the Python of its own environment.
 
 Its scripts write figures with TensorBoard's writer. The writer is replaced by one that reports.
 """

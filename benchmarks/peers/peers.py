@@ -25,8 +25,7 @@ class Clone:
 
 @dataclass(frozen=True)
 class Peer:
-    """
-    One system.
+    """One system.
 
     Attributes:
         title: its name.
@@ -67,8 +66,7 @@ PEERS = {
 
 
 def install(peer: Peer, folder: Path) -> Path:
-    """
-    Return the Python of an environment with a peer, in a folder that is its own.
+    """Return the Python of an environment with a peer, in a folder that is its own.
 
     The first call takes minutes; later ones find what is there.
 

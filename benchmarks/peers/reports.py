@@ -1,5 +1,4 @@
-"""
-What a worker prints: agent steps, and the mean return of the last 100 episodes, at each update.
+"""What a worker prints: agent steps, and the mean return of the last 100 episodes, at each update.
 
 Imported by the workers, which run in environments without this package.
 """
@@ -17,8 +16,7 @@ returns: deque[float] = deque(maxlen=EPISODES)
 
 
 def report(agent_steps: int, last_returns: Iterable[float] = ()) -> None:
-    """
-    Print how many agent steps have been collected, and what episodes returned.
+    """Print how many agent steps have been collected, and what episodes returned.
 
     Args:
         agent_steps: since the start.

@@ -25,8 +25,7 @@ _POLL_S = 0.1
 
 
 class Row(NamedTuple):
-    """
-    A report of a training.
+    """A report of a training.
 
     Attributes:
         wall_s: when, s.
@@ -47,8 +46,7 @@ def command(peer: Peer, python: Path, env_id: str, seed: int) -> list[str]:
 def run_peer(
     peer: Peer, python: Path, env_id: str, *, warm_up: float, seconds: float,
 ) -> tuple[float, float]:
-    """
-    Return a peer's agent steps/s, after its first update and the warm-up, and its memory, MB.
+    """Return a peer's agent steps/s, after its first update and the warm-up, and its memory, MB.
 
     Raises:
         RuntimeError: it ended, or made too few updates in time; with its last lines.
@@ -88,8 +86,7 @@ def _memory_of_all(pid: int) -> float:
 def until_return(
     words: Sequence[str], read: Callable[[str], list[Row]], *, mean_return: float, limit: float,
 ) -> tuple[float, float] | None:
-    """
-    Return the seconds from the start of a command, and the agent steps, until a mean return.
+    """Return the seconds from the start of a command, and the agent steps, until a mean return.
 
     Args:
         words: the command; it may end by itself.

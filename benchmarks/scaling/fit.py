@@ -1,5 +1,4 @@
-"""
-A law of how agent steps/s grow with the number of actors, fitted to measurements.
+"""A law of how agent steps/s grow with the number of actors, fitted to measurements.
 
     y(n) = ((a n)^-p + L^-p)^(-1/p)
 
@@ -28,8 +27,7 @@ _GRID, _ROUNDS = 41, 12
 
 @dataclass(frozen=True)
 class Fit:
-    """
-    A fitted law.
+    """A fitted law.
 
     Attributes:
         per_actor: a, agent steps/s.
@@ -87,8 +85,7 @@ def _log_share(load: NDArray[np.float64], sharpness: NDArray[np.float64] | float
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Fit:
-    """
-    Fit the law by least squares on log y; with fewer than four numbers of actors, p is 2.
+    """Fit the law by least squares on log y; with fewer than four numbers of actors, p is 2.
 
     For any knee and p, the best L is a mean; so only these two are searched, on a grid that is
     refined around its best point.
@@ -124,8 +121,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
 
 
 def held_out(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """
-    Return actors and steps/s that a law of all other points predicts for the most actors.
+    """Return actors and steps/s that a law of all other points predicts for the most actors.
 
     None if fewer than three numbers of actors are left for that law.
 

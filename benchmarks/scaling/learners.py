@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.scaling.table import Run, common, common_cells
-from vdl_ros.common.thread_timer import TRAINING
+from vdl_ros.common.metrics import TRAINING
 
 __all__ = ['SEED_LEARNERS', 'learner_row', 'learners_text', 'with_efficiencies']
 
@@ -19,8 +19,7 @@ SEED_LEARNERS: Mapping[int, float] = {
 
 
 def learner_row(learners: int, actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
-    """
-    Return the figures of so many learners, medians over the rounds.
+    """Return the figures of so many learners, medians over the rounds.
 
     ``learner_waits`` and ``learner_learns`` are shares of the training threads' time, the mean of
     all learners; ``update_s`` is the time of an update, with the sums over all learners.
@@ -59,8 +58,7 @@ def _updates_per_s(run: Run) -> float:
 
 
 def with_efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """
-    Return the learners' rows with seed and speed-up over the row of one learner.
+    """Return the learners' rows with seed and speed-up over the row of one learner.
 
     ``efficiency`` is the speed-up over the number of learners.
     """

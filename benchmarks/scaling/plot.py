@@ -25,8 +25,7 @@ def kinds() -> list[str]:
 
 
 def draw(path: Path, found: Mapping[str, Any]) -> None:
-    """
-    Plot what ``bench_scaling --json`` prints.
+    """Plot what ``bench_scaling --json`` prints.
 
     Two panels show steps/s by actors, measured and by the law, here and of impala_horovod_gym;
     the third the speed-up by samplers, here and of WALL-E.

@@ -1,5 +1,4 @@
-"""
-Runs of bench_scaling: environments, batches and numbers of samplers, actors and learners.
+"""Runs of bench_scaling: environments, batches and numbers of samplers, actors and learners.
 
 **Samplers** (WALL-E). A trajectory has 40 environments of one sampler over T steps, an update 20
 trajectories, and T gives the samples of one iteration: T = 25 for 20,000. So an iteration is one
@@ -37,8 +36,7 @@ MOST = 56
 
 @dataclass(frozen=True)
 class Shape:
-    """
-    Settings of one table.
+    """Settings of one table.
 
     Attributes:
         name: of the table.
@@ -96,8 +94,7 @@ def asleep(env_id: str) -> bool:
 def plan(
     shape: Shape, env_id: str, samples: int, seconds: float, actors: int = 1,
 ) -> tuple[Any, dict[str, Any]]:
-    """
-    Return the plan of a table's run with one process, and its settings.
+    """Return the plan of a table's run with one process, and its settings.
 
     Args:
         shape: of the table.
@@ -120,8 +117,7 @@ def plan(
 
 
 def order(counts: Mapping[str, Sequence[int]], number: int) -> Iterator[Cell]:
-    """
-    Yield all cells of round ``number``; the tables take turns, every second round is reversed.
+    """Yield all cells of round ``number``; the tables take turns, every second round is reversed.
 
     So a slow phase of the machine affects all tables, and few and many processes alike.
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.scaling.fit import fit, held_out
-from vdl_ros.common.thread_timer import ACTING, TRAINING
+from vdl_ros.common.metrics import ACTING, TRAINING
 
 __all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'Run', 'actor_row', 'actors_text', 'common',
            'common_cells', 'law_of', 'sampler_row', 'samplers_text', 'with_speedups']
@@ -32,8 +32,7 @@ Run = Mapping[str, Any]
 
 
 def sampler_row(samplers: int, runs: Sequence[Run], samples: int, kind: str) -> dict[str, Any]:
-    """
-    Return the figures of so many samplers, medians over the rounds, s of one iteration.
+    """Return the figures of so many samplers, medians over the rounds, s of one iteration.
 
     ``collection_s`` is how long the samplers collect, ``learning_s`` how long the learner learns;
     ``total_s`` is their sum, as for a loop that does one after the other; ``iteration_s`` is the
@@ -77,8 +76,7 @@ def with_speedups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def actor_row(actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
-    """
-    Return the figures of so many actors, medians over the rounds.
+    """Return the figures of so many actors, medians over the rounds.
 
     ``learner_busy`` is the share of time in which the training thread does not wait;
     ``steps_per_s_busy`` is the speed divided by it.
@@ -135,8 +133,7 @@ def common(runs: Sequence[Run]) -> dict[str, Any]:
 
 
 def law_of(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """
-    Return the law of actors and steps/s, and its prediction for the most actors from the others.
+    """Return the law of actors and steps/s, and its prediction for the most actors.
 
     Raises:
         ValueError: too few numbers of actors for a law.

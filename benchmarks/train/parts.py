@@ -1,5 +1,4 @@
-"""
-One part of a training, alone on one core with one thread: what an agent step costs.
+"""One part of a training, alone on one core with one thread: what an agent step costs.
 
 Arguments: PART SECONDS SETTINGS. PART is ``step`` (the environments, random actions), ``infer``
 (a policy chooses actions, as in an actor) or ``learn`` (an update from the batch of a run,
@@ -21,18 +20,15 @@ import numpy as np
 import torch
 
 from benchmarks.env.stepping import frames_per_s
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import select
-from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import Actor
-from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.acting.actor import Actor, EnvStepper
 from vdl_ros.rl.acting.make_actor import make_actor
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config
 
 __all__ = ['PARTS', 'measure']
 

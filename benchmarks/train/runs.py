@@ -1,5 +1,4 @@
-"""
-Training runs: started as a user does, measured once they are steady, then interrupted.
+"""Training runs: started as a user does, measured once they are steady, then interrupted.
 
 Serial mode and the launched graph are measured in the same way: speed from the run's
 progress.csv, losses and bytes from its summary.json, processor time and memory from the system.
@@ -29,10 +28,10 @@ from statistics_msgs.msg import MetricsMessage
 
 from benchmarks.graph import launched, memory_mb, module_command
 from benchmarks.train.table import TooFewRowsError, progress_rows, steady_rate
-from vdl_ros.common.thread_timer import ACTING, PHASES
+from vdl_ros.common.metrics import ACTING, PHASES
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.statistics.thread_time_statistics import Share, read_share
+from vdl_ros.ros.statistics.statistics import Share, read_share
 
 __all__ = ['Listener', 'Plan', 'reporting_nodes', 'run_graph', 'run_part', 'run_serial',
            'shares_by_thread', 'whole_reports']
@@ -48,8 +47,7 @@ _ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}
 
 @dataclass(frozen=True)
 class Plan:
-    """
-    Settings and duration of a run.
+    """Settings and duration of a run.
 
     Attributes:
         settings: of environment and training, texts by name.
@@ -138,8 +136,7 @@ def shares_by_thread(shares: Iterable[Share]) -> dict[str, dict[str, dict[str, f
 
 
 def reporting_nodes(shares: Iterable[Share]) -> set[str]:
-    """
-    Return the nodes of which each thread has a whole report among ``shares``, in order of arrival.
+    """Return the nodes whose threads all have a whole report among ``shares``, in order.
 
     All threads of a node are known once a phase of one of them arrives for the second time.
     """
@@ -156,8 +153,7 @@ def reporting_nodes(shares: Iterable[Share]) -> set[str]:
 
 
 def whole_reports(shares: Iterable[Share]) -> list[Share]:
-    """
-    Return those of ``shares``, in order of arrival, whose report has arrived as a whole.
+    """Return those of ``shares``, in order of arrival, whose report has arrived as a whole.
 
     A thread's report has a message for each of its phases, in the order of PHASES; their shares
     add up to 1. The rest of a cut report would distort the mean.
@@ -184,8 +180,7 @@ class _ResourceUse:
         self._before = {name: _used(each) for name, each in self._processes.items()}
 
     def take(self) -> tuple[dict[str, dict[str, float]], float]:
-        """
-        Return cores and memory by process, and the cores that all others used.
+        """Return cores and memory by process, and the cores that all others used.
 
         Raises:
             RuntimeError: one of the processes has ended.
@@ -214,8 +209,7 @@ def _busy() -> float:
 
 
 def run_serial(plan: Plan) -> dict[str, Any]:
-    """
-    Measure serial mode.
+    """Measure serial mode.
 
     Raises:
         RuntimeError: the run ended too early, or with an error.
@@ -231,8 +225,7 @@ def run_serial(plan: Plan) -> dict[str, Any]:
 
 
 def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
-    """
-    Measure the graph of ``train.launch.py``.
+    """Measure the graph of ``train.launch.py``.
 
     Raises:
         RuntimeError: the run ended too early, or with an error.
@@ -264,8 +257,7 @@ def _run(
     name: Callable[[psutil.Process], str], complete: Callable[[float], bool],
     ready: Callable[[], bool] = lambda: True,
 ) -> dict[str, Any]:
-    """
-    Start a run, measure it, interrupt it.
+    """Start a run, measure it, interrupt it.
 
     Args:
         plan: duration.
@@ -336,8 +328,7 @@ def _run(
 
 
 def run_part(part: str, plan: Plan, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Measure a part of a training alone; see train/parts.py.
+    """Measure a part of a training alone; see train/parts.py.
 
     Raises:
         RuntimeError: it failed.

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
-from vdl_ros.common.thread_timer import PHASES
+from vdl_ros.common.metrics import PHASES
 
 __all__ = ['TooFewRowsError', 'markdown', 'progress_rows', 'result', 'roofline', 'steady_rate']
 
@@ -34,8 +34,7 @@ def progress_rows(text: str) -> list[tuple[float, float]]:
 def steady_rate(
     rows: Sequence[tuple[float, float]], start: float, stop: float = float('inf'),
 ) -> tuple[float, float, float]:
-    """
-    Return agent steps per second from the first row at or after ``start`` to the last by ``stop``.
+    """Return agent steps per second between the rows within ``start`` and ``stop``.
 
     Args:
         rows: (wall time in s, agent steps), each written at the end of an update.
@@ -61,8 +60,7 @@ def roofline(cores: int, t_step: float, t_infer: float, t_learn: float) -> float
 
 
 def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> dict[str, Any]:
-    """
-    Return the figures over all rounds.
+    """Return the figures over all rounds.
 
     Speeds and times are medians; roofline, efficiency and ratio are of these medians, and beside
     them stand those of each round. Shares and processor use are means, losses sums.

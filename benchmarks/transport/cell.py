@@ -10,8 +10,7 @@ __all__ = ['WAYS', 'Cell', 'Way', 'cpu_seconds']
 
 @dataclass(frozen=True)
 class Way:
-    """
-    How packets are sent.
+    """How packets are sent.
 
     Attributes:
         family: of its processes: ``tcp``, or with DDS the executor.
@@ -36,8 +35,7 @@ WAYS = {
 
 @dataclass(frozen=True)
 class Cell:
-    """
-    One measurement.
+    """One measurement.
 
     Attributes:
         way: key of WAYS.

@@ -1,5 +1,4 @@
-"""
-The DDS side of bench_transport: trajectories as actors send them, credit as learners give it.
+"""The DDS side of bench_transport: trajectories as actors send them, credit as learners give it.
 
 Clients publish ``trajectories`` (vdl_ros/Trajectory) with one uint8 tensor; the server answers
 each client on ``client_N/credit`` (vdl_ros/Credit) or, in round trips, sends the packet back on
@@ -23,12 +22,12 @@ from rclpy.signals import SignalHandlerOptions
 
 from benchmarks.transport.cell import WAYS, Cell
 from vdl_ros.msg import Credit, Trajectory
-from vdl_ros.ros import memory
+from vdl_ros.ros import process
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.process import make_executor, stop_on_signals
 from vdl_ros.ros.qos import STREAM
-from vdl_ros.ros.training.trajectories import to_trajectory
+from vdl_ros.ros.training.messages import to_trajectory
 
 __all__ = ['DdsClient', 'DdsServer', 'start_id_of']
 
@@ -37,8 +36,7 @@ _THREADS = 2
 
 
 def start_id_of(data: bytes) -> int:
-    """
-    Return the field ``start_id`` of a serialized Trajectory.
+    """Return the field ``start_id`` of a serialized Trajectory.
 
     CDR: four bytes with the byte order, then stamp, two strings and a uint64, each aligned to its
     size from there.
@@ -66,7 +64,7 @@ class _Peer:
 
     def __init__(self, name: str, namespace: str, executor: str) -> None:
         self._transport = transport.configure().describe()
-        memory.keep_large_blocks()
+        process.keep_large_blocks()
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
         self._stop = stop_on_signals()
         self._node = Node(name, namespace=namespace, enable_rosout=False,
@@ -81,8 +79,7 @@ class _Peer:
         return {'transport': self._transport}
 
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
-        """
-        Return a function that runs the cell, once every topic has a subscription.
+        """Return a function that runs the cell, once every topic has a subscription.
 
         Raises:
             TimeoutError: a topic has none.

@@ -28,8 +28,7 @@ class PeerError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Hosts:
-    """
-    Where server and clients run.
+    """Where server and clients run.
 
     Attributes:
         name: in the tables.
@@ -60,8 +59,7 @@ def _ip(*words: str, command: str = 'ip') -> None:
 
 @contextlib.contextmanager
 def two_hosts(mbit: int = 0) -> Iterator[Hosts]:
-    """
-    Yield two network namespaces joined by a veth pair; remove them at the end.
+    """Yield two network namespaces joined by a veth pair; remove them at the end.
 
     Args:
         mbit: rate of the link in either direction, Mbit/s; 0: as fast as it is.
@@ -115,8 +113,7 @@ class _Peer:
             raise PeerError(f'{self._name}: ended with status {self._process.wait()}') from None
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """
-        Return the answer.
+        """Return the answer.
 
         Raises:
             PeerError: there is none, or it is an error.
@@ -156,8 +153,7 @@ class Team:
     """A server and its clients of one family."""
 
     def __init__(self, family: str, hosts: Hosts, clients: int) -> None:
-        """
-        Start them.
+        """Start them.
 
         Raises:
             PeerError: a process does not start.
@@ -186,8 +182,7 @@ class Team:
         self._peers.append(_Peer(prefix, words, env))
 
     def measure(self, cell: Cell) -> dict[str, Any]:
-        """
-        Return the measurement of a cell.
+        """Return the measurement of a cell.
 
         ``received``, ``seconds`` (by the server) and ``sent`` have a number for each client;
         ``trips_ms`` all round trips; ``cpu_s`` is the processor time of all processes.

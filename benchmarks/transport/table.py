@@ -1,5 +1,4 @@
-"""
-Figures of bench_transport: medians over rounds, ratios to TCP, aims, tables.
+"""Figures of bench_transport: medians over rounds, ratios to TCP, aims, tables.
 
 A sample is one cell of one round; a row has the medians of a cell's samples. Ratios are medians
 of the ratios within each round.
@@ -42,8 +41,7 @@ def percentile(values: Sequence[float], share: float) -> float | None:
 
 
 def sample(hosts: str, number: int, cell: Cell, found: Mapping[str, Any]) -> dict[str, Any]:
-    """
-    Return the figures of one cell of one round.
+    """Return the figures of one cell of one round.
 
     Rates count what was received, from the start to each client's last packet. ``MBps`` is of all
     clients together, ``MBps_each`` the mean of theirs, ``MBps_least`` that of the slowest.

@@ -1,5 +1,4 @@
-"""
-The raw TCP side of bench_transport: one connection for each client, no delay, no codec.
+"""The raw TCP side of bench_transport: one connection for each client, no delay, no codec.
 
 A packet is its length, four bytes little-endian, and that many bytes. A client first sends its
 number; after a throughput cell it waits for the server's count of packets.
@@ -56,8 +55,7 @@ class _Receiver:
         self._head, self._body = view[:_LENGTH.size], view[_LENGTH.size:]
 
     def take(self) -> None:
-        """
-        Receive one packet.
+        """Receive one packet.
 
         Raises:
             ValueError: its length is not that of the cell.
@@ -136,8 +134,7 @@ class TcpClient:
     """Sends packets, or measures how long they take there and back."""
 
     def __init__(self, index: int, address: str, port: int) -> None:
-        """
-        Connect as client number ``index``.
+        """Connect as client number ``index``.
 
         Raises:
             OSError: no server listens there.

@@ -1,5 +1,4 @@
-"""
-One process of bench_transport, server or client: a line of JSON in, a line of JSON out.
+"""One process of bench_transport, server or client: a line of JSON in, a line of JSON out.
 
 Arguments: FAMILY ROLE INDEX TOTAL WHERE PORT. The first line it writes describes it. Then, for
 each cell that it reads, it writes ``{"ready": true}``, reads ``{"go": true}`` and writes the

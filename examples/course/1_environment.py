@@ -1,5 +1,4 @@
-"""
-Lesson 1: the arm as a Gymnasium environment, without ROS.
+"""Lesson 1: the arm as a Gymnasium environment, without ROS.
 
     python3 1_environment.py
 
@@ -9,7 +8,7 @@ Try: let only the base move, and see which of the observed numbers change.
 
 import gymnasium
 
-from vdl_ros.envs.owi535.reach_observation import FEATURES
+from vdl_ros.envs.owi535.reach import FEATURES
 
 # The module before the colon registers the environment.
 env = gymnasium.make('vdl_ros.envs:vdl_ros/OWI535Reach-v0')

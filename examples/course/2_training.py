@@ -1,5 +1,4 @@
-"""
-Lesson 2: a training in one process, and its curve.
+"""Lesson 2: a training in one process, and its curve.
 
     python3 2_training.py
 

@@ -1,5 +1,4 @@
-"""
-Lesson 3: a ROS 2 node of your own that moves the arm.
+"""Lesson 3: a ROS 2 node of your own that moves the arm.
 
     ros2 launch vdl_ros arm.launch.py          # in another terminal
     python3 3_node.py

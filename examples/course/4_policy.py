@@ -1,5 +1,4 @@
-"""
-Lesson 4: a trained policy, and what little noise does to it.
+"""Lesson 4: a trained policy, and what little noise does to it.
 
     python3 4_policy.py
 
@@ -15,8 +14,8 @@ import torch
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments
 from vdl_ros.envs import factory
+from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
-from vdl_ros.saved_policy import load_policy
 
 EPISODES, EPSILON = 10, 2.0
 

@@ -1,5 +1,4 @@
-"""
-Lesson 5: what a recording holds.
+"""Lesson 5: what a recording holds.
 
     ros2 launch vdl_ros arm.launch.py record:=bags/lesson    # in another terminal
     python3 5_recording.py bags/lesson                       # after some moves, and Ctrl-C there

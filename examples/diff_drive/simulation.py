@@ -1,5 +1,4 @@
-"""
-Simulated robots with differential drive, in MuJoCo: the usual topics, and nothing of vdl_ros.
+"""Simulated robots with differential drive, in MuJoCo: the usual topics, and nothing of vdl_ros.
 
 Robot I has topics and service of its own, ``robot_I/...``, and no other robot in its world.
 Subscribes: ``cmd_vel`` (geometry_msgs/Twist). Publishes: ``odom`` (nav_msgs/Odometry), ``/clock``

@@ -1,5 +1,4 @@
-"""
-Local training (serial mode): one actor and the learner in one process, without ROS.
+"""Local training (serial mode): one actor and the learner in one process, without ROS.
 
 ``python -m vdl_ros.local_training --env_id CartPole-v1``. For debugging and deterministic tests,
 and the baseline of the benchmarks; it uses the same classes as the nodes.
@@ -16,39 +15,41 @@ from pathlib import Path
 
 import torch
 
-from vdl_ros import presets
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+from vdl_ros.common.command_line import set_by_signals, signal_at_death_of
+from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import as_dict, select, settings_of
-from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
-from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
-from vdl_ros.config_file import read_config
 from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
+from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
+from vdl_ros.play.saved_policy import load_surrogate
+from vdl_ros.recipes import config_file
+from vdl_ros.recipes.config_file import read_config
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.make_actor import make_actor
-from vdl_ros.rl.algorithm_config import (
+from vdl_ros.rl.data.unroll import Inbox, Unroll
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
+from vdl_ros.rl.runs.run_config import (
+    RunFolderConfig,
+    check_unfinished,
+    saved_settings,
+    settings_of_init,
+)
+from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
     BcConfig,
+    TrainConfig,
+    exploration_schedule,
     make_algorithm_config,
     verify,
 )
-from vdl_ros.rl.data.unroll import Unroll
-from vdl_ros.rl.learning.inbox import Inbox
-from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
-from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import check_unfinished, saved_settings, settings_of_init
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.saved_policy import load_surrogate
 
 
 class SerialInbox:
@@ -81,8 +82,7 @@ def train(
     modules: EnvModulesConfig | None = None, attack: AttackConfig | None = None,
     surrogate: SurrogateConfig | None = None, folder: RunFolderConfig | None = None,
 ) -> str:
-    """
-    Train in this process; return why the run ended, see :meth:`Trainer.run`.
+    """Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
     Args:
         env: settings of the environment.
@@ -171,7 +171,7 @@ def main(args: list[str] | None = None) -> int:
             str(given.pop(name, in_file.get(name, ''))) for name in ('run_dir', 'resume', 'init'))
         of_user = ({name: value for name, value in in_file.items() if name in known}
                    | {name: known[name].parse(text) for name, text in given.items()})
-        values = presets.resolve(
+        values = config_file.resolve(
             settings_of_init(of_user | {'init': init}) | of_user,
             saved_settings(Path(resume)) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)

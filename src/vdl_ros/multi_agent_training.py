@@ -1,7 +1,6 @@
-"""
-A session of several agents in one process, without ROS.
+"""A session of several agents in one process, without ROS.
 
-``python -m vdl_ros.multi_agent_training FILE --run_dir FOLDER``; agents_file.py describes the
+``python -m vdl_ros.multi_agent_training FILE --run_dir FOLDER``; recipes/agents_file.py has the
 file. Each agent is a learner with a run of its own, FOLDER/AGENT, and each (agent, environment) an
 actor. In a world of several bodies the actors step together. An agent that has learned all its
 steps goes on acting with its last policy; an environment is done when all its agents are, and the
@@ -24,29 +23,30 @@ from pathlib import Path
 
 import torch
 
-from vdl_ros.agents_file import AgentsFile, agents_of_world, read_agents_file
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    OneLineParser,
+    set_by_signals,
+    signal_at_death_of,
+    whole_number,
+)
+from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import SettingError, as_dict, select
-from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
-from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment, seeds_for
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.envs.worlds.registration import is_world
-from vdl_ros.policy_evaluator import LocalEvaluator, PolicyEvaluator
-from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.envs.worlds import is_world
+from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
+from vdl_ros.recipes.agents_file import AgentsFile, agents_of_world, read_agents_file
+from vdl_ros.rl.acting.actor import Actor, SharedActors, StepTogether
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.make_actor import make_actor
-from vdl_ros.rl.acting.shared_actors import SharedActors, StepTogether
-from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
-from vdl_ros.rl.policy.exploration import exploration_schedule
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config, verify
 
 __all__ = ['train']
 
@@ -72,8 +72,7 @@ class _Agent:
         self, name: str, settings: Mapping[str, object], seed: int,
         envs: Mapping[int, VectorEnvironment], folder: Path, init: str, stop: threading.Event,
     ) -> None:
-        """
-        Make learner, actors and run; go on with the run that is there.
+        """Make learner, actors and run; go on with the run that is there.
 
         Args:
             name: of the agent.
@@ -178,8 +177,7 @@ def train(
     file: AgentsFile, run_dir: Path, stop: threading.Event, *, seed: int = 1,
     modules: EnvModulesConfig | None = None,
 ) -> dict[str, str]:
-    """
-    Run a session until all its environments are done; go on with the one in the folder.
+    """Run a session until all its environments are done; go on with the one in the folder.
 
     Args:
         file: agents, environments and bodies.

@@ -16,13 +16,11 @@ import numpy as np
 import pytest
 
 from vdl_ros.arm import robot
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.driver.protocol import Signs, decode
-from vdl_ros.arm.driver.usb import DeviceMissingError
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError
+from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.usb import DeviceMissingError, Signs, decode
+from vdl_ros.arm.joints import JOINTS, MotorError
 from vdl_ros.arm.robot import OWI535, RobotError, SimulatedOWI535
-from vdl_ros.arm.simulation.simulated_link import NullGuardian
+from vdl_ros.arm.simulation.simulation import NullGuardian
 
 PAGE = Path(__file__).resolve().parents[2] / 'docs' / 'arm.md'
 OFF = {**{f'{name}.motor': 0.0 for name in JOINTS}, 'lamp': 0.0}
@@ -33,7 +31,7 @@ BACKEND = UsbConfig(usb_backend='fake_owi535:make')
 SCRIPT = '''
 import sys
 sys.modules['rclpy'] = None
-from vdl_ros.arm.driver.driver_config import UsbConfig
+from vdl_ros.arm.driver.driver import UsbConfig
 from vdl_ros.arm.robot import OWI535
 arm = OWI535(UsbConfig(usb_backend='fake_owi535:make'))
 arm.connect()

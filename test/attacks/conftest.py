@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 IMAGES = gymnasium.spaces.Box(0, 255, (3, 42, 42), np.uint8)
 ACTIONS = gymnasium.spaces.Discrete(4)

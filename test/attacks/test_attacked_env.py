@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig
-from vdl_ros.attacks.attacked_env import AttackedEnv
-from vdl_ros.attacks.perturbed_observations import PerturbedObservations
+from vdl_ros.attacks.attacked_env import AttackedEnv, PerturbedObservations
 from vdl_ros.common.observation_spaces import ImageAndVector, ScaledImage
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_config import EnvConfig

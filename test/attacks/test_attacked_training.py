@@ -15,11 +15,10 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 CART_POLE = EnvConfig(num_envs=4)
 

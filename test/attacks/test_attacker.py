@@ -12,11 +12,10 @@ from vdl_ros.attacks.attack_config import (
     schedule,
     verify_attack,
 )
-from vdl_ros.attacks.attacker import Attacker
-from vdl_ros.attacks.victim import PolicyVictim, Seen
+from vdl_ros.attacks.attacker import Attacker, PolicyVictim, Seen
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.policy.weights import load_weights, weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import load_weights, weights
+from vdl_ros.rl.settings import TrainConfig
 
 B = 3
 NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (4,), np.float32)

@@ -6,8 +6,16 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.attacks.perturbations import Patch, fgsm, gradient, pgd, pgd_l2, random_noise
-from vdl_ros.attacks.victim import PolicyVictim, Seen
+from vdl_ros.attacks.attacker import (
+    Patch,
+    PolicyVictim,
+    Seen,
+    fgsm,
+    gradient,
+    pgd,
+    pgd_l2,
+    random_noise,
+)
 
 UNIT = torch.ones(())
 

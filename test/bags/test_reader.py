@@ -8,8 +8,7 @@ from std_msgs.msg import String
 
 from vdl_ros.bags.reader import BagError, BagReader, closed_part
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_writer import BagWriter
-from vdl_ros.ros.bags.qos_profiles import playback_profile
+from vdl_ros.ros.bags.bag_writer import BagWriter, playback_profile
 
 
 def text(content):

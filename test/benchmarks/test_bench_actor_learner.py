@@ -6,8 +6,7 @@ from benchmarks import bench_actor_learner
 from benchmarks.actor_learner import table
 from vdl_ros.common.settings import select, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import make_algorithm_config, verify
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config, verify
 
 
 def test_time_is_split_into_computation_and_communication():

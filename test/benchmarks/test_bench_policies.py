@@ -9,16 +9,15 @@ import torch
 from benchmarks import bench_cube, bench_lag, bench_reach
 from benchmarks.bench_lag import AWARE, NAIVE, TASKS, play
 from benchmarks.bench_reach import Case, camera_config, measure, slower
-from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.control.controller import ControllerConfig
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.owi535.cube.cube_task import PushTask
-from vdl_ros.envs.owi535.reach_task import ReachTask
+from vdl_ros.envs.owi535.cube import PushTask
+from vdl_ros.envs.owi535.reach import ReachTask
 from vdl_ros.envs.registration import PUSH, PUSH_STEPS, REACH
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.saved_policy import SavedPolicy
+from vdl_ros.play.saved_policy import SavedPolicy
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 
 def saved(**env_settings):

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks import bench_intake, bench_train
 from benchmarks.train import runs, table
-from vdl_ros.ros.statistics.thread_time_statistics import Share
+from vdl_ros.ros.statistics.statistics import Share
 
 
 def test_steady_rate_excludes_the_warm_up_and_needs_rows_after_it():

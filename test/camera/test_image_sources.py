@@ -11,11 +11,10 @@ import av
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model import geometry
+from vdl_ros.arm import geometry
 from vdl_ros.camera import image_sources
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
-from vdl_ros.camera.image_reader import RateLimiter, Reader
-from vdl_ros.camera.image_sources import SourceError, TimedImage, open_source
+from vdl_ros.camera.image_sources import RateLimiter, Reader, SourceError, TimedImage, open_source
 from vdl_ros.common.settings import SettingError, build
 
 
@@ -222,7 +221,7 @@ def test_device_gets_requested_size_and_rate(monkeypatch):
 
 
 def test_device_is_retried_after_each_loss(monkeypatch, notices):
-    monkeypatch.setattr('vdl_ros.camera.image_reader.RETRY_S', 0.1)
+    monkeypatch.setattr('vdl_ros.camera.image_sources.RETRY_S', 0.1)
     camera = Camera(monkeypatch)
     camera.plugged = False
     reader = Reader(lambda: open_source('/dev/video0', rate=50.0), 50.0, notice=notices.append)

@@ -5,7 +5,7 @@ import tarfile
 
 import pytest
 
-from vdl_ros.cluster.archive import unpack
+from vdl_ros.cluster.control import unpack
 
 
 def archive(*members):

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from vdl_ros.cluster.control import without
 from vdl_ros.cluster.hosts_file import Row
-from vdl_ros.cluster.kubernetes import manifest
 from vdl_ros.cluster.plan import make_plan
-from vdl_ros.cluster.slurm import batch_script
+from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
-from vdl_ros.cluster.watch import without
 from vdl_ros.common.settings import SettingError
 
 LAB = [Row('learner', '10.9.9.1', devices='0'), Row('learner', '10.9.9.2', 2222, '0,1', 'anna'),

@@ -2,7 +2,7 @@
 
 import torch
 
-from vdl_ros.common.precision import faster_in_bfloat16
+from vdl_ros.common.tensor_file import faster_in_bfloat16
 
 
 class Machine:

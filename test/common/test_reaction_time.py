@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.common.reaction_time import PARTS, ReactionTime
+from vdl_ros.common.metrics import PARTS, ReactionTime
 
 
 def test_the_summary_has_the_means_of_the_parts_and_percentiles_of_their_sum():

@@ -2,8 +2,8 @@
 
 import pytest
 
-from vdl_ros.common import resources
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common import files
+from vdl_ros.common.files import find_resource
 
 
 @pytest.fixture
@@ -15,7 +15,7 @@ def install(tmp_path, monkeypatch):
         path.mkdir(parents=True)
     checkout.touch()
     module.symlink_to(checkout)
-    monkeypatch.setattr(resources, '__file__', str(module))
+    monkeypatch.setattr(files, '__file__', str(module))
     return tmp_path / 'install/vdl_ros/share/vdl_ros'
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vdl_ros.common.run_files import (
+from vdl_ros.common.files import (
     ProgressTable,
     atomic_file,
     checkpoint_file,

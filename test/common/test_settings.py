@@ -15,10 +15,8 @@ from vdl_ros.common.settings import (
     suggestion,
 )
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
 from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ActorConfig, EvaluateConfig, TrainConfig
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.common.command_line import set_by_signals
 
 
 @pytest.mark.parametrize('work', ['set', 'wait', 'signal'])

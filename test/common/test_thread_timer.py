@@ -5,7 +5,7 @@ import itertools
 
 import pytest
 
-from vdl_ros.common.thread_timer import PHASES, ThreadTimer, TimerWindow
+from vdl_ros.common.metrics import PHASES, ThreadTimer, TimerWindow
 
 
 class Hands:

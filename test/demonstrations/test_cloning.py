@@ -8,12 +8,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vdl_ros.demonstrations.lerobot_reader import read_lerobot
+from vdl_ros.demonstrations.loading import read_lerobot
 from vdl_ros.envs import factory
 from vdl_ros.local_training import main as train
 from vdl_ros.nodes.record_episodes import main as record_episodes
+from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
-from vdl_ros.saved_policy import load_policy
 
 
 def push_under(observation):

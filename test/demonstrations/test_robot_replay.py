@@ -7,14 +7,14 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.bags.episodes import EpisodeLabels
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.bags.reader import EpisodeLabels
 from vdl_ros.demonstrations.loading import load_demonstrations
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.owi535.reach_observation import FEATURES
+from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
 from vdl_ros.msg import MotorCommand
 from vdl_ros.robots.contract_file import known_contracts

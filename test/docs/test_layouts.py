@@ -6,7 +6,7 @@ import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 # Keys of Foxglove's panels whose values are topics, or paths that begin with one.

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vdl_ros.envs.counter import PIXEL_FRAMES, episode_length
+from vdl_ros.envs.dummy import PIXEL_FRAMES, episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 

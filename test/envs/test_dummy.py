@@ -90,7 +90,7 @@ def test_episodes_are_truncated_and_reward_is_one(vectorised, time_limit, length
         env = make(config, seed=0, num_envs=2)
         assert isinstance(env.unwrapped, DummyVectorEnv)
     else:
-        dummy.register(config.env_id)
+        dummy.register_dummies(config.env_id)
         env = gymnasium.make_vec(
             config.env_id, 2, vectorization_mode='sync', max_episode_steps=time_limit)
     env.reset()

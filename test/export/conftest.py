@@ -13,7 +13,7 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import CaptureScene, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter

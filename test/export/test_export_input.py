@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 from sensor_msgs.msg import Image
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import pipeline
-from vdl_ros.export.bag_scan import ExportOptions
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.pipeline import export
+from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.tools import export_dataset
 
 COMMAND = [sys.executable, '-m', 'vdl_ros.tools.export_dataset']

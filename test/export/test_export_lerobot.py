@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import lerobot
-from vdl_ros.export.bag_scan import ExportOptions
 from vdl_ros.export.pipeline import export
+from vdl_ros.export.synchronizer import ExportOptions
 
 TOLERANCE_S = 1e-4  # LeRobot's own
 

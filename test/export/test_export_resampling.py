@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.resampling import Timeline, mean_rate
+from vdl_ros.export.synchronizer import Timeline, mean_rate
 
 
 def timeline(fps=10, gap=1.0, episode_seconds=0.0, resample=False, independent=False):

@@ -5,9 +5,9 @@ import json
 import h5py
 import numpy as np
 
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.export.bag_scan import ExportOptions
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export.pipeline import export
+from vdl_ros.export.synchronizer import ExportOptions
 
 
 def read(output):

@@ -14,7 +14,7 @@ from robot_contract import GOOD
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import Header
 
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common.files import find_resource
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.messages.images import to_compressed_image

@@ -5,13 +5,10 @@ import math
 
 import pytest
 
-from vdl_ros.arm.driver.driver import ArmDriver
-from vdl_ros.arm.driver.driver_config import SafetyConfig
+from vdl_ros.arm.driver.driver import ArmDriver, SafetyConfig
 from vdl_ros.arm.driver.guardian import GuardianError
-from vdl_ros.arm.driver.protocol import Signs, decode
-from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, decode
+from vdl_ros.arm.joints import JOINTS, Motors
 
 OPERATIONS = 500
 TICK_S = 0.02

@@ -4,8 +4,7 @@ from collections import deque
 
 import pytest
 
-from vdl_ros.rl.acting.flow_control import Credit, FlowStats
-from vdl_ros.rl.acting.learner_choice import LearnerChoice
+from vdl_ros.rl.acting.flow_control import Credit, FlowStats, LearnerChoice
 
 OPERATIONS = 200
 STEP_S, TIMEOUT_S = 0.1, 10.0

@@ -21,7 +21,7 @@ from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import JointTrajectoryStatus, MotorCommand, TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message

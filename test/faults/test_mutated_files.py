@@ -12,7 +12,7 @@ from processes import SERVER
 from rclpy.serialization import serialize_message
 from sensor_msgs.msg import JointState
 
-from vdl_ros.pose.model_file import save_model
+from vdl_ros.pose.estimator import save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.rl.runs.checkpoint import save_checkpoint
 from vdl_ros.ros import qos

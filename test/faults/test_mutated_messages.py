@@ -19,23 +19,22 @@ from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
 from vdl_ros.bags import messages as bag_messages
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import as_dict, select
-from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import CaptureScene, MotorCommand
 from vdl_ros.rl.acting.flow_control import Credit, FlowStats
 from vdl_ros.rl.acting.make_actor import make_actor
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import weights
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.training.inference_service import InferenceService
-from vdl_ros.ros.training.observations import to_observation
-from vdl_ros.ros.training.trajectories import (
+from vdl_ros.ros.training.messages import (
     TrajectoryInbox,
     policy_config,
+    to_observation,
     to_policy,
     to_trajectory,
 )

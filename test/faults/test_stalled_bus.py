@@ -23,10 +23,10 @@ FIRSTS = (1, 2, 3, 4, 0)
 DRIVER = '''
 import time
 from vdl_ros.arm.driver.driver import ArmDriver
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian
 from vdl_ros.arm.driver.usb import UsbArm, load_backend
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.joints import Motors
 backend, timeout = load_backend('fake_owi535:make'), UsbConfig().usb_timeout
 guardian = Guardian(0, 'fake_owi535:make', timeout)
 driver = ArmDriver(SafetyConfig(), UsbConfig().signs, lambda: UsbArm(0, backend, timeout),

@@ -10,7 +10,7 @@ from mutations import pick
 from std_msgs.msg import String
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
-from vdl_ros.arm.model.geometry import expand
+from vdl_ros.arm.geometry import expand
 from vdl_ros.msg import EmergencyStop
 from vdl_ros.ros import qos
 

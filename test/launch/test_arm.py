@@ -19,11 +19,11 @@ from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import ArmPose, JointTrajectoryStatus, MotorCommand
-from vdl_ros.pose.model_file import save_model
+from vdl_ros.pose.estimator import save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message

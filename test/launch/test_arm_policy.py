@@ -9,13 +9,12 @@ import reach_checkpoint
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 
-from vdl_ros.arm.driver.protocol import Signs
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.simulated_link import SimulatedLink
-from vdl_ros.arm.simulation.simulation import ArmSimulation
-from vdl_ros.common.resources import find_resource
+from vdl_ros.arm.driver.usb import Signs
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.simulation import ArmSimulation, SimulatedLink
+from vdl_ros.common.files import find_resource
 from vdl_ros.msg import MotorCommand, TargetStatus
 from vdl_ros.ros import qos
 

@@ -8,13 +8,11 @@ from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import Image, JointState
 
-from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.geometry import load
 from vdl_ros.msg import ArmPose, MotorCommand, TargetStatus
 from vdl_ros.nodes import attacker
-from vdl_ros.pose.estimator import PoseEstimator
-from vdl_ros.pose.framing import crop_square
-from vdl_ros.pose.model_file import model_path
-from vdl_ros.pose.outputs import JOINT_OUTPUTS
+from vdl_ros.pose.estimator import PoseEstimator, crop_square, model_path
+from vdl_ros.pose.networks import JOINT_OUTPUTS
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.images import from_image

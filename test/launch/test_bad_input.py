@@ -10,9 +10,8 @@ from vdl_ros.common import opengl
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes import evaluate, learner
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.runs.checkpoint import FORMAT
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # Of the learner; test_local_training.py has what it shares with serial mode.

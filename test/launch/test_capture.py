@@ -8,12 +8,11 @@ import pytest
 import yaml
 from rosbags.highlevel import AnyReader
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.reader import BagReader
 from vdl_ros.nodes import capture as capture_node
-from vdl_ros.pose.data.domain_randomization import sample
-from vdl_ros.pose.data.randomized_scene import RandomizedScene
+from vdl_ros.pose.domain_randomization import RandomizedScene, sample
 
 TOPICS = {'/capture/scene', '/arm/joint_states', '/camera/camera_info', '/camera/image_raw'}
 

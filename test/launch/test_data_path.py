@@ -11,16 +11,15 @@ import numpy as np
 
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
-from vdl_ros.envs.counter import episode_length
+from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ImpalaConfig, TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import from_tensors
-from vdl_ros.ros.training.trajectories import to_policy
+from vdl_ros.ros.training.messages import to_policy
 
 ACTORS = ('left', 'right')
 UNROLLS = 30

@@ -8,9 +8,8 @@ import pytest
 import torch
 
 from vdl_ros.msg import ArmPose
-from vdl_ros.pose.model_file import load_model, save_model
-from vdl_ros.pose.networks import make_model
-from vdl_ros.pose.outputs import OUTPUTS
+from vdl_ros.pose.estimator import load_model, save_model
+from vdl_ros.pose.networks import OUTPUTS, make_model
 from vdl_ros.ros import qos
 
 SHIPPED = Path(__file__).resolve().parents[2] / 'models' / 'pose_resnet.pt'

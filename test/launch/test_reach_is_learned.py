@@ -5,8 +5,8 @@ import pytest
 
 from vdl_ros import local_training
 from vdl_ros.envs.registration import REACH
+from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
-from vdl_ros.saved_policy import load_policy
 
 STEPS = 300_000
 

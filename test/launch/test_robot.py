@@ -4,7 +4,7 @@ import signal
 
 import pytest
 
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common.files import find_resource
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves, stop_request

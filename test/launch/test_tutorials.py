@@ -10,7 +10,7 @@ import pytest
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 from vdl_ros.ros import qos
 
 # Trainings of a reader take longer than other tests.

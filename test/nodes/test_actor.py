@@ -15,13 +15,12 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.nodes.actor import ActorNode
-from vdl_ros.rl.acting.learner_choice import LearnerChoice
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.acting.flow_control import LearnerChoice
+from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.settings import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import to_tensors
-from vdl_ros.ros.training import actor_modes
+from vdl_ros.ros.training import actor as actor_modes
 
 SETTINGS = as_dict(EnvConfig(num_envs=1), TrainConfig(hidden_size=4, unroll_length=2))
 

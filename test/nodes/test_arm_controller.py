@@ -13,9 +13,9 @@ from std_msgs.msg import Empty
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
 from vdl_ros.nodes.arm_controller import RATE_HZ, ArmControllerNode
 from vdl_ros.nodes.sim_arm import SimArmNode

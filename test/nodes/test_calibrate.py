@@ -8,7 +8,7 @@ import pytest
 from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.calibration.calibration_file import read
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import calibrate
 from vdl_ros.ros import qos

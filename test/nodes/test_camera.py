@@ -14,7 +14,7 @@ from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 from statistics_msgs.msg import MetricsMessage
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.camera import image_sources
 from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes import camera

@@ -10,11 +10,9 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes.evaluate import EvaluateNode, main
-from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import save_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import EvaluateConfig, TrainConfig, make_algorithm_config
 
 
 def test_published_episodes_say_how_they_ended():

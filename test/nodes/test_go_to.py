@@ -9,8 +9,8 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import (
     EmergencyStop,
     EmergencyStopState,

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from vdl_ros.nodes import learner
 from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.ros.training.trajectories import RefusedError
+from vdl_ros.ros.training.messages import RefusedError
 
 
 def make_node(**run):

@@ -14,7 +14,7 @@ from vdl_ros.bags.reader import BagReader
 from vdl_ros.common.settings import as_dict
 from vdl_ros.msg import Credit, MotorCommand, Policy, Trajectory
 from vdl_ros.nodes import player
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 

@@ -15,22 +15,21 @@ from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 from tf2_msgs.msg import TFMessage
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import policy as policy_node
-from vdl_ros.onnx_policy.exporter import export_policy
+from vdl_ros.play.onnx_export import export_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.robots.task import describe_task
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
-from vdl_ros.ros.messages.transforms import ArmFrames
-from vdl_ros.ros.robots.registration import register
+from vdl_ros.ros.messages.joint_messages import ArmFrames
+from vdl_ros.ros.robots.robot_env import register
 
 GEOMETRY = load()
 REACHABLE = (0.15, 0.1, 0.2)

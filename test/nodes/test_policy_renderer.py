@@ -11,10 +11,8 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import policy_renderer
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.tensors import to_tensors

@@ -9,10 +9,10 @@ from sensor_msgs.msg import CompressedImage, Image, JointState
 from statistics_msgs.msg import MetricsMessage
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.geometry import load
+from vdl_ros.arm.geometry import load
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.nodes import pose_estimator
-from vdl_ros.pose.model_file import save_model
+from vdl_ros.pose.estimator import save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.images import to_compressed_image

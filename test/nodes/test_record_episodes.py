@@ -9,10 +9,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.bags.episodes import EpisodeLabels, find_bags, read_labels
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import decode
-from vdl_ros.bags.reader import BagReader
+from vdl_ros.bags.reader import BagReader, EpisodeLabels, find_bags, read_labels
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import record_episodes
 from vdl_ros.ros import qos

@@ -10,9 +10,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
-from vdl_ros.arm.model.geometry import expand, load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import expand, load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import ArmPose
 from vdl_ros.nodes.robot_state import RobotStateNode
 from vdl_ros.ros import qos

@@ -13,8 +13,8 @@ from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import JointState
 from visualization_msgs.msg import Marker
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import sim_arm
 from vdl_ros.ros import qos

@@ -17,7 +17,7 @@ from types import SimpleNamespace
 import pytest
 from rclpy.qos import QoSProfile
 
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.joints import Motors
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import teleop
 from vdl_ros.ros import qos

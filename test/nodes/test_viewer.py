@@ -23,8 +23,8 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
-from vdl_ros.arm.model.geometry import expand
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import expand
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import ArmPose, EmergencyStop, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import viewer
 from vdl_ros.ros import qos

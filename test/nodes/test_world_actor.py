@@ -10,18 +10,17 @@ import pytest
 import rclpy
 from rclpy.time import Time
 
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import as_dict
-from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import world_actor
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
+from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.recorded_run import RecordedRun
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros.training.trajectories import to_policy
+from vdl_ros.rl.settings import TrainConfig
+from vdl_ros.ros.training.messages import to_policy
 from vdl_ros.ros.training.world_actors import WorldActors
 
 TESTS = Path(__file__).resolve().parents[1]

@@ -10,12 +10,11 @@ import torch
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.onnx_policy.exporter import export_policy
-from vdl_ros.rl.acting.env_stepper import EnvStepper
-from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.play.onnx_export import export_policy
+from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import save_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 
 class Images(gymnasium.Env):

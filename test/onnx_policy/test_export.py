@@ -7,17 +7,15 @@ import onnxruntime
 import pytest
 import torch
 
-from vdl_ros.common.resources import find_resource
-from vdl_ros.envs.counter import COUNTER
-from vdl_ros.envs.owi535.reach_description import describe
+from vdl_ros.common.files import find_resource
+from vdl_ros.envs.dummy import COUNTER
+from vdl_ros.envs.owi535.reach import describe
 from vdl_ros.envs.registration import REACH
-from vdl_ros.onnx_policy import exporter
-from vdl_ros.onnx_policy.exporter import ExportError, export_policy
-from vdl_ros.onnx_policy.graph import PolicyGraph
-from vdl_ros.onnx_policy.metadata import KEY
-from vdl_ros.onnx_policy.onnx_policy import load_onnx_policy
-from vdl_ros.rl.policy.precision import choose_precision
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.play import onnx_export
+from vdl_ros.play.onnx_export import ExportError, PolicyGraph, export_policy
+from vdl_ros.play.onnx_policy import KEY, load_onnx_policy
+from vdl_ros.play.saved_policy import load_policy
+from vdl_ros.rl.policy.policy import choose_precision
 from vdl_ros.tools import export_policy as tool
 
 RECURRENT = {'lstm_size': 5, 'last_action_reward': True}
@@ -102,7 +100,7 @@ def test_a_graph_that_differs_from_pytorch_is_not_written(checkpoint, tmp_path, 
             with torch.no_grad():
                 self.policy.policy_head.bias += 1e-4
 
-    monkeypatch.setattr(exporter, 'PolicyGraph', Wrong)
+    monkeypatch.setattr(onnx_export, 'PolicyGraph', Wrong)
     with pytest.raises(ExportError, match=r'parameters: differs from PyTorch by 0.0001'):
         export_policy(checkpoint(COUNTER), tmp_path / 'policy.onnx')
     assert not [*tmp_path.glob('*.onnx*')]

@@ -7,9 +7,8 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from vdl_ros.envs.counter import COUNTER
-from vdl_ros.onnx_policy.metadata import KEY
-from vdl_ros.onnx_policy.onnx_policy import ActionError, OnnxFileError, load_onnx_policy
+from vdl_ros.envs.dummy import COUNTER
+from vdl_ros.play.onnx_policy import KEY, ActionError, OnnxFileError, load_onnx_policy
 
 
 @pytest.fixture(scope='module')

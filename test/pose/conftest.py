@@ -8,10 +8,9 @@ from rclpy.time import Time
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import CaptureScene
-from vdl_ros.pose.keypoints import POINTS
-from vdl_ros.pose.networks import MODELS, Raw
+from vdl_ros.pose.networks import MODELS, POINTS, Raw
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 

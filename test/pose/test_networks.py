@@ -6,20 +6,35 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation import appearance
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.render import project
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.common.tensor_file import save_tensor_file
-from vdl_ros.pose.augmentation import augment, flip, to_float
-from vdl_ros.pose.data.dataset import PoseDataset
-from vdl_ros.pose.estimator import PoseEstimator, average_flipped
-from vdl_ros.pose.keypoints import MIRRORED, POINTS, project_points
-from vdl_ros.pose.model_file import ModelError, load_model, save_model
-from vdl_ros.pose.networks import Raw, make_model
-from vdl_ros.pose.outputs import MIRROR, decode, encode, errors
-from vdl_ros.pose.training.losses import pose_loss
+from vdl_ros.pose.dataset import PoseDataset
+from vdl_ros.pose.estimator import (
+    ModelError,
+    PoseEstimator,
+    augment,
+    average_flipped,
+    flip,
+    load_model,
+    save_model,
+    to_float,
+)
+from vdl_ros.pose.losses import pose_loss
+from vdl_ros.pose.networks import (
+    MIRROR,
+    MIRRORED,
+    POINTS,
+    Raw,
+    decode,
+    encode,
+    errors,
+    make_model,
+    project_points,
+)
 
 CALIBRATION = {'scale': [1.0] * 6, 'threshold': 0.1}
 
@@ -103,7 +118,7 @@ def test_keypoints_match_the_renderer_and_flips_the_mirrored_pose(bags):
     kinematics = Kinematics(scene.geometry)
     for index in range(6):
         camera = [float(each) for each in data.targets[index, :3]]
-        appearance.place_camera(scene.model, *camera, data.parameters['camera_roll'][index])
+        render.place_camera(scene.model, *camera, data.parameters['camera_roll'][index])
         poses = kinematics.poses(data.joints[index])
         points = np.array([(poses[frame] @ [*place, 1.0])[:3] for frame, place in POINTS])
         seen = project(scene, points, 128, 128)

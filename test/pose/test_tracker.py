@@ -4,8 +4,7 @@
 import numpy as np
 import pytest
 
-from vdl_ros.pose.tracker import JointTracker
-from vdl_ros.pose.tracker_config import TrackerConfig
+from vdl_ros.pose.joint_filter import JointTracker, TrackerConfig
 
 LOWER, UPPER, SPEED = [-2.0, -1.0], [2.0, 1.5], [0.4, 0.2]
 DELAY = TrackerConfig().response_time

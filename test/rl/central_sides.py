@@ -9,8 +9,8 @@ from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.settings import TrainConfig
 
 STEPS = 5
 TRAIN = TrainConfig(network='mlp', hidden_size=4)

@@ -25,13 +25,12 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'src'))
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.device import CPU, choose_device, describe
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config
 
 NUMBERS = gymnasium.spaces.Box(-10, 10, (3,), np.float32)
 IMAGES = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)

@@ -5,17 +5,18 @@ import dataclasses
 import pytest
 
 from vdl_ros.common.settings import SettingError, build, select, settings_of
-from vdl_ros.rl.algorithm_config import (
+from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
+    ALGORITHMS,
     DqnConfig,
     ImpalaConfig,
     PpoConfig,
     ReplayConfig,
     SacConfig,
+    TrainConfig,
     make_algorithm_config,
     verify,
 )
-from vdl_ros.rl.train_config import ALGORITHMS, TrainConfig
 
 DQN = TrainConfig(algorithm='dqn', unroll_length=20, total_steps=10_000)
 # As large as they may be, each against the next.

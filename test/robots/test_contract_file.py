@@ -4,7 +4,7 @@ import pytest
 import yaml
 from robot_contract import GOOD
 
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common.files import find_resource
 from vdl_ros.robots.contract import ContractError, ServiceReset, TrajectoryReset
 from vdl_ros.robots.contract_file import find_contracts, read_contract
 from vdl_ros.robots.task import make_task

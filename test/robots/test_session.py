@@ -7,11 +7,9 @@ import pytest
 import yaml
 from robot_contract import GOOD
 
-from vdl_ros.robots.contract import LateAction, Limit
+from vdl_ros.robots.contract import LateAction, Limit, Reading
 from vdl_ros.robots.contract_file import read_contract
-from vdl_ros.robots.reading import Reading
-from vdl_ros.robots.resetter import ResetError
-from vdl_ros.robots.session import Session, State
+from vdl_ros.robots.session import ResetError, Session, State
 from vdl_ros.robots.task import Task
 
 PERIOD = 0.05

@@ -8,11 +8,10 @@ from launch import LaunchContext
 from launch.actions import LogInfo
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
 from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import launch_arguments, launch_nodes, launch_restarts
-from vdl_ros.ros.restart_delays import RestartDelays
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
+from vdl_ros.ros import launch_arguments, launch_nodes
+from vdl_ros.ros.launch_nodes import RestartDelays
 
 
 def context(*words: str) -> LaunchContext:
@@ -144,9 +143,9 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not():
 def end(monkeypatch):
     """Return a function: what a launch does when the process of a node that it starts ends."""
     record = lambda **parts: SimpleNamespace(**parts)  # noqa: E731
-    monkeypatch.setattr(launch_restarts, 'TimerAction', record)
-    monkeypatch.setattr(launch_restarts, 'OnProcessExit', record)
-    monkeypatch.setattr(launch_restarts, 'RegisterEventHandler', lambda handler: handler)
+    monkeypatch.setattr(launch_nodes, 'TimerAction', record)
+    monkeypatch.setattr(launch_nodes, 'OnProcessExit', record)
+    monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
 
     def end_process(made, action):
         handler, node = action.execute(made)
@@ -158,7 +157,7 @@ def end(monkeypatch):
 
 def test_a_node_that_fails_at_every_start_is_started_again_only_a_few_times(end):
     made, nodes = context(), []
-    action = launch_restarts.restarted(
+    action = launch_nodes.restarted(
         lambda: nodes.append(LogInfo(msg='node')) or nodes[-1], on_success=True,
         clock=lambda: 0.0)
     periods = [timer.period for _ in range(8) for timer in end(made, action)]
@@ -172,7 +171,7 @@ def test_a_node_that_fails_at_every_start_is_started_again_only_a_few_times(end)
 def test_a_restarted_node_has_the_scope_of_its_first_start(end, monkeypatch):
     made = context('seed:=3')
     monkeypatch.setenv('VDL_SCOPE', 'inner')
-    action = launch_restarts.restarted(lambda: LogInfo(msg='node'), on_success=True)
+    action = launch_nodes.restarted(lambda: LogInfo(msg='node'), on_success=True)
     end(made, action)
     made.launch_configurations['seed'] = '0'
     monkeypatch.setenv('VDL_SCOPE', 'outer')

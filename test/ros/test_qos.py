@@ -19,8 +19,8 @@ from sensor_msgs.msg import Image
 import vdl_ros
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand, Policy
-from vdl_ros.ros import parameters, qos, qos_overrides
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.node_settings import ProcessConfig
 
 SOURCES = sorted(Path(vdl_ros.__path__[0]).rglob('*.py'))
 KINDS = {'create_publisher': 'publishers', 'create_subscription': 'subscriptions'}
@@ -31,7 +31,7 @@ def endpoints():
     """
     Return (kind, topic, expression of the profile, place) of all publishers and subscriptions.
 
-    Those of qos_overrides take the profile by the topic's name. Topics with a fixed name: what is
+    Those of qos.create_publisher and qos.create_subscription take the profile by the topic's name. Topics with a fixed name: what is
     left is a measurement between two ends of one class.
     """
     found = []
@@ -44,9 +44,9 @@ def endpoints():
             kind = KINDS.get(node.func.attr)
             if kind is None:
                 continue
-            if ast.unparse(node.func.value) == 'qos_overrides':
+            if ast.unparse(node.func.value) == 'qos':
                 topic = ast.literal_eval(node.args[2])
-                assert topic in qos_overrides.OVERRIDABLE
+                assert topic in qos.OVERRIDABLE
                 newest = kind == 'subscriptions' and qos.subscription(topic) is qos.LATEST
                 expression = 'qos.subscription(%r)' if newest else 'qos.TOPICS[%r]'
                 found.append((kind, topic, expression % topic, f'{path.name}:{node.lineno}'))
@@ -154,8 +154,8 @@ def test_the_user_overrides_depth_and_reliability_of_sensor_topics(make_node):
     image = 'qos_overrides./left/camera/image_raw'
     node = make_node(f'{image}.publisher.depth:=7', 'executor:=single',
                      f'{image}.subscription.reliability:=reliable')
-    publisher = qos_overrides.create_publisher(node, Image, 'camera/image_raw')
-    subscription = qos_overrides.create_subscription(node, Image, 'camera/image_raw', print)
+    publisher = qos.create_publisher(node, Image, 'camera/image_raw')
+    subscription = qos.create_subscription(node, Image, 'camera/image_raw', print)
     assert publisher.qos_profile.depth == 7
     assert subscription.qos_profile.reliability == ReliabilityPolicy.RELIABLE
     assert node.get_parameter(f'{image}.subscription.depth').value == 1

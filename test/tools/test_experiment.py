@@ -10,8 +10,8 @@ import pytest
 import yaml
 from browser import Browser
 
-from vdl_ros.experiments.running.samplers import make_sampler
-from vdl_ros.experiments.specs.checker import read_specs
+from vdl_ros.experiments.checker import read_specs
+from vdl_ros.experiments.search import make_sampler
 from vdl_ros.tools import experiment
 
 AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000, 'stop_at_return': 1e9,

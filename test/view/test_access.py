@@ -2,7 +2,7 @@
 
 import re
 
-from vdl_ros.view.access import Access, AccessError
+from vdl_ros.view.page_server import Access, AccessError
 
 PORT = 8080
 OWN, EVIL = '127.0.0.1:8080', 'evil.example:8080'

@@ -6,7 +6,7 @@ import msgspec
 import page_client
 from viser import _messages
 
-from vdl_ros.view.browser_messages import MAX_BYTES, MessageError, check_message
+from vdl_ros.view.page_server import MAX_BYTES, MessageError, check_message
 
 KINDS = page_client.kinds()
 KNOWN = ('ViewerCameraMessage', 'GuiButtonHoldMessage', 'GuiUpdateMessage',

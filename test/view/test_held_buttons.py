@@ -1,6 +1,6 @@
 """Held buttons: motors are on while buttons are held, and time out without events."""
 
-from vdl_ros.view.held_buttons import HeldButtons
+from vdl_ros.view.panel import HeldButtons
 
 TIMEOUT = 0.2
 

@@ -13,7 +13,7 @@ import viser
 import websockets.asyncio.server
 from websockets.exceptions import InvalidStatus
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.view import page_server
 from vdl_ros.view.panel import ClientClosed, EmergencyStop, Hold, MoveTo, Panel, Release
 

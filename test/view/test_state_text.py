@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.view.panel import DraggedTarget
 from vdl_ros.view.state_text import ArmStatus, state_text
-from vdl_ros.view.target import DraggedTarget
-from vdl_ros.view.training_status import Curve, TrainingStatus, losses_text, training_text
+from vdl_ros.view.training_page import Curve, TrainingStatus, losses_text, training_text
 
 UNKNOWN = np.full(5, math.nan)
 

@@ -1,5 +1,4 @@
-"""
-A small stand-in for the ROS 2 package `launch`, for machines without a ROS 2 distribution.
+"""A small stand-in for the ROS 2 package `launch`, for machines without a ROS 2 distribution.
 
 It has what this project's launch files use, under the same names and with the same behaviour.
 A name that it lacks is named in an ImportError.

@@ -1,5 +1,4 @@
-"""
-ExecuteProcess: runs a program, logs its output, and stops it when the launch shuts down.
+"""ExecuteProcess: runs a program, logs its output, and stops it when the launch shuts down.
 
 A process gets SIGINT, after `sigterm_timeout` seconds SIGTERM, and after `sigkill_timeout` more
 SIGKILL. After a Ctrl-C the SIGINT is left out, since the terminal has sent one to the process as
@@ -36,8 +35,7 @@ _numbers = itertools.count(1)
 
 
 class _Process(asyncio.SubprocessProtocol):
-    """
-    A running process, whose output is passed on by lines.
+    """A running process, whose output is passed on by lines.
 
     It stays in the process group of the launch, so that the terminal and whatever ends a process
     group reach it.
@@ -110,8 +108,7 @@ class ExecuteProcess(Action):
         sigkill_timeout: SomeSubstitutionsType | float | None = None,
         **unknown: object,
     ) -> None:
-        """
-        Store the command line and the options.
+        """Store the command line and the options.
 
         Args:
             cmd: program and arguments.

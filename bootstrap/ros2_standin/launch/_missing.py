@@ -11,8 +11,7 @@ ADVICE = ('is not part of this stand-in for the ROS 2 launch system; '
 
 
 def missing_names(module: str) -> Callable[[str], Any]:
-    """
-    Return a module-level ``__getattr__`` that raises ImportError for public names.
+    """Return a module-level ``__getattr__`` that raises ImportError for public names.
 
     Of all errors, `from module import name` passes on only an ImportError unchanged. Private
     names raise AttributeError, because tools probe modules for them.

@@ -41,8 +41,7 @@ class TextSubstitution(Substitution):
 
 
 def normalize(some: SomeSubstitutionsType) -> list[Substitution]:
-    """
-    Return a text, a substitution, or a sequence of both as a list of substitutions.
+    """Return a text, a substitution, or a sequence of both as a list of substitutions.
 
     Raises:
         TypeError: something else.

@@ -32,8 +32,7 @@ class DeclareLaunchArgument(Action):
         self, name: str, *, default_value: SomeSubstitutionsType | None = None,
         description: str | None = None, choices: Sequence[str] | None = None, **unknown: object,
     ) -> None:
-        """
-        Store the declaration.
+        """Store the declaration.
 
         Args:
             name: of the argument.
@@ -53,8 +52,7 @@ class DeclareLaunchArgument(Action):
         self.description = description
 
     def execute(self, context: LaunchContext) -> None:
-        """
-        Set the launch configuration to the default if it is not set.
+        """Set the launch configuration to the default if it is not set.
 
         Raises:
             RuntimeError: required and not given, or a value that is not allowed.
@@ -92,8 +90,7 @@ class IncludeLaunchDescription(Action):
         return [] if description is None else [description]
 
     def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        """
-        Load the file; return its arguments and its description.
+        """Load the file; return its arguments and its description.
 
         Raises:
             RuntimeError: a required argument is not given.

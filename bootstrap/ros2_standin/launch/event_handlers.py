@@ -44,8 +44,7 @@ class OnProcessExit(_EventHandler):
         self, *, target_action: Action | Callable[[Action], bool] | None = None,
         on_exit: Any, **unknown: object,
     ) -> None:
-        """
-        Store the target and the reaction.
+        """Store the target and the reaction.
 
         Args:
             target_action: action whose process is meant; or a function that returns whether an

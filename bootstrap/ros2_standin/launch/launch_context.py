@@ -15,8 +15,7 @@ __all__ = ['LaunchContext']
 
 
 class LaunchContext:
-    """
-    Launch configurations, environment, event handlers and event queue of a launch.
+    """Launch configurations, environment, event handlers and event queue of a launch.
 
     The environment is that of this process.
     """

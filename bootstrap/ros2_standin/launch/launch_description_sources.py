@@ -27,8 +27,7 @@ class PythonLaunchDescriptionSource:
         self._description: Any = None
 
     def get_launch_description(self, context: LaunchContext) -> Any:
-        """
-        Return the LaunchDescription of the file, which is loaded once.
+        """Return the LaunchDescription of the file, which is loaded once.
 
         Raises:
             InvalidLaunchFileError: the file cannot be loaded.

@@ -19,8 +19,7 @@ __all__ = ['LaunchService']
 
 
 class LaunchService:
-    """
-    Visits a launch description and handles events; the exit status is 1 after an error.
+    """Visits a launch description and handles events; the exit status is 1 after an error.
 
     SIGINT shuts the launch down in order, with exit status 0. SIGTERM, SIGQUIT and SIGHUP do the
     same with exit status 1. The real package leaves processes behind on SIGTERM and SIGQUIT.

@@ -1,5 +1,4 @@
-"""
-Log lines of the launch, and output of its processes: on the screen and in `launch.log`.
+"""Log lines of the launch, and output of its processes: on the screen and in `launch.log`.
 
 The log file is in a folder for each launch below `ROS_LOG_DIR`, else below `log` in `ROS_HOME`,
 which is `~/.ros` by default. It is made when the first line is written.
@@ -113,8 +112,7 @@ def get_logger(name: str | None = None) -> logging.Logger:
 
 
 def output_writers(process: str, output: str) -> dict[int, Callable[[str], None]]:
-    """
-    Return the functions that write a line of a process, by file descriptor (1 and 2).
+    """Return the functions that write a line of a process, by file descriptor (1 and 2).
 
     Raises:
         ValueError: unknown output.

@@ -27,8 +27,7 @@ _NAME = re.compile('[A-Za-z_][A-Za-z0-9_]*')
 
 
 class Node(ExecuteProcess):
-    """
-    Runs an executable of a package as a ROS node.
+    """Runs an executable of a package as a ROS node.
 
     Parameters reach the node in a temporary parameter file, under its full name if name and
     namespace are known, else for any node of the process.
@@ -47,8 +46,7 @@ class Node(ExecuteProcess):
         arguments: Iterable[SomeSubstitutionsType] | None = None,
         **options: Any,
     ) -> None:
-        """
-        Store everything.
+        """Store everything.
 
         Args:
             package: of the executable.

@@ -19,8 +19,7 @@ class ParameterValue:
     """A value of a type."""
 
     def __init__(self, value: Any, *, value_type: Any = None) -> None:
-        """
-        Store the value and its type.
+        """Store the value and its type.
 
         Args:
             value: bool, int, float, text, a list of one of these, a substitution, or a list with
@@ -39,8 +38,7 @@ class ParameterValue:
             raise TypeError(f'parameter value {value!r} is no {value_type.__name__}')
 
     def evaluate(self, context: LaunchContext) -> Any:
-        """
-        Return the value.
+        """Return the value.
 
         Raises:
             ValueError: the text cannot be read as the type.

@@ -1,5 +1,4 @@
-"""
-A small stand-in for the command `ros2`, with the verbs `launch`, `run` and `pkg`.
+"""A small stand-in for the command `ros2`, with the verbs `launch`, `run` and `pkg`.
 
 Only the module of the given verb is imported, so that `ros2 run` starts quickly.
 """

@@ -1,5 +1,4 @@
-"""
-`ros2 run` and `ros2 pkg`: packages, their files and executables.
+"""`ros2 run` and `ros2 pkg`: packages, their files and executables.
 
 `ros2 run` replaces this process by the executable, which then gets every signal and whose exit
 status is that of the command.
@@ -106,8 +105,7 @@ def executable_paths(package: str) -> list[str]:
 
 
 def find_share_file(package: str, file: str | None) -> str:
-    """
-    Return the path of the only file of this name below the share folder of a package.
+    """Return the path of the only file of this name below the share folder of a package.
 
     Raises:
         RuntimeError: there is no such package, none or several such files, or no name is given.

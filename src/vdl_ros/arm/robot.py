@@ -1,5 +1,4 @@
-"""
-The arm as users of LeRobot know robots: connect, observe, act, disconnect; no ROS.
+"""The arm as users of LeRobot know robots: connect, observe, act, disconnect; no ROS.
 
 :class:`OWI535` is the arm on USB, :class:`SimulatedOWI535` its twin; the rest is the same. Both
 have the driver's safety: all motors off after ``disconnect``, at the end of a ``with`` block, and
@@ -22,17 +21,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link, SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian
-from vdl_ros.arm.driver.protocol import Signs
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
-from vdl_ros.arm.driver.usb import UsbArm, load_backend
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError, Motors
-from vdl_ros.arm.simulation.pacer import Pacer
-from vdl_ros.arm.simulation.simulated_link import NullGuardian, SimulatedLink
-from vdl_ros.arm.simulation.simulation import ArmSimulation
+from vdl_ros.arm.driver.usb import Signs, UsbArm, load_backend
+from vdl_ros.arm.joints import JOINTS, MotorError, Motors
+from vdl_ros.arm.simulation.simulation import ArmSimulation, NullGuardian, Pacer, SimulatedLink
 from vdl_ros.common.quoting import quoted
 
 __all__ = ['OWI535', 'Robot', 'RobotError', 'SimulatedOWI535']
@@ -51,8 +45,7 @@ class RobotError(ConnectionError):
 
 
 class Robot(ABC):
-    """
-    An arm; its methods may be called from any thread.
+    """An arm; its methods may be called from any thread.
 
     An observation has ``base.pos`` to ``gripper.pos``, measured, rad, NaN for a joint that is not
     measured; and ``base.motor`` to ``gripper.motor``, -1 backward, 0 off or 1 forward, and
@@ -92,8 +85,7 @@ class Robot(ABC):
         return self._connected
 
     def connect(self) -> None:
-        """
-        Open the arm, all motors off.
+        """Open the arm, all motors off.
 
         Raises:
             RobotError: it is connected already.
@@ -141,8 +133,7 @@ class Robot(ABC):
         self.disconnect()
 
     def get_observation(self) -> dict[str, float]:
-        """
-        Return the latest observation.
+        """Return the latest observation.
 
         Raises:
             RobotError: it is not connected or has failed.
@@ -157,8 +148,7 @@ class Robot(ABC):
                 for name, value in zip(JOINTS, positions, strict=True)} | sent
 
     def send_action(self, action: Mapping[str, float]) -> dict[str, float]:
-        """
-        Run the motors like this until the next action, for ``command_timeout`` at most.
+        """Run the motors like this until the next action, for ``command_timeout`` at most.
 
         Returns:
             The action as it was sent: a motor that has reached its run time limit is off.
@@ -248,8 +238,7 @@ class OWI535(Robot):
         self, usb: UsbConfig | None = None, safety: SafetyConfig | None = None,
         positions: Callable[[], ArrayLike] | None = None,
     ) -> None:
-        """
-        Start disconnected.
+        """Start disconnected.
 
         Args:
             usb: device and wiring.
@@ -294,8 +283,7 @@ class SimulatedOWI535(Robot):
         self, simulation: ArmSimulation | None = None, safety: SafetyConfig | None = None,
         *, real_time: bool = True,
     ) -> None:
-        """
-        Start disconnected.
+        """Start disconnected.
 
         Args:
             simulation: the twin; by default one that stands straight up.

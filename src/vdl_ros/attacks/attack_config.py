@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 
 from vdl_ros.common.settings import SettingError, setting
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['NONE', 'AttackConfig', 'Schedule', 'SurrogateConfig', 'schedule', 'verify_attack']
+__all__ = ['AttackConfig', 'NONE', 'Schedule', 'SurrogateConfig', 'schedule', 'verify_attack']
 
 #: The mode without an attack.
 NONE = 'none'
@@ -45,8 +45,7 @@ class SurrogateConfig:
 
 @dataclass(frozen=True)
 class Schedule:
-    """
-    When an attack computes a perturbation.
+    """When an attack computes a perturbation.
 
     Attributes:
         period: it computes one in every so many steps of an episode, beginning with the first.
@@ -60,8 +59,7 @@ class Schedule:
 
 
 def schedule(mode: str) -> Schedule:
-    """
-    Return the schedule of a mode.
+    """Return the schedule of a mode.
 
     Raises:
         SettingError: an unknown mode.
@@ -79,8 +77,7 @@ def schedule(mode: str) -> Schedule:
 def verify_attack(
     attack: AttackConfig, train: TrainConfig, surrogate: SurrogateConfig | None = None,
 ) -> TrainConfig:
-    """
-    Check that an attack is possible; return the settings of training that it needs.
+    """Check that an attack is possible; return the settings of training that it needs.
 
     Args:
         attack: the attack.

@@ -1,35 +1,115 @@
-"""A vector environment whose observations an attack perturbs before a policy sees them."""
+"""Observations in float32, after scaling, so that small perturbations are not rounded away.
+
+Environments send images as bytes, and policies divide them by 255: a perturbation of 0.001 would
+be less than the distance of two bytes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
+from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
-from vdl_ros.attacks.attacker import Attacker
-from vdl_ros.attacks.perturbed_observations import PerturbedObservations
-from vdl_ros.attacks.victim import PolicyVictim
-from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
+from vdl_ros.attacks.attacker import Attacker, PolicyVictim
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, ScaledImage, is_image
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import VectorEnvironment, Wrapper
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['AttackedEnv', 'attack_environments', 'warning']
+__all__ = ['AttackedEnv', 'PerturbedObservations', 'attack_environments', 'observed', 'warning']
+
+
+def observed(
+    space: gymnasium.Space[Any], frames: int, attack: AttackConfig, train: TrainConfig,
+) -> tuple[gymnasium.Space[Any], int]:
+    """Return the space of what a policy observes, and how many frames of it are stacked.
+
+    Under an attack each observation is a new one: its frames are not those of the one before.
+
+    Args:
+        space: of one environment.
+        frames: see ``factory.frames_per_observation``.
+        attack: the attack.
+        train: settings of training.
+    """
+    if attack.adversarial_mode == NONE:
+        return space, frames
+    return PerturbedObservations(space, train.normalize_observations).space, 1
+
+
+class PerturbedObservations:
+    """Converts observations to those that a policy sees under an attack, and back to one array.
+
+    Attributes:
+        space: of one perturbed observation.
+        image_space: of the part that is perturbed: the image, or all numbers.
+    """
+
+    def __init__(self, space: gymnasium.Space[Any], normalized: bool = False) -> None:
+        """Convert observations of ``space``, the space of one environment.
+
+        Args:
+            space: a Box; of an :class:`ImageAndVector` only the image is perturbed.
+            normalized: whether the policy normalizes numbers; it takes them without scaling.
+
+        Raises:
+            ValueError: it is not a Box.
+        """
+        if not isinstance(space, spaces.Box):
+            raise ValueError(f'observation space {space} is not supported: a Box')
+        self._mixed = space if isinstance(space, ImageAndVector) else None
+        seen: spaces.Box = space if self._mixed is None else self._mixed.image
+        self._scaled = seen.dtype == np.uint8 and (is_image(seen) or not normalized)
+        self.image_space: spaces.Box = ScaledImage(seen.shape) if is_image(seen) else spaces.Box(
+            -np.inf, np.inf, seen.shape, np.float32)
+        self.space: spaces.Box = self.image_space if self._mixed is None else ImageAndVector(
+            self.image_space, self._mixed.vector_size)
+
+    @property
+    def resolution(self) -> float:
+        """Distance of two values of the environment's observations; 0 if they are not bytes."""
+        return 1 / 255 if self._scaled else 0.0
+
+    def split(
+        self, observations: NDArray[Any],
+    ) -> tuple[NDArray[np.float32], NDArray[np.float32] | None]:
+        """Return what is perturbed, float32 [B, ...], and the numbers beside it, or None."""
+        numbers = None
+        if self._mixed is not None:
+            observations, numbers = self._mixed.split(observations)
+            numbers = np.ascontiguousarray(numbers)
+        image = observations.astype(np.float32)
+        if self._scaled:
+            # As the policy does, so that without a perturbation it sees the same.
+            image *= np.float32(1 / 255)
+        return image, numbers
+
+    def join(
+        self, image: NDArray[np.float32], numbers: NDArray[np.float32] | None,
+    ) -> NDArray[Any]:
+        """Return observations of ``space``, [B, ...]."""
+        if not isinstance(self.space, ImageAndVector):
+            return image
+        rows = np.empty((len(image), *(self.space.shape or ())), np.uint8)
+        images, vectors = self.space.split(rows)
+        images[...], vectors[...] = image, numbers
+        return rows
 
 
 def attack_environments(
     env: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
     surrogate: Policy | None = None,
 ) -> VectorEnvironment:
-    """
-    Return ``env`` under attack, or itself without one; arguments as of :class:`AttackedEnv`.
+    """Return ``env`` under attack, or itself without one; arguments as of :class:`AttackedEnv`.
 
     Raises:
         SettingError: see there; ``env`` is closed.
@@ -55,8 +135,7 @@ def warning(attack: AttackConfig, env: VectorEnvironment) -> str:
 
 
 class AttackedEnv(Wrapper):
-    """
-    B environments under attack.
+    """B environments under attack.
 
     Observations are float32, after scaling, with the perturbation; the last one of an episode
     too. ``info`` has ``adversary_l2`` float32 [B] and ``adversary_injects`` bool [B]: size and
@@ -70,8 +149,7 @@ class AttackedEnv(Wrapper):
         self, env: VectorEnvironment, config: AttackConfig, seed: int, *,
         normalized: bool = False, surrogate: Policy | None = None,
     ) -> None:
-        """
-        Attack ``env``, which the factory made; except for random noise only after :meth:`follow`.
+        """Attack ``env`` of the factory; but for random noise only after :meth:`follow`.
 
         Args:
             env: the environments.
@@ -113,8 +191,7 @@ class AttackedEnv(Wrapper):
         return self._observations.resolution
 
     def follow(self, policy: Policy, state: Callable[[], Tensor] | None = None) -> None:
-        """
-        Use the gradients of ``policy`` from the next observation on, unless there is a surrogate.
+        """Use the gradients of ``policy`` from now on, unless there is a surrogate.
 
         Args:
             policy: the attacked policy.

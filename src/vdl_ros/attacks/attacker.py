@@ -1,9 +1,14 @@
-"""Perturbs the observations of B environments step by step, by the schedule of a mode."""
+"""Perturbations of observations: random noise, FGSM, PGD and a patch, for any differentiable loss.
+
+Observations are float [B, ...]. A loss is a function from them to float [B], one number for each;
+the perturbation makes it larger. ``unit`` is what a perturbation of 1 is, [...] or [].
+"""
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -11,16 +16,243 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.attacks.attack_config import AttackConfig, schedule
-from vdl_ros.attacks.perturbations import Patch, fgsm, near, pgd, pgd_l2, random_noise
-from vdl_ros.attacks.victim import Seen, Victim
-from vdl_ros.rl.policy.policy import Output
+from vdl_ros.rl.policy.distributions import Categorical, DiagonalGaussian, EpsilonGreedy
+from vdl_ros.rl.policy.policy import Output, Policy
 
-__all__ = ['Attacker', 'Perturbed']
+__all__ = ['Attacker', 'Loss', 'Patch', 'Perturbed', 'PolicyVictim', 'Seen', 'Victim', 'fgsm',
+           'gradient', 'near', 'pgd', 'pgd_l2', 'random_noise']
+
+
+Loss = Callable[[Tensor], Tensor]
+
+
+def gradient(loss: Loss, observations: Tensor) -> Tensor:
+    """Return the gradient of the sum of losses, [B, ...]; also in ``torch.no_grad()``."""
+    with torch.enable_grad():
+        inputs = observations.detach().requires_grad_()
+        found, = torch.autograd.grad(loss(inputs).sum(), inputs)
+    return found
+
+
+def random_noise(observations: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Return noise from [0, epsilon), uniform, as rl-attack-vf's: its mean is not 0."""
+    return epsilon * torch.rand(observations.shape, generator=generator)
+
+
+def near(observations: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
+    """Return noise from [-epsilon / 2, epsilon / 2), uniform, to start from."""
+    return epsilon * (torch.rand(observations.shape, generator=generator) - 0.5)
+
+
+def fgsm(
+    loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, start: Tensor | None = None,
+) -> Tensor:
+    """Return epsilon * sign(gradient), Goodfellow et al. 2015, arXiv:1412.6572, [B, ...].
+
+    The gradient is that at ``observations + start * unit``; the start is not part of the result.
+    """
+    at = observations if start is None else observations + start * unit
+    return epsilon * gradient(loss, at).sign()
+
+
+def pgd(
+    loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, steps: int,
+    start: Tensor | None = None,
+) -> Tensor:
+    """Return ``steps`` steps of FGSM of 2.5 epsilon / steps each, none beyond epsilon, [B, ...].
+
+    Madry et al. 2018, arXiv:1706.06083, with the norm L-infinity, from ``start`` or 0.
+    """
+    size = 2.5 * epsilon / steps
+    found = torch.zeros_like(observations) if start is None else start
+    for _ in range(steps):
+        found = found + size * gradient(loss, observations + found * unit).sign()
+        found = found.clamp(-epsilon, epsilon)
+    return found
+
+
+def pgd_l2(
+    loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, steps: int,
+    start: Tensor | None = None,
+) -> Tensor:
+    """Return the same with the norm L2 and the largest norm epsilon * sqrt(n), [B, ...].
+
+    For n numbers that is a root mean square of epsilon, so that it compares with :func:`pgd`.
+    """
+    count = observations[0].numel()
+    largest = epsilon * count ** 0.5
+    size = 2.5 * largest / steps
+    found = torch.zeros_like(observations) if start is None else start
+    for _ in range(steps):
+        direction = gradient(loss, observations + found * unit) * unit
+        found = found + size * direction / _norms(direction).clamp(min=1e-12)
+        found = found * (largest / _norms(found).clamp(min=1e-12)).clamp(max=1.0)
+    return found
+
+
+def _norms(rows: Tensor) -> Tensor:
+    """Return the L2 norm of each row of [B, ...], shaped to be multiplied with it."""
+    norms: Tensor = rows.flatten(1).norm(dim=1)
+    return norms.reshape(-1, *[1] * (rows.dim() - 1))
+
+
+class Patch:
+    """A patch in the upper left corner of images, the same in all, that learns while it is shown.
+
+    Brown et al. 2017, arXiv:1712.09665, with one step for each image instead of a training set.
+    Its pixels stay in [0, 1]. It is grey in stacked frames, [S, H, W], the same in each, and
+    coloured in [H, W, C].
+    """
+
+    def __init__(self, shape: tuple[int, ...], share: float, channels_last: bool) -> None:
+        """Make a grey patch.
+
+        Args:
+            shape: [C, H, W] or [H, W, C] of an image.
+            share: of height and width.
+            channels_last: whether the image is [H, W, C].
+        """
+        height, width = shape[:2] if channels_last else shape[1:]
+        rows, columns = (max(1, round(share * size)) for size in (height, width))
+        area = slice(rows), slice(columns)
+        self._area = (slice(None), *area) if channels_last else (slice(None), slice(None), *area)
+        self.pixels = torch.full(
+            (rows, columns, shape[2]) if channels_last else (1, rows, columns), 0.5)
+
+    def apply(self, images: Tensor, pixels: Tensor | None = None) -> Tensor:
+        """Return images [B, ...] with the patch."""
+        shown = images.clone()
+        shown[self._area] = self.pixels if pixels is None else pixels
+        return shown
+
+    def learn(self, loss: Callable[[Tensor], Tensor], images: Tensor, size: float) -> None:
+        """Change the pixels by ``size`` each, so that the loss of images [B, ...] grows."""
+        with torch.enable_grad():
+            pixels = self.pixels.detach().requires_grad_()
+            found, = torch.autograd.grad(loss(self.apply(images, pixels)).sum(), pixels)
+        self.pixels = (self.pixels + size * found.sign()).clamp(0.0, 1.0)
+
+
+class Seen(NamedTuple):
+    """What a policy sees in a step of B environments.
+
+    Attributes:
+        image: float32 [B, ...], the image scaled to [0, 1], or all numbers.
+        numbers: float32 [B, V], numbers beside an image; None if there are none.
+        is_reset: bool [B], where an episode starts.
+        state: float32 [B, S], the state of the policy before.
+    """
+
+    image: Tensor
+    numbers: Tensor | None
+    is_reset: Tensor
+    state: Tensor
+
+    def rows(self, index: Tensor) -> Seen:
+        """Return what is seen in the environments of ``index``, int64 [N]."""
+        return Seen(*(None if each is None else each[index] for each in self))  # type: ignore[arg-type]
+
+
+class Victim(Protocol):
+    """A network whose inputs are perturbed; of each method, see :class:`PolicyVictim`."""
+
+    @property
+    def has_state(self) -> bool:
+        """Whether the network is recurrent."""
+
+    @property
+    def unit(self) -> Tensor:
+        """Unit of perturbations, float32, of the image's shape or []."""
+
+    @property
+    def is_flat_at_best(self) -> bool:
+        """Whether the gradient of :meth:`loss` is 0 at the image itself."""
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return the state before the first observation, [batch, S]."""
+
+    def output(self, image: Tensor, seen: Seen) -> Output:
+        """Return the output for ``image``, [B, ...], instead of the one seen."""
+
+    def best_actions(self, output: Output) -> Tensor:
+        """Return what the network decides, [B] or [B, A]."""
+
+    def loss(self, output: Output, actions: Tensor) -> Tensor:
+        """Return what an attack makes larger, float [B]."""
+
+    def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
+        """Return ``state`` [B, S] with actions and rewards of the last step."""
+
+
+class PolicyVictim:
+    """A policy whose observations are perturbed, or whose gradients are used for that.
+
+    It shares the policy's weights, and computes in float32 where the policy may act in bfloat16.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        """Look at ``policy``, a policy on the CPU."""
+        self._policy = copy.deepcopy(policy).requires_grad_(False)
+        # In the same memory, so that weights which the policy loads count here too.
+        shared = dict(policy.named_parameters()) | dict(policy.named_buffers())
+        for name, tensor in (*self._policy.named_parameters(), *self._policy.named_buffers()):
+            tensor.data = shared[name].data
+        self._policy.precision = torch.float32
+        self.has_state = policy.state_size > 0
+
+    def initial_state(self, batch: int) -> Tensor:
+        """Return the state before the first observation, [batch, S]."""
+        return self._policy.initial_state(batch).detach()
+
+    @property
+    def unit(self) -> Tensor:
+        """Unit of perturbations, float32, of the image's shape or []: what epsilon is of."""
+        normalizer = self._policy.normalizer
+        if normalizer is None or self._policy.joint is not None:
+            return torch.ones(())
+        return normalizer.deviation.float().reshape(self._policy.observation_shape)
+
+    def output(self, image: Tensor, seen: Seen) -> Output:
+        """Return the policy's output for ``image``, [B, ...], instead of the one seen."""
+        output = self._policy(
+            image[None], seen.is_reset[None], seen.state, numbers=seen.numbers)
+        return Output(output.parameters[0], output.values[0], output.state)
+
+    def best_actions(self, output: Output) -> Tensor:
+        """Return the most likely actions, [B] or [B, A]."""
+        return self._policy.distribution.mode(output.parameters.detach())
+
+    def loss(self, output: Output, actions: Tensor) -> Tensor:
+        """Return what an attack makes larger, float [B]: how unlikely ``actions`` are.
+
+        For one discrete action it is m, the logarithm of the odds against it. The cross-entropy
+        is log(1 + e^m), so its gradient has the same direction, but it is rounded to 0 where a
+        policy is sure. For others it is the negative logarithm of the probability, or density.
+        Action values count as logits, as by Huang et al. 2017, arXiv:1702.02284.
+        """
+        distribution, logits = self._policy.distribution, output.parameters
+        if isinstance(distribution, EpsilonGreedy):
+            logits = logits[..., :-1]
+        elif type(distribution) is not Categorical:
+            return -distribution.log_prob(logits, actions)
+        index = actions.unsqueeze(-1)
+        others = logits.scatter(-1, index, -torch.inf).logsumexp(-1)
+        return others - logits.gather(-1, index).squeeze(-1)
+
+    @property
+    def is_flat_at_best(self) -> bool:
+        """Whether the gradient of :meth:`loss` is 0 where the best actions were chosen."""
+        return isinstance(self._policy.distribution, DiagonalGaussian)
+
+    def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
+        """Return ``state`` [B, S] with actions and rewards [B], if they are inputs."""
+        return self._policy.append_last_action(
+            state, torch.from_numpy(np.asarray(actions)),
+            torch.from_numpy(np.asarray(rewards, np.float32)))
 
 
 class Perturbed(NamedTuple):
-    """
-    Perturbed observations of one step.
+    """Perturbed observations of one step.
 
     Attributes:
         image: float32 [B, ...].
@@ -34,8 +266,7 @@ class Perturbed(NamedTuple):
 
 
 class Attacker:
-    """
-    An attack on B environments.
+    """An attack on B environments.
 
     A recurrent policy has a state here as well. It follows the perturbed observations, which the
     attacked policy sees, and is reset where an episode starts. In the process of the attacked
@@ -46,8 +277,7 @@ class Attacker:
         self, config: AttackConfig, batch: int, generator: torch.Generator,
         *, channels_last: bool = False,
     ) -> None:
-        """
-        Start an attack; except for random noise it waits for :meth:`follow`.
+        """Start an attack; except for random noise it waits for :meth:`follow`.
 
         Args:
             config: the attack.
@@ -68,8 +298,7 @@ class Attacker:
         self._patch: Patch | None = None
 
     def follow(self, victim: Victim, state: Callable[[], Tensor] | None = None) -> None:
-        """
-        Use the gradients of ``victim`` from the next observation on.
+        """Use the gradients of ``victim`` from the next observation on.
 
         Args:
             victim: the policy.
@@ -86,8 +315,7 @@ class Attacker:
             self._state = self._victim.append_last_action(state, actions, rewards)
 
     def perturb(self, image: Tensor, numbers: Tensor | None, is_reset: Tensor) -> Perturbed:
-        """
-        Return the perturbed observations of the next step.
+        """Return the perturbed observations of the next step.
 
         Args:
             image: float32 [B, ...], scaled.

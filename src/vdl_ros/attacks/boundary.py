@@ -1,5 +1,4 @@
-"""
-Decision boundaries around an attacked observation, as rl-attack-vf draws them.
+"""Decision boundaries around an attacked observation, as rl-attack-vf draws them.
 
 The plane through an observation is spanned by the perturbation of the attack and by random noise.
 At each point of a grid in it the policy samples some actions; the most frequent one is noted.
@@ -16,9 +15,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
-from vdl_ros.attacks.attacker import Attacker
-from vdl_ros.attacks.perturbed_observations import PerturbedObservations
-from vdl_ros.attacks.victim import PolicyVictim, Seen, Victim
+from vdl_ros.attacks.attacked_env import PerturbedObservations
+from vdl_ros.attacks.attacker import Attacker, PolicyVictim, Seen, Victim
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
 from vdl_ros.rl.policy.distributions import Categorical
@@ -34,8 +32,7 @@ _REACH = 2.0
 
 @dataclass(frozen=True)
 class Boundary:
-    """
-    What a policy does around one observation.
+    """What a policy does around one observation.
 
     Attributes:
         step: number of the step since the start, from 0.
@@ -58,8 +55,7 @@ def boundaries(
     envs: VectorEnvironment, policy: Policy, attack: AttackConfig, *, frames: int, grid: int,
     samples: int, seed: int, folded: Mapping[int, int] | None = None,
 ) -> Iterator[Boundary]:
-    """
-    Play under attack; yield the boundary of each of the first perturbed observations.
+    """Play under attack; yield the boundary of each of the first perturbed observations.
 
     Args:
         envs: one environment, as the factory makes it, not attacked.
@@ -141,8 +137,7 @@ def _boundary(
 
 
 def most_frequent(actions: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """
-    Return the most frequent action in each column, the smallest of several.
+    """Return the most frequent action in each column, the smallest of several.
 
     Args:
         actions: [samples, N], from 0 to ``count`` - 1.

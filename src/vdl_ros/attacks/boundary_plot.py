@@ -23,8 +23,7 @@ _COLOURS = ('#56b4e9', '#e69f00', '#009e73', '#f0e442', '#cc79a7', '#0072b2', '#
 def draw_boundary(
     boundary: Boundary, names: Sequence[str], paths: Sequence[Path], *, channels_last: bool,
 ) -> None:
-    """
-    Write a plot of one boundary.
+    """Write a plot of one boundary.
 
     Args:
         boundary: the boundary.

@@ -1,5 +1,4 @@
-"""
-Random access to the messages of an MCAP file, for training on captured frames.
+"""Random access to the messages of an MCAP file, for training on captured frames.
 
 The reader of the library ``mcap`` unpacks and parses a whole chunk for each message: 46 times
 slower here on batches of random frames, with zstd 2 times. This one maps the file, keeps the place
@@ -36,8 +35,7 @@ _CACHED_CHUNKS = 4
 
 
 class MessagePlace(NamedTuple):
-    """
-    Where a message's data is.
+    """Where a message's data is.
 
     Attributes:
         channel: number of its channel.
@@ -53,8 +51,7 @@ class MessagePlace(NamedTuple):
 
 
 def find_files(path: Path) -> list[Path]:
-    """
-    Return the MCAP files of a bag, or of every bag in a folder of bags.
+    """Return the MCAP files of a bag, or of every bag in a folder of bags.
 
     Raises:
         BagError: there is none.
@@ -68,8 +65,7 @@ def find_files(path: Path) -> list[Path]:
 
 
 class IndexedFile:
-    """
-    One MCAP file and the places of its messages.
+    """One MCAP file and the places of its messages.
 
     Can be sent to another process, which maps the file anew.
 
@@ -85,8 +81,7 @@ class IndexedFile:
     """
 
     def __init__(self, path: Path):
-        """
-        Walk through the file.
+        """Walk through the file.
 
         Raises:
             BagError: not an MCAP file, or no whole message is in it.
@@ -118,8 +113,7 @@ class IndexedFile:
         return {**self.__dict__, '_mapped': None, '_cache': OrderedDict()}
 
     def read(self, place: MessagePlace) -> memoryview:
-        """
-        Return a message's data, a view of the file or of an unpacked chunk.
+        """Return a message's data, a view of the file or of an unpacked chunk.
 
         Raises:
             BagError: the file has changed.
@@ -211,8 +205,7 @@ def _records_of(data: memoryview, position: int) -> Iterator[tuple[int, int, int
 
 
 def _unpack(record: memoryview, *, check: bool) -> tuple[int, memoryview]:
-    """
-    Return where the data of a chunk's record begins, -1 if compressed, and the chunk's records.
+    """Return where the data of a chunk's record begins, -1 if compressed, and the chunk's records.
 
     Args:
         record: body of the chunk's record.

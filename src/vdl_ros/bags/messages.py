@@ -1,5 +1,4 @@
-"""
-Decode the CDR messages of a bag without ROS, by the library ``rosbags``.
+"""Decode the CDR messages of a bag without ROS, by the library ``rosbags``.
 
 Its decoder checks every length against the bytes that are there. The layouts are those of this
 package, not those that a bag claims.
@@ -17,9 +16,8 @@ from rosbags.serde import SerdeError
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-__all__ = [
-    'ImageFormat', 'MessageError', 'decode', 'image_format', 'is_stamped', 'stamp_of',
-    'values_by_name']
+__all__ = ['ImageFormat', 'MessageError', 'decode', 'image_format', 'is_stamped', 'stamp_of',
+           'values_by_name']
 
 #: As in ``msg/``, which is not installed where there is no ROS.
 _DEFINITIONS = {
@@ -64,8 +62,7 @@ class ImageFormat:
 
 
 def decode(data: memoryview | bytes, type_name: str) -> Any:
-    """
-    Return a message with the fields of its type; arrays are views of ``data``.
+    """Return a message with the fields of its type; arrays are views of ``data``.
 
     Args:
         data: the message as CDR.
@@ -88,8 +85,7 @@ def decode(data: memoryview | bytes, type_name: str) -> Any:
 
 
 def is_stamped(type_name: str) -> bool:
-    """
-    Return whether messages of a type have a header.
+    """Return whether messages of a type have a header.
 
     Raises:
         MessageError: a type that cannot be decoded here.
@@ -113,8 +109,7 @@ def image_format(image: Any) -> ImageFormat:
 
 
 def values_by_name(names: list[str], values: Iterable[float]) -> dict[str, float]:
-    """
-    Return values by name.
+    """Return values by name.
 
     Raises:
         MessageError: names and values differ in number.

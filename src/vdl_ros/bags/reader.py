@@ -16,10 +16,9 @@ import zstandard
 from mcap.exceptions import McapError
 from mcap.reader import NonSeekingReader, SeekingReader
 
-__all__ = [
-    'BROKEN', 'BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic',
-    'closed_part',
-]
+__all__ = ['BROKEN', 'BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic', 'EpisodeLabels',
+           'PREFIX', 'closed_part', 'find_bags', 'read_labels']
+
 
 #: What reading a damaged file raises.
 BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
@@ -47,8 +46,7 @@ class _File(io.BufferedReader):
 
 @dataclass(frozen=True)
 class BagMessage:
-    """
-    One serialised message.
+    """One serialised message.
 
     Attributes:
         topic: its name.
@@ -91,8 +89,7 @@ class BagPart:
 
 
 class BagReader:
-    """
-    A bag of this package or of rosbag2; it can be iterated more than once.
+    """A bag of this package or of rosbag2; it can be iterated more than once.
 
     Attributes:
         path: the folder or file.
@@ -101,8 +98,7 @@ class BagReader:
     """
 
     def __init__(self, path: Path) -> None:
-        """
-        Find the bag's files.
+        """Find the bag's files.
 
         Args:
             path: the bag's folder, or one file.
@@ -116,8 +112,7 @@ class BagReader:
             raise BagError(f'{path}: no bag is there: a folder with a .mcap file, or the file')
 
     def __iter__(self) -> Iterator[BagMessage]:
-        """
-        Yield every whole message, file by file; checksums are compared.
+        """Yield every whole message, file by file; checksums are compared.
 
         Raises:
             BagError: not an MCAP file, or a damaged one without a whole message.
@@ -187,3 +182,57 @@ def _order(file: Path) -> tuple[int, str]:
     """Return the number of a bag's part, and its name, to sort by."""
     number = re.search(r'_(\d+)$', file.stem)
     return int(number.group(1)) if number else -1, file.name
+
+
+#: Begin of the name of an episode's folder; four digits or more follow.
+PREFIX = 'episode_'
+# Longest text of a label that is read.
+_LONGEST = 1000
+
+
+@dataclass(frozen=True)
+class EpisodeLabels:
+    """What a person says of an episode.
+
+    Attributes:
+        task: what the robot does, in words; '' if unknown.
+        success: whether it was done; None if unknown.
+        robot: name of the robot's contract; '' if unknown.
+    """
+
+    task: str = ''
+    success: bool | None = None
+    robot: str = ''
+
+    def texts(self) -> dict[str, str]:
+        """Return the labels for ``custom_data``."""
+        return {'task': self.task, 'success': str(bool(self.success)).lower(),
+                'robot': self.robot}
+
+
+def find_bags(path: Path) -> list[Path]:
+    """Return the bags of a folder of episodes, in their order; any other path is one bag."""
+    found = [each for each in path.glob(f'{PREFIX}*')
+             if each.is_dir() and each.name.removeprefix(PREFIX).isdigit()]
+    return sorted(found, key=lambda each: int(each.name.removeprefix(PREFIX))) or [path]
+
+
+def read_labels(bag: Path) -> EpisodeLabels:
+    """Return the labels of a bag; unknown ones if it has none.
+
+    Raises:
+        BagError: its ``metadata.yaml`` cannot be read.
+    """
+    file = bag / 'metadata.yaml'
+    try:
+        content = yaml.safe_load(file.read_text()) if file.is_file() else {}
+    except (OSError, ValueError, yaml.YAMLError):
+        raise BagError(f'{file} cannot be read') from None
+    for name in ('rosbag2_bagfile_information', 'custom_data'):
+        content = content.get(name) if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        return EpisodeLabels()
+    task, success, robot = (
+        str(content.get(name, ''))[:_LONGEST] for name in ('task', 'success', 'robot'))
+    return EpisodeLabels(
+        ' '.join(task.split()), {'true': True, 'false': False}.get(success.lower()), robot)

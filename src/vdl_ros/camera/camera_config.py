@@ -6,7 +6,7 @@ import dataclasses
 
 from vdl_ros.common.settings import SettingError, setting, settings_of
 
-__all__ = ['COMPRESSED', 'SIMULATED', 'CameraConfig', 'CameraPlacement', 'ImageTransportConfig']
+__all__ = ['COMPRESSED', 'CameraConfig', 'CameraPlacement', 'ImageTransportConfig', 'SIMULATED']
 
 #: The source that is the simulated arm.
 SIMULATED = 'sim'
@@ -31,8 +31,7 @@ class CameraPlacement:
 
     @property
     def arguments(self) -> dict[str, float]:
-        """
-        Return the xacro arguments by name, for ``GeometryConfig.load``.
+        """Return the xacro arguments by name, for ``GeometryConfig.load``.
 
         Only those that differ from the defaults, which the URDF has as well: a description with a
         fixed camera then needs no arguments.
@@ -76,8 +75,7 @@ class CameraConfig:
         '', 'YAML file of camera_calibration, not for sim; empty: uncalibrated.')
 
     def __post_init__(self) -> None:
-        """
-        Check settings that depend on each other.
+        """Check settings that depend on each other.
 
         Raises:
             SettingError: one of width and height without the other, an image too small, or a

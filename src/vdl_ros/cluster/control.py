@@ -1,4 +1,4 @@
-"""Starts, shows and stops the tasks of a plan on all hosts at a time, and brings files home."""
+"""Unpacks what another host has sent: plain files inside one folder, and nothing else."""
 
 from __future__ import annotations
 
@@ -6,17 +6,45 @@ import os
 import shutil
 import tarfile
 import tempfile
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from vdl_ros.cluster.archive import unpack
-from vdl_ros.cluster.plan import FIRST_LEARNER, Plan, plan_file, save_plan
+from vdl_ros.cluster.plan import FIRST_LEARNER, Host, Plan, plan_file, save_plan
 from vdl_ros.cluster.ssh import HostError, Request, ask
-from vdl_ros.common.quoting import shown
+from vdl_ros.common.quoting import quoted, shown
 
-__all__ = ['Control', 'state_text']
+__all__ = ['Control', 'Watch', 'state_text', 'unpack', 'without']
+
+
+def unpack(archive: tarfile.TarFile, folder: Path) -> None:
+    """Write the files of an archive below ``folder``, with the rights of new files.
+
+    By hand, because ``extractall(filter='data')`` is not in every Python 3.11 that is in use.
+
+    Raises:
+        tarfile.TarError: an absolute path, one that leads out of the folder, a link, a device or a
+            sparse file.
+        OSError: a file cannot be written.
+    """
+    for member in archive:
+        name = PurePosixPath(member.name)
+        # A sparse file of a few bytes may claim to fill the disk.
+        if (name.is_absolute() or '..' in name.parts or '\0' in member.name
+                or not (member.isfile() or member.isdir()) or member.issparse()):
+            raise tarfile.TarError(f'{quoted(member.name)} is no file of this folder')
+        path = folder / name
+        if member.isdir():
+            path.mkdir(parents=True, exist_ok=True)
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        content = archive.extractfile(member)
+        assert content is not None
+        with content, path.open('wb') as file:
+            shutil.copyfileobj(content, file)
+
 
 T = TypeVar('T')
 # Of each state, what a user reads.
@@ -34,8 +62,7 @@ class Control:
     """Acts on all hosts of a plan at a time."""
 
     def __init__(self, plan: Plan, log: Callable[[str], None]) -> None:
-        """
-        Keep what to act on.
+        """Keep what to act on.
 
         Args:
             plan: what runs where.
@@ -44,8 +71,7 @@ class Control:
         self.plan, self.log = plan, log
 
     def start(self) -> list[str]:
-        """
-        Start all tasks, or none; return why not, a line for each host.
+        """Start all tasks, or none; return why not, a line for each host.
 
         Nothing is started before every host has answered and has none of the tasks.
         """
@@ -89,8 +115,7 @@ class Control:
         return [rows[task.name] for task in self.plan.tasks]
 
     def stop(self, timeout: float) -> list[str]:
-        """
-        End all tasks on all hosts, and bring files home; return what failed, a line each.
+        """End all tasks on all hosts, and bring files home; return what failed, a line each.
 
         Args:
             timeout: see ``host_agent.stop``.
@@ -124,8 +149,7 @@ class Control:
                 if isinstance(found, HostError)]
 
     def _fetch(self, index: int) -> None:
-        """
-        Bring the files of one host into the run folder.
+        """Bring the files of one host into the run folder.
 
         Raises:
             HostError: it does not answer, or what it sends is no archive of plain files.
@@ -187,3 +211,132 @@ class Control:
             return list(zip(indices, pool.map(safe, indices), strict=True))
 
 
+# Between two attempts to reach a host that is gone, s.
+_RETRY_S = 5.0
+_LONGEST_LINE = 500
+
+
+class Watch:
+    """Follows all hosts, each in a thread.
+
+    A host that does not answer is missed: its tasks may go on there, and nothing is started
+    elsewhere in their place.
+    """
+
+    def __init__(self, control: Control, stop: threading.Event) -> None:
+        """Start to follow.
+
+        Args:
+            control: of the cluster, which runs.
+            stop: ends it; set when a learner has ended, with which the training ends.
+        """
+        self._control, self._stop = control, stop
+        self._lock = threading.Lock()
+        self._lost: set[int] = set()
+        self._requests: dict[int, Request] = {}
+        self.failed = False  #: whether a learner ended, or none of the hosts is usable
+        self._threads = [threading.Thread(target=self._follow, args=(index,), daemon=True)
+                         for index in range(len(control.plan.hosts))]
+
+    def run(self) -> None:
+        """Follow until ``stop`` is set."""
+        for thread in self._threads:
+            thread.start()
+        self._stop.wait()
+        with self._lock:
+            requests = list(self._requests.values())
+        for request in requests:
+            request.end()
+        for thread in self._threads:
+            thread.join()
+
+    def _follow(self, index: int) -> None:
+        """Follow one host, also after its connection was lost."""
+        control = self._control
+        tasks, offsets = control.plan.on(index), dict.fromkeys(
+            (task.name for task in control.plan.on(index)), 0)
+        ended: set[str] = set()
+        while not self._stop.is_set():
+            try:
+                with Request(control.plan.hosts[index], {
+                        'request': 'follow', 'cluster': control.plan.name, 'offsets': offsets,
+                        'tasks': [{'name': task.name} for task in tasks]},
+                        control.plan.ssh_config) as request:
+                    with self._lock:
+                        self._requests[index] = request
+                    while not self._stop.is_set():
+                        report = request.answer().get('tasks')
+                        self._found(index)
+                        self._show(report if isinstance(report, dict) else {}, offsets, ended)
+            except HostError as error:
+                if not self._stop.is_set():
+                    self._lose(index, error)
+            self._stop.wait(_RETRY_S)
+
+    def _show(
+        self, report: Mapping[str, Any], offsets: dict[str, int], ended: set[str],
+    ) -> None:
+        """Show what a host reported; what it sends is not trusted."""
+        for name in offsets:
+            state = report.get(name)
+            if not isinstance(state, dict):
+                continue
+            text, offset = state.get('text'), state.get('offset')
+            for line in text.splitlines() if isinstance(text, str) else ():
+                if line.strip():
+                    self._control.log(f'[{name}] {shown(line.strip(), _LONGEST_LINE)}')
+            if isinstance(offset, int):
+                offsets[name] = offset
+            if state.get('state') != 'running' and name not in ended:
+                ended.add(name)
+                self._end(name, state)
+
+    def _end(self, name: str, state: Mapping[str, Any]) -> None:
+        """Say that a task has ended; a learner ends the training."""
+        if self._stop.is_set():
+            return
+        succeeded = state.get('state') == 'ended' and state.get('status') == 0
+        self._control.log(f'{name}: {state_text(state)}')
+        # The others end with learner 0, which writes the run.
+        if name == FIRST_LEARNER or (name.startswith('learner') and not succeeded):
+            self.failed |= not succeeded
+            self._stop.set()
+
+    def _lose(self, index: int, error: HostError) -> None:
+        """Say once that a host is gone, and what that means."""
+        with self._lock:
+            known = index in self._lost
+            self._lost.add(index)
+            lost = set(self._lost)
+        if not known:
+            self._control.log(f'{error}: {without(self._control.plan, index, lost)}')
+
+    def _found(self, index: int) -> None:
+        """Say that a host is back, if it was gone."""
+        with self._lock:
+            if index not in self._lost:
+                return
+            self._lost.discard(index)
+        host: Host = self._control.plan.hosts[index]
+        self._control.log(f'{host} answers again')
+
+
+def without(plan: Plan, index: int, lost: set[int]) -> str:
+    """Return what the loss of a host means for the training.
+
+    Args:
+        plan: what runs where.
+        index: the host that was lost.
+        lost: all hosts that are lost, with this one.
+    """
+    tasks = plan.on(index)
+    names = ', '.join(task.name for task in tasks)
+    learners = [task.name for task in tasks if task.is_learner]
+    if learners:
+        return f'{names} missed; the training waits for {", ".join(learners)}'
+    served = {task.rank for task in plan.tasks if task.is_actor and task.host not in lost}
+    waiting = sorted({task.rank for task in tasks if task.is_actor} - served)
+    if waiting:
+        ranks = ', '.join(f'learner_{rank}' for rank in waiting)
+        return f'{names} missed; the training waits, because {ranks} has no other actor'
+    return f'{names} missed; the training goes on without'

@@ -1,5 +1,4 @@
-"""
-Runs on each host of a cluster for one request: starts, finds, follows and ends its tasks.
+"""Runs on each host of a cluster for one request: starts, finds, follows and ends its tasks.
 
 ``ssh`` starts it, writes one request as a line of JSON to its standard input, and reads its
 answer: lines that begin with ``vdl_ros`` and a space, then JSON. A task runs in a session of its
@@ -99,8 +98,7 @@ def _variables(process: str) -> list[bytes]:
 
 
 def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
-    """
-    Return what each task does.
+    """Return what each task does.
 
     ``state`` is ``running``, ``ended`` (with ``status``), ``gone`` (it ended without a status,
     because it was killed or the host was restarted) or ``absent`` (not started); ``pid`` that of
@@ -124,8 +122,7 @@ def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """
-    Start tasks, or none if one of them is running.
+    """Start tasks, or none if one of them is running.
 
     Args:
         cluster: name.
@@ -156,8 +153,7 @@ def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def stop(cluster: str, names: Sequence[str], timeout: float) -> dict[str, Any]:
-    """
-    End tasks: SIGINT, after ``timeout`` s SIGTERM, 10 s later SIGKILL until none is left.
+    """End tasks: SIGINT, after ``timeout`` s SIGTERM, 10 s later SIGKILL until none is left.
 
     Returns the names of tasks that were ``running``, that were ``killed``, and that are ``left``.
     """

@@ -11,7 +11,7 @@ from pathlib import Path
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, suggestion
 
-__all__ = ['LEARNER', 'ACTOR', 'Row', 'read_hosts']
+__all__ = ['ACTOR', 'LEARNER', 'Row', 'read_hosts']
 
 LEARNER, ACTOR = 'learner', 'actor'
 #: Columns of the file; the last one may be missing.
@@ -27,8 +27,7 @@ _MOST = {LEARNER: 64, ACTOR: 256}
 
 @dataclass(frozen=True)
 class Row:
-    """
-    One learner or actor.
+    """One learner or actor.
 
     Attributes:
         job: ``learner`` or ``actor``.
@@ -48,8 +47,7 @@ class Row:
 
 
 def read_hosts(path: Path) -> list[Row]:
-    """
-    Read a hosts file; lines that are empty or begin with # are left out.
+    """Read a hosts file; lines that are empty or begin with # are left out.
 
     Raises:
         SettingError: a file that cannot be read, a column or a value that is not allowed, a file

@@ -1,4 +1,4 @@
-"""What runs where: the tasks of a cluster, with command and environment, from its hosts file."""
+"""Settings of a cluster."""
 
 from __future__ import annotations
 
@@ -14,12 +14,37 @@ from pathlib import Path
 
 from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.hosts_file import ACTOR, LEARNER, Row
+from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.run_files import write_text
-from vdl_ros.common.settings import SettingError
+from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['DISCOVERY', 'FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name', 'is_this_machine',
-           'make_plan', 'plan_file', 'planned_names', 'read_plan', 'save_plan']
+__all__ = ['ClusterConfig', 'DISCOVERY', 'FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name',
+           'is_this_machine', 'make_plan', 'plan_file', 'planned_names', 'read_plan', 'save_plan']
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """Settings of a cluster; see docs/cluster.md."""
+
+    hosts: str = setting(
+        '', 'CSV file, a row for each learner and actor: job, host, port, devices, user.')
+    name: str = setting(
+        '', 'Name of the cluster; empty: that of the hosts file without its ending.')
+    setup: str = setting(
+        '~/vdl_ros/setup.bash', 'File that bash reads first on each host reached by ssh; a '
+        'column setup of the hosts file overrides it.')
+    group_port: int = setting(
+        29400, 'Port of learner 0 for the other learners.', minimum=1, maximum=65535)
+    discovery: str = setting(
+        'peers', 'Each process asks all hosts of the file, or one discovery server on the host '
+        'of learner 0.', choices=('peers', 'server'))
+    discovery_port: int = setting(
+        11811, 'UDP port of the discovery server.', minimum=1, maximum=65535)
+    ssh_config: str = setting('', 'Configuration of ssh; empty: ~/.ssh/config.')
+    stop_timeout: float = setting(
+        75.0, 'Time from SIGINT to SIGTERM; SIGKILL follows 10 s later.', minimum=0.1, maximum=1e5,
+        unit='s')
+
 
 FIRST_LEARNER = 'learner_0'
 #: The task that is a discovery server.
@@ -30,8 +55,7 @@ _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]{0,39}')
 
 @dataclass(frozen=True)
 class Host:
-    """
-    One machine, with one user.
+    """One machine, with one user.
 
     Attributes:
         address: name or IPv4 address.
@@ -55,8 +79,7 @@ class Host:
 
 @dataclass(frozen=True)
 class Task:
-    """
-    One learner or actor, with the launch that starts it and starts it again, or a server.
+    """One learner or actor, with the launch that starts it and starts it again, or a server.
 
     Attributes:
         name: ``learner_RANK``, ``actor_INDEX`` or ``discovery``.
@@ -91,8 +114,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """
-    What runs where.
+    """What runs where.
 
     Attributes:
         name: of the cluster.
@@ -129,8 +151,7 @@ def make_plan(
     setup: str, group_port: int, domain: str, discovery_port: int | None = None,
     ssh_config: str = '',
 ) -> Plan:
-    """
-    Return what runs where: actors are assigned to learners in turn, in the order of the rows.
+    """Return what runs where: actors are assigned to learners in turn, in the order of the rows.
 
     Hosts discover each other without multicast: by the addresses in the file, or by a server.
 
@@ -254,8 +275,7 @@ def save_plan(plan: Plan) -> None:
 
 
 def read_plan(name: str) -> Plan:
-    """
-    Return the plan that is kept for a cluster.
+    """Return the plan that is kept for a cluster.
 
     Raises:
         SettingError: there is none, or it cannot be read.

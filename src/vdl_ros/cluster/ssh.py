@@ -1,5 +1,4 @@
-"""
-Requests to the hosts of a cluster, by the system's ssh.
+"""Requests to the hosts of a cluster, by the system's ssh.
 
 ssh uses keys only and asks for nothing (BatchMode), and refuses a host whose key is not known or
 has changed (StrictHostKeyChecking). The system's program is used rather than a library because it
@@ -22,7 +21,7 @@ from vdl_ros.cluster.host_agent import PREFIX
 from vdl_ros.cluster.plan import Host, Task
 from vdl_ros.common.quoting import shown
 
-__all__ = ['IN_SETUP', 'HostError', 'Request', 'ask', 'ssh_command', 'task_command']
+__all__ = ['HostError', 'IN_SETUP', 'Request', 'ask', 'ssh_command', 'task_command']
 
 AGENT = 'vdl_ros.cluster.host_agent'
 #: Reads the file of the first word, relative to the home folder, then becomes the command.
@@ -43,8 +42,7 @@ _END_S = 10.0
 
 
 class HostError(RuntimeError):
-    """
-    A host that does not answer, is refused or refuses; the message is one line.
+    """A host that does not answer, is refused or refuses; the message is one line.
 
     Attributes:
         is_lost: whether it may answer later.
@@ -85,8 +83,7 @@ class Request:
     """A request to one host; its answers are read one by one. Use it in a ``with`` block."""
 
     def __init__(self, host: Host, request: Mapping[str, object], ssh_config: str = '') -> None:
-        """
-        Send a request.
+        """Send a request.
 
         Args:
             host: where.
@@ -134,8 +131,7 @@ class Request:
         return self._process.stdout
 
     def answer(self) -> dict[str, Any]:
-        """
-        Return the next answer.
+        """Return the next answer.
 
         Raises:
             HostError: there is none; says why.
@@ -193,8 +189,7 @@ class Request:
 
 def ask(host: Host, request: Mapping[str, object], ssh_config: str = '',
         timeout: float = 0.0) -> dict[str, Any]:
-    """
-    Return the answer of a host to a request.
+    """Return the answer of a host to a request.
 
     Args:
         host: where.

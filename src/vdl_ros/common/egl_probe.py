@@ -1,5 +1,4 @@
-"""
-Print the EGL version if this machine can render without a display; else exit with 1.
+"""Print the EGL version if this machine can render without a display; else exit with 1.
 
 ``python egl_probe.py`` runs as a separate process, because a broken graphics driver crashes the
 process that loads it. ``doctor`` and the set-up run it; it needs only the standard library.

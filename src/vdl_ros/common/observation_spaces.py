@@ -1,5 +1,4 @@
-"""
-The observation spaces that environments and policies share.
+"""The observation spaces that environments and policies share.
 
 An observation is one array everywhere: numbers of any shape and type, an image, or, if there are
 an image and numbers, a row of bytes (:class:`ImageAndVector`). So what only keeps or moves
@@ -15,7 +14,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ['SMALLEST_IMAGE', 'ImageAndVector', 'ScaledImage', 'is_image']
+__all__ = ['ImageAndVector', 'SMALLEST_IMAGE', 'ScaledImage', 'is_image']
 
 # The smallest image size that every network accepts.
 SMALLEST_IMAGE = 36
@@ -30,8 +29,7 @@ class ScaledImage(spaces.Box):
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """
-    Return whether observations are images, [C, H, W] or [H, W, C], large enough.
+    """Return whether observations are images, [C, H, W] or [H, W, C], large enough.
 
     They are uint8, or float32 of the space :class:`ScaledImage`.
     """
@@ -41,8 +39,7 @@ def is_image(space: spaces.Space[Any]) -> bool:
 
 
 class ImageAndVector(spaces.Box):
-    """
-    An image and V numbers in a row of bytes, uint8 [N]: the numbers as float32, then the image.
+    """An image and V numbers in a row of bytes, uint8 [N]: the numbers as float32, then the image.
 
     The image is uint8, or a :class:`ScaledImage`.
 
@@ -60,8 +57,7 @@ class ImageAndVector(spaces.Box):
         super().__init__(0, 255, (self.vector_bytes + size,), np.uint8)
 
     def split(self, rows: NDArray[np.uint8]) -> tuple[NDArray[Any], NDArray[np.float32]]:
-        """
-        Return the parts of rows [..., N]: images and vectors [..., V].
+        """Return the parts of rows [..., N]: images and vectors [..., V].
 
         They are views: what is written to them is written to ``rows``, if its last axis is
         contiguous.

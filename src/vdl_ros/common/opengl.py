@@ -23,8 +23,7 @@ class OpenGLError(OSError):
 
 
 def draw_without_display() -> None:
-    """
-    Set ``MUJOCO_GL`` to ``egl`` unless it is set; call before MuJoCo is imported.
+    """Set ``MUJOCO_GL`` to ``egl`` unless it is set; call before MuJoCo is imported.
 
     MuJoCo reads the variable on import, Gymnasium's environments when they render; without it
     both open a window. Where the OpenGL libraries are missing it is set to ``disable``, because
@@ -44,8 +43,7 @@ def draw_without_display() -> None:
 
 
 def check_drawing() -> str:
-    """
-    Create an EGL display and return its version.
+    """Create an EGL display and return its version.
 
     Raises:
         OpenGLError: no display can be created.

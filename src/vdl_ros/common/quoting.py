@@ -12,8 +12,7 @@ _LONGEST_MESSAGE = 200
 
 
 def quoted(value: object, limit: int = 80) -> str:
-    """
-    Return the ``repr`` of ``value``, at most ``limit`` characters long.
+    """Return the ``repr`` of ``value``, at most ``limit`` characters long.
 
     Names come from other processes. Printed as they are, they could clear the terminal, forge a
     line of the log, or fill it.
@@ -27,8 +26,7 @@ def quoted(value: object, limit: int = 80) -> str:
 
 
 def shown(text: str, limit: int = 80) -> str:
-    """
-    Return ``text`` as it is if it is printable and at most ``limit`` characters long, else quoted.
+    """Return ``text``, quoted unless it is printable and at most ``limit`` characters long.
 
     For names and sentences that are usually harmless and read better without quotes.
     """
@@ -36,8 +34,7 @@ def shown(text: str, limit: int = 80) -> str:
 
 
 def cause(error: BaseException) -> str:
-    """
-    Return kind, message and place of an error in somebody else's code, in one line.
+    """Return kind, message and place of an error in somebody else's code, in one line.
 
     The place is that of the innermost frame, unless the error was raised in the caller itself.
     """

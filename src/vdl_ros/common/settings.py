@@ -1,5 +1,4 @@
-"""
-Settings as dataclass fields, each with default, description, range and unit.
+"""Settings as dataclass fields, each with default, description, range and unit.
 
 One frozen dataclass holds the settings of a component. Its fields become ROS parameters
 (``ros/parameters.py``), launch arguments (``ros/launch_arguments.py``), command-line options
@@ -16,10 +15,8 @@ from typing import Any, TypeVar
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = [
-    'Setting', 'SettingError', 'as_dict', 'as_text', 'build', 'describe', 'select', 'setting',
-    'settings_of', 'suggestion',
-]
+__all__ = ['Setting', 'SettingError', 'as_dict', 'as_text', 'build', 'describe', 'select',
+           'setting', 'settings_of', 'suggestion']
 
 T = TypeVar('T')
 Scalar = bool | int | float | str
@@ -31,8 +28,7 @@ class SettingError(ValueError):
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """
-    One field of a settings dataclass.
+    """One field of a settings dataclass.
 
     ``minimum`` and ``maximum`` are inclusive. ``unit`` is SI or a noun ('s', 'steps').
     """
@@ -64,8 +60,7 @@ class Setting:
         return text
 
     def check(self, value: object) -> Scalar:
-        """
-        Return ``value`` converted to the type of this setting.
+        """Return ``value`` converted to the type of this setting.
 
         Raises:
             SettingError: wrong type, not finite, out of range or not among the choices.
@@ -87,8 +82,7 @@ class Setting:
         return value  # type: ignore[return-value]
 
     def parse(self, text: str) -> Scalar:
-        """
-        Return the value of ``text``, as typed by a user.
+        """Return the value of ``text``, as typed by a user.
 
         Raises:
             SettingError: as :meth:`check`.
@@ -132,8 +126,7 @@ def setting(
 
 
 def settings_of(*classes: type) -> dict[str, Setting]:
-    """
-    Return the settings of dataclasses by name, in order of declaration.
+    """Return the settings of dataclasses by name, in order of declaration.
 
     Classes may share a setting that they inherit from the same class.
 
@@ -154,8 +147,7 @@ def settings_of(*classes: type) -> dict[str, Setting]:
 
 
 def build(cls: type[T], values: Mapping[str, object]) -> T:
-    """
-    Return an instance of ``cls`` with ``values``, checked, and defaults for the rest.
+    """Return an instance of ``cls`` with ``values``, checked, and defaults for the rest.
 
     Raises:
         SettingError: an unknown name, or a value that is not allowed.
@@ -183,8 +175,7 @@ def as_text(value: Scalar) -> str:
 
 
 def select(cls: type[T], values: Mapping[str, object]) -> T:
-    """
-    Return an instance of ``cls`` with those of ``values`` that are its settings.
+    """Return an instance of ``cls`` with those of ``values`` that are its settings.
 
     Raises:
         SettingError: a value that is not allowed.

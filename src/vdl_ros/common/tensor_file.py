@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 import pickle
+import time
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
 
-from vdl_ros.common.run_files import atomic_file
+from vdl_ros.common.files import atomic_file
 
-__all__ = ['TensorFileError', 'load_tensor_file', 'save_tensor_file']
+__all__ = ['TensorFileError', 'faster_in_bfloat16', 'load_tensor_file', 'save_tensor_file']
 
 
 class TensorFileError(ValueError):
@@ -20,8 +22,7 @@ class TensorFileError(ValueError):
 
 
 def save_tensor_file(path: Path, content: Mapping[str, Any]) -> None:
-    """
-    Write tensors and plain values to a file beside ``path``, then rename it.
+    """Write tensors and plain values to a file beside ``path``, then rename it.
 
     Raises:
         OSError: the disk is full or the folder cannot be written.
@@ -55,8 +56,7 @@ class _Stream:
 
 
 def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
-    """
-    Return what :func:`save_tensor_file` wrote.
+    """Return what :func:`save_tensor_file` wrote.
 
     Args:
         path: the file.
@@ -83,3 +83,28 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TensorFileError(f'{path}: not a {kind} of this program')
     return found
+
+
+_ROUNDS = 5
+
+
+def faster_in_bfloat16(
+    work: Callable[[], object], clock: Callable[[], float] = time.perf_counter,
+) -> bool:
+    """Return whether ``work`` is faster with autocast to bfloat16 than without.
+
+    Processors without bfloat16 instructions are many times slower with it. Both are run in turn
+    and the fastest run of each is compared, because other programs may use the machine.
+
+    Args:
+        work: a typical computation; a few milliseconds are enough.
+        clock: wall time, s.
+    """
+    fastest = {False: math.inf, True: math.inf}
+    for _ in range(_ROUNDS):
+        for bfloat16 in fastest:
+            with torch.autocast('cpu', torch.bfloat16, enabled=bfloat16):
+                began = clock()
+                work()
+                fastest[bfloat16] = min(fastest[bfloat16], clock() - began)
+    return fastest[True] < fastest[False]

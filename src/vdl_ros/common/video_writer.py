@@ -1,5 +1,4 @@
-"""
-Write pictures to a video (MP4, H.264 by default) with a constant frame rate.
+"""Write pictures to a video (MP4, H.264 by default) with a constant frame rate.
 
 Each picture is encoded at once, so memory does not grow with the video.
 """
@@ -21,8 +20,7 @@ PIXEL_FORMAT = 'yuv420p'
 
 
 class VideoWriter:
-    """
-    An MP4 file to which pictures uint8 [H, W, 3] are added; use it in a ``with`` statement.
+    """An MP4 file to which pictures uint8 [H, W, 3] are added; use it in a ``with`` statement.
 
     The file gets its name when it is complete; after an error nothing remains.
 
@@ -35,8 +33,7 @@ class VideoWriter:
         self, path: str | Path, fps: float, options: Mapping[str, str | int] | None = None,
         encoder: str = 'libx264',
     ) -> None:
-        """
-        Open the file.
+        """Open the file.
 
         Args:
             path: the file; its folder is made.
@@ -67,8 +64,7 @@ class VideoWriter:
         return self._partial.stat().st_size
 
     def add(self, picture: NDArray[np.uint8]) -> None:
-        """
-        Append a picture; height and width must be even and those of the first.
+        """Append a picture; height and width must be even and those of the first.
 
         Raises:
             ValueError: not such a picture.

@@ -14,11 +14,10 @@ from numpy.typing import NDArray
 from vdl_ros.envs import factory
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.new_folder import new_folder
-from vdl_ros.export.writer import Layout, Row
-from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.export.writer import Layout, Row, new_folder
+from vdl_ros.play.saved_policy import load_policy
+from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
-from vdl_ros.saved_policy import load_policy
 
 __all__ = ['new_data_set', 'record_environment']
 
@@ -35,8 +34,7 @@ def record_environment(
     env_id: str, policy: Path, episodes: int, output: Path, *, task: str, seed: int = 1,
     deterministic: bool = True,
 ) -> tuple[int, int]:
-    """
-    Write the episodes in which a policy succeeds; return how many, and how many others it played.
+    """Write the episodes in which a policy succeeds; return their number and that of the others.
 
     Without a success in the environment's info all count. The environments have equal shares, or
     short episodes would count more.
@@ -98,8 +96,7 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
 
 @contextlib.contextmanager
 def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[Write]:
-    """
-    Yield a function that writes an episode of an environment to a LeRobot data set.
+    """Yield a function that writes an episode of an environment to a LeRobot data set.
 
     It takes the observations, [N, D], and the actions, [N] or [N, A].
 

@@ -1,5 +1,4 @@
-"""
-Keys of the episode recorder, from a terminal or, as lines, from a pipe or a file.
+"""Keys of the episode recorder, from a terminal or, as lines, from a pipe or a file.
 
 On a terminal a key acts at once, without Enter; it stays in this mode until the end, and Ctrl-C
 stays a signal. Only the text of a task is a line.
@@ -16,7 +15,7 @@ import tty
 from types import TracebackType
 from typing import Any, NamedTuple
 
-__all__ = ['HELP', 'EpisodeKeys', 'Request']
+__all__ = ['EpisodeKeys', 'HELP', 'Request']
 
 #: Request of each key.
 KEYS = {'s': 'start', 'y': 'success', 'n': 'failure', 'd': 'discard', 't': 'task', 'q': 'quit',
@@ -60,8 +59,7 @@ class EpisodeKeys:
         self._restore()
 
     def read(self) -> Request | None:
-        """
-        Return the next request without waiting; None: there is none yet.
+        """Return the next request without waiting; None: there is none yet.
 
         At the end of the input it is ``quit``.
         """

@@ -1,47 +1,281 @@
-"""Load demonstrations for an environment: bags of ``record_episodes``, or a LeRobot data set."""
+"""The error of demonstrations that cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
+from numpy.typing import NDArray
 
-from vdl_ros.bags.episodes import find_bags, read_labels
 from vdl_ros.bags.messages import MessageError
-from vdl_ros.bags.reader import BagError, BagReader
+from vdl_ros.bags.reader import BagError, BagReader, find_bags, read_labels
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError
-from vdl_ros.demonstrations.errors import DemonstrationError
-from vdl_ros.demonstrations.lerobot_reader import INFO, LeRobotData, read_lerobot
-from vdl_ros.demonstrations.robot_replay import RobotEpisode, StateReading, replay
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
-from vdl_ros.export.bag_topics import of_contract
-from vdl_ros.export.messages import ArmBag, ExportError
+from vdl_ros.export.messages import ArmBag, ExportError, of_contract
+from vdl_ros.export.writer import require_module
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.algorithm_config import BcConfig
-from vdl_ros.rl.data.demonstrations import Demonstrations
-from vdl_ros.rl.learning.demonstration_inbox import DemonstrationInbox
+from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import BcConfig, TrainConfig
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.contract_file import known_contracts, read_contract
-from vdl_ros.robots.task import Task, make_task
+from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
-__all__ = ['demonstration_inbox', 'load_demonstrations']
+__all__ = ['DemonstrationError', 'INFO', 'LeRobotData', 'Replayed', 'RobotEpisode', 'StateReading',
+           'demonstration_inbox', 'load_demonstrations', 'read_lerobot', 'replay']
+
+
+class DemonstrationError(ValueError):
+    """Demonstrations that cannot be learned from; the message is one line."""
+
+
+# The last rest of an episode is learned for so long, and rests within it, s: what is observed does
+# not say why a person waits.
+_LAST_REST_S, _REST_S = 1.0, 0.5
+# Gaps in the clocks of a bag must not make ticks without end.
+_LONGEST_S = 3600.0
+
+
+class StateReading(NamedTuple):
+    """A message of the robot's state.
+
+    ``at`` is when it arrived, ``stamp`` its own time, s; ``values`` are features by name.
+    """
+
+    at: float
+    stamp: float
+    values: dict[str, float]
+
+
+@dataclass
+class RobotEpisode:
+    """An episode as it was recorded.
+
+    Attributes:
+        source: where it is from, for messages.
+        readings: by key of the contract's topics, in the order of their arrival.
+        commands: time, s, and numbers of each command, in their order.
+    """
+
+    source: str
+    readings: dict[str, list[StateReading]] = field(default_factory=dict)
+    commands: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
+
+
+class Replayed(NamedTuple):
+    """Observations, float32 [N, D], and actions of the contract's action space, [N, A]."""
+
+    observations: NDArray[np.float32]
+    actions: NDArray[np.float64]
+
+
+def replay(episode: RobotEpisode, contract: Contract, task: Task) -> Replayed:
+    """Return what was observed and done, from the first motion to a second after the last one.
+
+    Raises:
+        DemonstrationError: there is no motion, or a topic without messages.
+    """
+    missing = [topic.topic for key, topic in contract.topics.items()
+               if not episode.readings.get(key)]
+    if missing:
+        raise DemonstrationError(f'{episode.source}: no message on {", ".join(missing)}')
+    begin = max(each[0].at for each in episode.readings.values())
+    end = min(each[-1].at for each in episode.readings.values())
+    count = int((end - begin) * contract.rate)
+    if not 1 < count <= _LONGEST_S * contract.rate:
+        raise DemonstrationError(f'{episode.source}: its messages span {end - begin:.3g} s; '
+                                 f'from two steps of {1.0 / contract.rate:g} s to an hour')
+    ticks = begin + np.arange(count + 1) / contract.rate
+    actions, values = _actions(episode.commands, ticks, contract)
+    neutral = np.array(contract.actions.neutral)
+    moves = np.any(np.abs(values - neutral) > 1e-9, axis=1)
+    if not moves.any():
+        raise DemonstrationError(f'{episode.source}: no command moves the robot')
+    first, last = int(np.argmax(moves)), count - 1 - int(np.argmax(moves[::-1]))
+    stop = min(count, last + 1 + round(_LAST_REST_S * contract.rate))
+    history = np.concatenate([np.tile(neutral, (HISTORY, 1)), values[first:]])
+    measured = _measure(episode, ticks[first:stop], history)
+    task.begin_demonstrated(measured)
+    observations = np.stack([task.observe(each) for each in measured])
+    kept = _kept(moves[first:stop], last - first, round(_REST_S * contract.rate))
+    kept &= [all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
+             for each in measured]
+    return Replayed(observations[kept], actions[first:stop][kept])
+
+
+def _actions(
+    commands: Sequence[tuple[float, tuple[float, ...]]], ticks: NDArray[np.float64],
+    contract: Contract,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for each tick but the last the action, and its values in the contract's units."""
+    parts = contract.actions.parts
+    times = np.array([-np.inf, *(time for time, _ in commands)])
+    given = np.array([contract.actions.neutral, *(each[:len(parts)] for _, each in commands)])
+    order = np.argsort(times, kind='stable')
+    times, given = times[order], given[order]
+    # The integral of what is commanded, from the first tick.
+    edges = np.union1d(ticks, times[(times > ticks[0]) & (times < ticks[-1])])
+    in_force = given[np.searchsorted(times, edges[:-1], side='right') - 1]
+    integral = np.concatenate([
+        np.zeros((1, len(parts))), np.cumsum(in_force * np.diff(edges)[:, None], axis=0)])
+    at_ticks = integral[np.searchsorted(edges, ticks)]
+    means = np.diff(at_ticks, axis=0) / np.diff(ticks)[:, None]
+    if not contract.actions.is_discrete:
+        low, high = (np.array([getattr(part, end) for part in parts]) for end in ('low', 'high'))
+        values = means.clip(low, high)
+        return 2.0 * (values - low) / (high - low) - 1.0, values
+    indices = np.stack([
+        np.abs(means[:, [index]] - np.array(part.levels)).argmin(axis=1)
+        for index, part in enumerate(parts)], axis=1)
+    return indices.astype(float), np.stack([
+        np.array(part.levels)[indices[:, index]] for index, part in enumerate(parts)], axis=1)
+
+
+def _measure(
+    episode: RobotEpisode, ticks: NDArray[np.float64], history: NDArray[np.float64],
+) -> list[Measured]:
+    """Return what was known at each tick; ``history`` begins ``HISTORY`` before the first."""
+    places = {key: np.searchsorted([each.at for each in readings], ticks, side='right') - 1
+              for key, readings in episode.readings.items()}
+    found = []
+    for index, tick in enumerate(ticks.tolist()):
+        newest = {key: episode.readings[key][place[index]] for key, place in places.items()}
+        found.append(Measured(
+            {name: value for each in newest.values() for name, value in each.values.items()},
+            {key: each.stamp for key, each in newest.items()},
+            {key: max(0.0, tick - each.stamp) for key, each in newest.items()},
+            tick - float(ticks[0]), history[index:index + HISTORY][::-1]))
+    return found
+
+
+def _kept(moves: NDArray[np.bool_], last: int, rest: int) -> NDArray[np.bool_]:
+    """Return the steps that are learned: not what is beyond ``rest`` of a rest before the last."""
+    kept = np.ones(len(moves), np.bool_)
+    still = 0
+    for index in range(last):
+        still = 0 if moves[index] else still + 1
+        kept[index] = still <= rest
+    return kept
+
+
+INFO = 'meta/info.json'
+_VERSION = 'v3.'
+_STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
+_LARGEST_INFO = 1 << 24
+
+
+@dataclass(frozen=True)
+class LeRobotData:
+    """The rows of a data set.
+
+    Attributes:
+        robot: type of the robot.
+        fps: rows per second.
+        state_names, action_names: of the numbers; () if the data set does not name them.
+        states: float32 [N, D].
+        actions: float32 [N, A].
+        episodes: number of each row's episode, int64 [N].
+    """
+
+    robot: str
+    fps: float
+    state_names: tuple[str, ...]
+    action_names: tuple[str, ...]
+    states: NDArray[np.float32]
+    actions: NDArray[np.float32]
+    episodes: NDArray[np.int64]
+
+
+def read_lerobot(folder: Path) -> LeRobotData:
+    """Return the rows of the data set in a folder.
+
+    Raises:
+        DemonstrationError: not a data set of this version, or one with damaged files or without
+            states or actions.
+    """
+    info = _info(folder)
+    widths, names = {}, {}
+    for feature in (_STATE, _ACTION):
+        given = info['features'].get(feature)
+        shape = given.get('shape') if isinstance(given, dict) else None
+        if not (isinstance(shape, list) and len(shape) == 1 and isinstance(shape[0], int)
+                and 0 < shape[0] <= 1 << 20):
+            raise DemonstrationError(f'{folder}: no {feature} of one axis is in {INFO}')
+        widths[feature] = shape[0]
+        named = given.get('names')
+        named = named if isinstance(named, list) and len(named) == shape[0] else []
+        names[feature] = tuple(map(str, named))
+    columns = _columns(folder, widths)
+    return LeRobotData(
+        str(info.get('robot_type', '')), float(info['fps']), names[_STATE], names[_ACTION],
+        columns[_STATE], columns[_ACTION], columns[_EPISODE])
+
+
+def _info(folder: Path) -> dict[str, Any]:
+    path = folder / INFO
+    try:
+        if path.stat().st_size > _LARGEST_INFO:
+            raise ValueError
+        found = json.loads(path.read_text())
+        good = (isinstance(found, dict) and isinstance(found['features'], dict)
+                and str(found['codebase_version']).startswith(_VERSION)
+                and 0.1 <= float(found['fps']) <= 1000.0)
+    except (OSError, KeyError, TypeError, ValueError, RecursionError):
+        good = False
+    if not good:
+        raise DemonstrationError(f'{path}: not that of a LeRobotDataset {_VERSION}0 with features '
+                                 'and fps')
+    return dict(found)
+
+
+def _columns(folder: Path, widths: dict[str, int]) -> dict[str, NDArray[Any]]:
+    arrow = require_module('pyarrow', 'pyarrow', 'lerobot')
+    parquet = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
+    files = sorted(folder.glob('data/*/*.parquet'))
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in (*widths, _EPISODE)}
+    for file in files:
+        try:
+            table = parquet.read_table(file, columns=list(found))
+            for name, parts in found.items():
+                parts.append(_array(table[name], widths.get(name), len(table)))
+        except (arrow.ArrowException, KeyError, OSError, TypeError, ValueError) as error:
+            reason = ' '.join(str(error).split())[:200]
+            raise DemonstrationError(f'{file} cannot be read: {quoted(reason)}') from None
+    if not files or not sum(map(len, found[_EPISODE])):
+        raise DemonstrationError(f'{folder}: no rows are in data/*/*.parquet')
+    return {name: np.concatenate(parts) for name, parts in found.items()}
+
+
+def _array(column: Any, width: int | None, length: int) -> NDArray[Any]:
+    """Return a column as an array; raise ValueError unless it has ``width`` numbers in a row."""
+    if column.null_count:
+        raise ValueError('rows without a value')
+    if width is None:
+        return np.asarray(column.to_numpy(), np.int64)
+    if not hasattr(column.type, 'value_type'):
+        raise ValueError(f'rows of {column.type} instead of lists of numbers')
+    values = np.concatenate([
+        np.zeros(0, np.float32),
+        *(np.asarray(each.flatten().to_numpy(zero_copy_only=False), np.float32)
+          for each in column.chunks)])
+    if len(values) != length * width:
+        raise ValueError(f'{len(values)} numbers in {length} rows of {width}')
+    return values.reshape(length, width)
 
 
 def demonstration_inbox(
     env: EnvConfig, train: TrainConfig, bc: BcConfig, modules: EnvModulesConfig,
     learner: Learner, flow_stats: FlowStats,
 ) -> DemonstrationInbox:
-    """
-    Return the inbox of a learner that clones demonstrations.
+    """Return the inbox of a learner that clones demonstrations.
 
     Raises:
         ValueError: none are named, or they cannot be used; one line.
@@ -62,8 +296,7 @@ def load_demonstrations(
     folder: Path, env_id: str, spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
     contracts: Mapping[str, Path],
 ) -> Demonstrations:
-    """
-    Return the demonstrations in a folder, as the environment observes and acts.
+    """Return the demonstrations in a folder, as the environment observes and acts.
 
     Episodes that were saved as a failure are left out. Those of a robot are replayed through the
     task of its contract; a data set of another kind has the observations and actions themselves.

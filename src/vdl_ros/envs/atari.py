@@ -1,5 +1,4 @@
-"""
-Atari 2600 games with ale-py's vector environment and the preprocessing of Mnih et al. 2015.
+"""Atari 2600 games with ale-py's vector environment and the preprocessing of Mnih et al. 2015.
 
 Properties of ale-py 0.12 (https://ale.farama.org/vector-environment), checked by the tests:
 
@@ -23,7 +22,7 @@ evaluate without ``episodic_life``.
 
 With ``frame_processing`` 'universe' frames are those of universe-starter-agent instead: the last
 emulator frame, its field of 160 x 160 pixels below the score, the mean of red, green and blue,
-shrunk as in ``envs/pixels/frames.py``.
+shrunk as in ``envs/pixels.py``.
 
 The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """
@@ -42,12 +41,10 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.pixels.frames import MIDDLE, bilinear, shrink
+from vdl_ros.envs.pixels import MIDDLE, bilinear, shrink
 
-__all__ = [
-    'FRAMES_PER_SECOND', 'MAX_FRAMES', 'RAW_SIZE', 'FieldFrames', 'Lives', 'RenderedGames',
-    'make_atari',
-]
+__all__ = ['FRAMES_PER_SECOND', 'FieldFrames', 'Lives', 'MAX_FRAMES', 'RAW_SIZE', 'RenderedGames',
+           'make_atari']
 
 MAX_FRAMES = 108_000
 FRAMES_PER_SECOND = 60
@@ -59,8 +56,7 @@ _FIELD = slice(34, 194)
 def make_atari(
     config: EnvConfig, num_envs: int, *, render: bool = False, num_threads: int = 1,
 ) -> VectorEnvironment:
-    """
-    Return ``num_envs`` copies of the game ``config.env_id``, stepped by ``num_threads`` threads.
+    """Return ``num_envs`` copies of a game, stepped by ``num_threads`` threads.
 
     The default is one thread, since each actor process has its own core. With ``render``, the
     result's ``render()`` returns a colour image of each copy.
@@ -165,8 +161,7 @@ class FieldFrames(Wrapper):
 
 
 class Lives(Wrapper):
-    """
-    Adds ``info['game_over']`` and, with ``episodic_life``, ends an episode with each lost life.
+    """Adds ``info['game_over']`` and, with ``episodic_life``, ends an episode with each lost life.
 
     Without ``episodic_life`` a game ends only when all lives are lost, and ``game_over`` is
     ``terminated | truncated``.
@@ -211,8 +206,7 @@ class Lives(Wrapper):
 
 
 class RenderedGames(Wrapper):
-    """
-    Games with ``render()``.
+    """Games with ``render()``.
 
     ale-py's vector environment cannot render, and colour images shrunk by another library would
     differ from the observations of training. So a second copy with the same seeds, in colour and
@@ -239,8 +233,7 @@ class RenderedGames(Wrapper):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: NDArray[np.int64]) -> Any:
-        """
-        Step both copies.
+        """Step both copies.
 
         Raises:
             RuntimeError: the copies differ.

@@ -1,5 +1,4 @@
-"""
-Observations and actions of any supported space, in the few forms that policies take.
+"""Observations and actions of any supported space, in the few forms that policies take.
 
 Observations of one part, numbers or an image (Box), stay as they are. Else all numbers of the
 space are one vector, float32, and there may be one image beside it
@@ -52,8 +51,7 @@ class _Part:
 
 
 def _parts(space: spaces.Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Part]:
-    """
-    Return the parts of a space in order.
+    """Return the parts of a space in order.
 
     Raises:
         ValueError: one is of a kind that is not supported.
@@ -88,8 +86,7 @@ def _named(what: str, path: tuple[str | int, ...]) -> str:
 
 
 class Column(NamedTuple):
-    """
-    A part of an observation in the vector of its numbers.
+    """A part of an observation in the vector of its numbers.
 
     ``encoding`` is 'one-hot', '1/255' for bytes that are scaled, or ''.
     """
@@ -112,8 +109,7 @@ class _OneHot:
         self._column = np.cumsum(self._sizes) - self._sizes
 
     def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
-        """
-        Write values [B, ...] to ``out`` [B, sum of the sizes].
+        """Write values [B, ...] to ``out`` [B, sum of the sizes].
 
         Raises:
             ValueError: a value is outside the space.
@@ -126,16 +122,14 @@ class _OneHot:
 
 
 class Observations:
-    """
-    Converts the observations of a vector environment.
+    """Converts the observations of a vector environment.
 
     Attributes:
         space: of one observation afterwards; a Box.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        """
-        Convert observations of ``space``, the space of one environment.
+        """Convert observations of ``space``, the space of one environment.
 
         Raises:
             ValueError: the space has an unsupported part, two images, no numbers or too many.
@@ -180,8 +174,7 @@ class Observations:
                 for part, columns, one_hot in self._numbers]
 
     def convert(self, observations: Any) -> NDArray[Any]:
-        """
-        Return a batch of observations as one array [B, ...].
+        """Return a batch of observations as one array [B, ...].
 
         Args:
             observations: as a vector environment returns them: arrays [B, ...] in the
@@ -211,16 +204,14 @@ class Observations:
 
 
 class Actions:
-    """
-    Converts actions for a vector environment.
+    """Converts actions for a vector environment.
 
     Attributes:
         space: of one action before: Discrete from 0, MultiDiscrete [A] from 0, or Box [A].
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        """
-        Convert actions to ``space``, the space of one environment.
+        """Convert actions to ``space``, the space of one environment.
 
         Raises:
             ValueError: the space is of another kind, a Box of whole numbers, or has too many

@@ -1,5 +1,4 @@
-"""
-The common behaviour of all vector environments that the factory creates.
+"""The common behaviour of all vector environments that the factory creates.
 
 Gymnasium does not specify the seeding of sub-environments, the dtype of rewards and the step after
 the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes them.
@@ -11,6 +10,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.error import DependencyNotInstalled
@@ -20,10 +20,9 @@ from numpy.typing import NDArray
 
 from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
 
-__all__ = [
-    'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'Outcome', 'Seeds', 'VectorEnvironment',
-    'Wrapper', 'check_memory', 'seeds_for',
-]
+__all__ = ['CheckedObservation', 'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'ObservationError',
+           'Outcome', 'Seeds', 'VectorEnvironment', 'Wrapper', 'check_memory', 'seeds_for']
+
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
@@ -49,8 +48,7 @@ class EnvStopped(Exception):  # noqa: N818
 
 
 def check_memory(num_envs: int, size: int) -> None:
-    """
-    Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory.
+    """Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory.
 
     Raises:
         EnvError: the observations of all environments are too large.
@@ -61,8 +59,7 @@ def check_memory(num_envs: int, size: int) -> None:
 
 
 def seeds_for(seed: int, num_envs: int) -> list[int]:
-    """
-    Return one seed per sub-environment, each in [0, 2^31).
+    """Return one seed per sub-environment, each in [0, 2^31).
 
     They come from :class:`numpy.random.SeedSequence`, since Gymnasium's ``seed, seed + 1, ...``
     would give actors with neighbouring seeds nearly the same episodes.
@@ -78,8 +75,7 @@ def seeds_for(seed: int, num_envs: int) -> list[int]:
 
 
 class CheckedVectorEnv(Wrapper):
-    """
-    A vector environment of B copies with fixed seeding, dtypes and autoreset.
+    """A vector environment of B copies with fixed seeding, dtypes and autoreset.
 
     * Autoreset is NEXT_STEP: the step that ends an episode returns its last observation, and the
       following step ignores the action, returns the first observation of the next episode and
@@ -102,8 +98,7 @@ class CheckedVectorEnv(Wrapper):
     """
 
     def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
-        """
-        Wrap ``env``.
+        """Wrap ``env``.
 
         ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
         """
@@ -142,8 +137,7 @@ class CheckedVectorEnv(Wrapper):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """
-        Start an episode in every sub-environment.
+        """Start an episode in every sub-environment.
 
         Returns:
             Observations [B, ...] and the environment's info.
@@ -157,8 +151,7 @@ class CheckedVectorEnv(Wrapper):
         return self._observations.convert(observations), info
 
     def step(self, actions: NDArray[Any]) -> Outcome:
-        """
-        Step every sub-environment once.
+        """Step every sub-environment once.
 
         Returns:
             Observations [B, ...], rewards float32 [B], terminated bool [B], truncated bool [B]
@@ -170,8 +163,7 @@ class CheckedVectorEnv(Wrapper):
         return self.from_environment(self.env.step(self.to_environment(actions)))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """
-        Return actions as the environment takes them.
+        """Return actions as the environment takes them.
 
         Raises:
             EnvError: ``actions`` do not fit the action space.
@@ -185,8 +177,7 @@ class CheckedVectorEnv(Wrapper):
                 terminated, truncated, info)
 
     def render(self) -> tuple[Any, ...] | None:
-        """
-        Return an image uint8 [H, W, 3] of each sub-environment, None without rendering.
+        """Return an image uint8 [H, W, 3] of each sub-environment, None without rendering.
 
         Raises:
             EnvError: a library for rendering is not installed.
@@ -214,3 +205,65 @@ class CheckedVectorEnv(Wrapper):
             raise EnvError(f'actions: {actions[at]} is not within 0 to '
                            f'{np.broadcast_to(self._largest, shape)[at]}')
         return actions.astype(np.int64, copy=False)
+
+
+class ObservationError(EnvError):
+    """An observation of another structure or shape than its space."""
+
+
+class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Compares each observation with its space, which the batch would not name.
+
+    Bounds are not compared, because many environments leave theirs by a rounding error.
+
+    Raises:
+        ObservationError: from ``reset`` and ``step``.
+    """
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode."""
+        observation, info = self.env.reset(seed=seed, options=options)
+        self._check(observation, 'reset')
+        return observation, info
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step the environment once."""
+        outcome = self.env.step(action)
+        self._check(outcome[0], 'step')
+        return outcome
+
+    def _check(self, observation: Any, source: str) -> None:
+        space = self.env.observation_space
+        # The usual case first: this is done in every step.
+        if isinstance(observation, np.ndarray) and observation.shape == space.shape:
+            return
+        if reason := _difference(space, observation, ''):
+            name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
+            raise ObservationError(f'env_id: {name}: the observation of {source}(){reason}')
+
+
+def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:
+    """Return how an observation's structure differs from its space, or ''; ``part`` is its key."""
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        wanted = list(space.spaces) if isinstance(space, spaces.Dict) else [*range(len(space))]
+        if not isinstance(observation, dict | tuple):
+            return f'{part} is of {type(observation).__name__}, its space is '\
+                   f'{type(space).__name__}'
+        keys = list(observation) if isinstance(observation, dict) else [*range(len(observation))]
+        if set(keys) != set(wanted):
+            return f'{part} has the parts {keys}, its space has {wanted}'
+        spaces_by_key: Any = space
+        observations: Any = observation
+        return next((reason for key in wanted if (reason := _difference(
+            spaces_by_key[key], observations[key], f'{part}[{key!r}]'))), '')
+    if space.shape is None:
+        return ''
+    try:
+        shape = np.shape(observation)
+    except ValueError:
+        return f'{part} is a {type(observation).__name__} of unequal parts, its space has the ' \
+               f'shape {space.shape}'
+    return '' if shape == space.shape else (
+        f'{part} has the shape {shape}, its space has {space.shape}')

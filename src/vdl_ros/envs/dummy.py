@@ -1,5 +1,4 @@
-"""
-Dummy environments with a given observation size and speed: ``dummy/OBS28224-FPS100-v0``.
+"""Dummy environments with a given observation size and speed: ``dummy/OBS28224-FPS100-v0``.
 
 Benchmarks use them in place of environments that are not installed or need more cores. The id is
 ``dummy/OBS<n>[-FPS<f>[-SERIAL|-BUSY]]-v0``:
@@ -35,10 +34,11 @@ from numpy.typing import NDArray
 from vdl_ros.common.quoting import quoted
 from vdl_ros.envs.checked_vector_env import EnvError
 
-__all__ = [
-    'LARGEST', 'NAMESPACE', 'SLOWEST', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'StepTime', 'parse',
-    'register',
-]
+__all__ = ['COUNTER', 'CounterEnv', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'LARGEST',
+           'MIXED_COUNTER', 'MixedCounterEnv', 'NAMESPACE', 'PIXEL_COUNTER', 'PIXEL_FRAMES',
+           'PixelCounterEnv', 'REACH', 'Reach1DEnv', 'SLOWEST', 'StepTime', 'episode_length',
+           'parse', 'register_counters', 'register_dummies']
+
 
 NAMESPACE = 'dummy/'
 LARGEST = 1 << 26
@@ -62,8 +62,7 @@ class Dummy:
 
 
 def parse(env_id: str) -> Dummy:
-    """
-    Parse the id of a dummy environment.
+    """Parse the id of a dummy environment.
 
     Raises:
         EnvError: not such an id, or a number in it is out of range.
@@ -83,9 +82,8 @@ def parse(env_id: str) -> Dummy:
     return Dummy(size, 1.0 / float(found[2]), together=found[3] is None, busy=found[3] == '-BUSY')
 
 
-def register(env_id: str) -> None:
-    """
-    Add the environment to Gymnasium's registry, if it is not there.
+def register_dummies(env_id: str) -> None:
+    """Add the environment to Gymnasium's registry, if it is not there.
 
     Raises:
         EnvError: as :func:`parse`.
@@ -99,8 +97,7 @@ def register(env_id: str) -> None:
 
 
 class StepTime:
-    """
-    Makes steps take a given time on average, to the precision of the clock.
+    """Makes steps take a given time on average, to the precision of the clock.
 
     A sleep may end late by more than a short step takes; so each step is shortened by the delay of
     the previous one, at most by a whole step.
@@ -109,8 +106,7 @@ class StepTime:
     def __init__(
         self, seconds: float, clock: Callable[[], float], pause: Callable[[float], object],
     ) -> None:
-        """
-        Make steps of ``seconds`` by ``clock``.
+        """Make steps of ``seconds`` by ``clock``.
 
         ``pause`` is called with the remaining seconds until none remain.
         """
@@ -144,8 +140,7 @@ class StepTime:
 
 @functools.lru_cache(maxsize=2)
 def _noise(size: int) -> NDArray[np.uint8]:
-    """
-    Return uint8 [_WINDOWS, size], all windows of one read-only strip of noise.
+    """Return uint8 [_WINDOWS, size], all windows of one read-only strip of noise.
 
     All environments of one size share it, so a copy of an environment takes little memory.
     """
@@ -157,8 +152,7 @@ class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     """One environment: each observation is the next window of noise."""
 
     def __init__(self, name: str, step_time: StepTime | None = None) -> None:
-        """
-        Create the environment with the id ``name``.
+        """Create the environment with the id ``name``.
 
         Raises:
             EnvError: as :func:`parse`.
@@ -197,8 +191,7 @@ class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
 
 
 class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
-    """
-    B copies; the id tells whether their steps take the time of one or of B.
+    """B copies; the id tells whether their steps take the time of one or of B.
 
     All episodes start and end together.
     """
@@ -209,8 +202,7 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self, num_envs: int, name: str, max_episode_steps: int = _EPISODE,
         step_time: StepTime | None = None,
     ) -> None:
-        """
-        Create ``num_envs`` copies of the environment with the id ``name``.
+        """Create ``num_envs`` copies of the environment with the id ``name``.
 
         Raises:
             EnvError: as :func:`parse`.
@@ -258,3 +250,176 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self._at = (self._at + self._stride) % _WINDOWS
         observations: NDArray[np.uint8] = self._noise[self._at]
         return observations
+
+
+COUNTER = 'vdl/Counter-v0'
+PIXEL_COUNTER = 'vdl/PixelCounter-v0'
+MIXED_COUNTER = 'vdl/MixedCounter-v0'
+REACH = 'vdl/Reach1D-v0'
+PIXEL_FRAMES = 4
+
+
+def episode_length(episode: int, identity: int) -> int:
+    """Return the number of steps, 5 to 15, of an episode of a counter."""
+    return 5 + (episode * 7 + identity) % 11
+
+
+class CounterEnv(gymnasium.Env[NDArray[Any], np.int64]):
+    """A step counter: observation float32 [3] = (episode, step in the episode, identity).
+
+    The identity is the seed modulo 1000, or 0 without a seed. Actions, Discrete(2), have no
+    effect. The reward of a step is its number in the episode, from 1. Episode e of identity i has
+    ``episode_length(e, i)`` steps; even episodes terminate, odd ones are truncated.
+    """
+
+    def __init__(self) -> None:
+        """Create the counter; reset it before the first step."""
+        self.observation_space: spaces.Space[Any] = spaces.Box(
+            0.0, np.inf, (3,), np.float32)
+        self.action_space: spaces.Space[Any] = spaces.Discrete(2)
+        self.identity = 0
+        self.episode = -1
+        self.time = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start the next episode, or episode 0 with a seed."""
+        super().reset(seed=seed, options=options)
+        if seed is not None:
+            self.identity = seed % 1000
+            self.episode = -1
+        self.episode += 1
+        self.time = 0
+        return self._observation(), {}
+
+    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Count one step; the action has no effect."""
+        del action
+        self.time += 1
+        over = self.time >= episode_length(self.episode, self.identity)
+        even = self.episode % 2 == 0
+        return self._observation(), float(self.time), over and even, over and not even, {}
+
+    def _observation(self) -> NDArray[Any]:
+        return np.array([self.episode, self.time, self.identity], np.float32)
+
+
+class PixelCounterEnv(CounterEnv):
+    """The counter in images: uint8 [4, 8, 8], the latest four frames, the oldest first.
+
+    All pixels of frame k since the seed, over all episodes, are 1 + k modulo 255. After a reset
+    the stack is three black frames and the new one, as in ``envs/atari.py``.
+    """
+
+    size = 8
+
+    def __init__(self) -> None:
+        """Create the counter; reset it before the first step."""
+        super().__init__()
+        self.observation_space = spaces.Box(
+            0, 255, (PIXEL_FRAMES, self.size, self.size), np.uint8)
+        self._images = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start the next episode, or episode 0 and frame 0 with a seed."""
+        if seed is not None:
+            self._images = 0
+        return super().reset(seed=seed, options=options)
+
+    def _observation(self) -> NDArray[Any]:
+        self._images += 1
+        stack = np.zeros((PIXEL_FRAMES, self.size, self.size), np.uint8)
+        for age in range(min(self.time + 1, PIXEL_FRAMES)):
+            stack[-1 - age] = 1 + (self._images - 1 - age) % 255
+        return stack
+
+
+class MixedCounterEnv(PixelCounterEnv):
+    """The counter as image and numbers, with actions of two parts, MultiDiscrete([2, 3]).
+
+    The observation is a dictionary: ``frames``, as of ``PixelCounterEnv`` with 36 x 36 pixels;
+    ``count``, as of ``CounterEnv``, in thousands; ``phase``, a tuple of the step modulo 3 plus 1,
+    Discrete(3, start=1), and whether step and episode are odd, MultiBinary(2). Episodes that
+    terminate are successes.
+    """
+
+    size = 36
+
+    def __init__(self) -> None:
+        """Create the counter; reset it before the first step."""
+        super().__init__()
+        self.observation_space = spaces.Dict({
+            'frames': self.observation_space,
+            'count': spaces.Box(0.0, np.inf, (3,), np.float32),
+            'phase': spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiBinary(2)))})
+        self.action_space = spaces.MultiDiscrete([2, 3])
+
+    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+        """Count one step; the action has no effect."""
+        observation, reward, terminated, truncated, info = super().step(action)
+        return observation, reward, terminated, truncated, {**info, 'is_success': terminated}
+
+    def _observation(self) -> Any:
+        return {
+            'frames': super()._observation(),
+            'count': CounterEnv._observation(self) / np.float32(1000),
+            'phase': (np.int64(self.time % 3 + 1),
+                      np.array([self.time % 2, self.episode % 2], np.int8))}
+
+
+class Reach1DEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
+    """Move a point on a line to a goal; both are random in [-1, 1].
+
+    Observation float32 [2] = (position, goal); action float32 [1], clipped to [-1, 1], moves the
+    point by 0.2 of it; the reward is minus the distance to the goal. Terminated within 0.05 of the
+    goal, truncated after 20 steps; 10 are enough.
+    """
+
+    metadata = {'render_modes': ['rgb_array'], 'render_fps': 10}
+
+    def __init__(self, render_mode: str | None = None) -> None:
+        """Create the environment."""
+        self.render_mode = render_mode
+        self.observation_space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (2,), np.float32)
+        self.action_space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (1,), np.float32)
+        self._state = np.zeros(2, np.float32)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+        """Choose a random start and goal."""
+        super().reset(seed=seed, options=options)
+        self._state = self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
+        return self._state.copy(), {}
+
+    def step(
+        self, action: NDArray[np.float32],
+    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+        """Move the point."""
+        move = 0.2 * float(np.clip(action[0], -1.0, 1.0))
+        self._state[0] = np.clip(self._state[0] + move, -1.0, 1.0)
+        distance = abs(float(self._state[1] - self._state[0]))
+        return self._state.copy(), -distance, distance < 0.05, False, {}
+
+    def render(self) -> NDArray[np.uint8]:
+        """Return an image uint8 [48, 160, 3]: the goal green, the point white."""
+        image = np.zeros((48, 160, 3), np.uint8)
+        for value, colour in ((self._state[1], (0, 200, 0)), (self._state[0], (255, 255, 255))):
+            column = 4 + round(float(value + 1.0) / 2.0 * 151)
+            image[8:40, column - 3:column + 4] = colour
+        return image
+
+
+def register_counters() -> None:
+    """Add the environments to Gymnasium's registry, if they are not there."""
+    for env_id, name, limit in (
+            (COUNTER, 'CounterEnv', None),
+            (PIXEL_COUNTER, 'PixelCounterEnv', None),
+            (MIXED_COUNTER, 'MixedCounterEnv', None),
+            (REACH, 'Reach1DEnv', 20)):
+        if env_id not in gymnasium.registry:
+            gymnasium.register(
+                env_id, entry_point=f'{__name__}:{name}', max_episode_steps=limit)

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+from dataclasses import dataclass
 
 from vdl_ros.common.settings import setting
 
-__all__ = ['EnvConfig']
+__all__ = ['EnvConfig', 'EnvModulesConfig']
 
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
-    """
-    Settings of the environments of one actor, from which ``envs/factory.py`` creates them.
+    """Settings of the environments of one actor, from which ``envs/factory.py`` creates them.
 
     The defaults of the Atari settings are
     the protocol of Mnih et al. 2015 (https://doi.org/10.1038/nature14236); for the one of Machado
@@ -77,3 +77,15 @@ class EnvConfig:
         False, 'Atari only: a lost life ends an episode for the learner.')
     full_action_space: bool = setting(
         False, 'Atari only: all 18 actions, not only those of the game.')
+
+
+@dataclass(frozen=True)
+class EnvModulesConfig:
+    """Settings of the environments that each process has for itself; they never travel."""
+
+    env_modules: str = setting(
+        '', 'Python modules with environments and wrappers, separated by commas, which this '
+        'process imports. The learner cannot name any.')
+    robots: str = setting(
+        '', 'Folder with further contracts, NAME.yaml for env_id:=robot/NAME. They name Python '
+        'functions: use files that you trust.')

@@ -1,5 +1,4 @@
-"""
-Imports the modules that a user of this host names; they register environments.
+"""Imports the modules that a user of this host names; they register environments.
 
 Names of environments and wrappers come over the graph, names of modules never do: what comes over
 the graph can only choose among what this process has imported.
@@ -8,18 +7,26 @@ the graph can only choose among what this process has imported.
 from __future__ import annotations
 
 import importlib
+import json
+import math
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import gymnasium
+import gymnasium.wrappers
 
 from vdl_ros.common.quoting import cause, quoted
-from vdl_ros.common.settings import SettingError
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.common.settings import SettingError, suggestion
+from vdl_ros.envs.checked_vector_env import EnvError, check_memory
+from vdl_ros.envs.env_config import EnvModulesConfig
 
-__all__ = ['WrapperClass', 'import_modules', 'wrappers_of_modules']
+__all__ = ['OF_GYMNASIUM', 'WrapperClass', 'import_modules', 'make_wrappers', 'parse_kwargs',
+           'parse_wrappers', 'wrappers_of_modules']
+
 
 WrapperClass = type['gymnasium.Wrapper[object, object, object, object]']
 
@@ -28,8 +35,7 @@ _imported: list[str] = []
 
 
 def import_modules(config: EnvModulesConfig) -> None:
-    """
-    Import the modules; only with names that a user of this host gave to this process.
+    """Import the modules; only with names that a user of this host gave to this process.
 
     Raises:
         SettingError: a name that is not allowed, or a module that cannot be imported: its name
@@ -69,3 +75,160 @@ def _reason(name: str, error: BaseException) -> str:
     here = Path(f'{top}.py').is_file() or Path(top).is_dir()
     return f'{error}; ' + ('it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else
                            'install it, or add its folder to PYTHONPATH')
+
+
+# Characters of a setting, and levels of nesting.
+_LONGEST = 8192
+_DEEPEST = 8
+# Arguments of gymnasium.make and make_vec, which are not the environment's own.
+_RESERVED = frozenset({
+    'additional_wrappers', 'disable_env_checker', 'id', 'max_episode_steps', 'num_envs',
+    'render_mode', 'vector_kwargs', 'vectorization_mode', 'wrappers'})
+_WRAPPERS = ('names separated by commas, or a JSON list such as '
+             '["A", {"B": {"argument": 1}}]')
+
+
+def parse_kwargs(text: str) -> dict[str, Any]:
+    """Return the arguments in ``env_kwargs``.
+
+    Raises:
+        EnvError: not a JSON object, or an argument that this package sets.
+    """
+    if not text.strip():
+        return {}
+    found = _read('env_kwargs', text, 'a JSON object such as {"size": 5}')
+    if not isinstance(found, dict):
+        raise EnvError(f'env_kwargs: {quoted(text)} is not allowed: a JSON object such as '
+                       '{"size": 5}')
+    for name in found:
+        if name in _RESERVED:
+            raise EnvError(f'env_kwargs: {name!r} is not allowed: it is not of the environment; '
+                           'see time_limit, num_envs and env_wrappers')
+    return found
+
+
+def parse_wrappers(text: str) -> list[tuple[str, dict[str, Any]]]:
+    """Return name and arguments of each wrapper in ``env_wrappers``, innermost first.
+
+    Raises:
+        EnvError: neither names nor a JSON list of wrappers.
+    """
+    text = text.strip()
+    if not text.startswith(('[', '{', '"')):
+        return [(name, {}) for each in text.split(',') if (name := each.strip())]
+    found = _read('env_wrappers', text, _WRAPPERS)
+    result: list[tuple[str, dict[str, Any]]] = []
+    for each in found if isinstance(found, list) else [found]:
+        if isinstance(each, str):
+            result.append((each, {}))
+        elif isinstance(each, dict) and all(isinstance(more, dict) for more in each.values()):
+            result += each.items()
+        else:
+            raise EnvError(f'env_wrappers: {quoted(each)} is not allowed: {_WRAPPERS}')
+    return result
+
+
+def _read(name: str, text: str, allowed: str) -> Any:
+    """Return JSON of limited length and depth."""
+    def refuse(constant: str) -> None:
+        raise ValueError(constant)
+
+    if len(text) > _LONGEST:
+        raise EnvError(f'{name}: {len(text)} characters are not allowed: at most {_LONGEST}')
+    try:
+        found = json.loads(text, parse_constant=refuse)
+    # The parser calls itself for each level of nesting.
+    except (ValueError, RecursionError) as error:
+        raise EnvError(f'{name}: {quoted(text)} is not allowed: {allowed}') from error
+    if _is_deeper(found, _DEEPEST):
+        raise EnvError(f'{name}: {quoted(text)} is not allowed: nested at most {_DEEPEST} times')
+    return found
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, dict | list):
+        return False
+    inner = value.values() if isinstance(value, dict) else value
+    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
+
+
+Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
+
+
+OF_GYMNASIUM = (
+    'ClipAction', 'ClipReward', 'DelayObservation', 'DiscretizeAction', 'FilterObservation',
+    'FlattenObservation', 'FrameStackObservation', 'GrayscaleObservation',
+    'MaxAndSkipObservation', 'RepeatAction', 'RescaleAction', 'RescaleObservation',
+    'ReshapeObservation', 'ResizeObservation', 'StickyAction', 'TimeAwareObservation')
+# Of the numbers in their arguments: with it, none of them makes an observation that fills the
+# memory before its size is checked.
+_LARGEST = 256
+
+
+def make_wrappers(
+    text: str, num_envs: int,
+) -> list[Callable[[gymnasium.Env[Any, Any]], Wrapped]]:
+    """Return functions that wrap an environment, innermost first.
+
+    Args:
+        text: the setting ``env_wrappers``.
+        num_envs: number of environments that will be wrapped.
+
+    Raises:
+        EnvError: an unknown wrapper, or arguments that are not allowed. The functions raise it
+            if the wrapper refuses the environment or the arguments.
+    """
+    found = parse_wrappers(text)
+    names = [name for name, _ in found]
+    for name, arguments in found:
+        if name not in OF_GYMNASIUM:
+            continue
+        if names.count(name) > 1:
+            raise EnvError(f'env_wrappers: {name} is named twice')
+        for number in _numbers(arguments):
+            if abs(number) > _LARGEST:
+                raise EnvError(f'env_wrappers: {name}: {quoted(number)} is not allowed: at most '
+                               f'{_LARGEST}')
+    return [partial(_wrap, name, _find(name), arguments, num_envs) for name, arguments in found]
+
+
+def _find(name: str) -> WrapperClass:
+    """Return a wrapper by its name, with or without its module; import nothing."""
+    if name in OF_GYMNASIUM:
+        found: WrapperClass = getattr(gymnasium.wrappers, name)
+        return found
+    known = dict(wrappers_of_modules())
+    fitting = [full for full, each in known.items() if name in (full, each.__name__)]
+    if len(fitting) > 1:
+        raise EnvError(f'env_wrappers: {name!r} is not unique: {", ".join(sorted(fitting))}')
+    if not fitting:
+        among = [*OF_GYMNASIUM, *known, *(each.__name__ for each in known.values())]
+        raise EnvError(f'env_wrappers: no wrapper {quoted(name)} in the env_modules of this host, '
+                       f"or among Gymnasium's that may be named{suggestion(name, among)}")
+    return known[fitting[0]]
+
+
+def _wrap(
+    name: str, wrapper: Any, arguments: dict[str, Any], num_envs: int,
+    env: gymnasium.Env[Any, Any],
+) -> Wrapped:
+    try:
+        wrapped: Wrapped = wrapper(
+            env, **{key: tuple(value) if isinstance(value, list) else value
+                    for key, value in arguments.items()})
+    # Their code may raise anything; Gymnasium's asserts.
+    except Exception as error:
+        raise EnvError(f'env_wrappers: {name}: {cause(error)}') from error
+    space = wrapped.observation_space
+    if isinstance(space, gymnasium.spaces.Box):
+        check_memory(num_envs, math.prod(space.shape) * space.dtype.itemsize)
+    return wrapped
+
+
+def _numbers(value: Any) -> Iterator[int | float]:
+    """Yield the numbers in plain data."""
+    if isinstance(value, dict | list):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _numbers(each)
+    elif isinstance(value, int | float):
+        yield value

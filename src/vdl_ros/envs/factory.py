@@ -1,5 +1,4 @@
-"""
-Creates vector environments by id: Gymnasium's, Atari's, this package's and those of env_modules.
+"""Creates vector environments by id.
 
 The B copies of an actor are in one process: in the environment's own vectorized version if it has
 one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the result see
@@ -21,44 +20,38 @@ from gymnasium.envs.registration import EnvSpec, load_env_creator
 from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import suggestion
-from vdl_ros.envs import counter, dummy
+from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
-from vdl_ros.envs.checked_observation import CheckedObservation
 from vdl_ros.envs.checked_vector_env import (
+    CheckedObservation,
     CheckedVectorEnv,
     EnvError,
     VectorEnvironment,
     check_memory,
 )
-from vdl_ros.envs.env_arguments import parse_kwargs
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_wrappers import make_wrappers
-from vdl_ros.envs.lag.lag import add_lag, delay_arguments
-from vdl_ros.envs.worlds.body_vector_env import BodyVectorEnv, choose_bodies
-from vdl_ros.envs.worlds.registration import is_world, make_worlds
-from vdl_ros.envs.worlds.shared_worlds import SharedWorlds
+from vdl_ros.envs.env_modules import make_wrappers, parse_kwargs
+from vdl_ros.envs.lag import add_lag, delay_arguments
+from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 
-__all__ = [
-    'ROBOT', 'EnvError', 'bodies', 'describe', 'frames_per_observation', 'make', 'make_shared',
-    'spaces',
-]
+__all__ = ['EnvError', 'ROBOT', 'bodies', 'describe', 'frames_per_observation', 'make',
+           'make_shared', 'spaces']
 
 ATARI = 'ALE/'
-#: Begin of the ids of robots, which nodes register (``ros/robots/registration.py``).
+#: Begin of the ids of robots, which nodes register (``ros/robots/robot_env.py``).
 ROBOT = 'robot/'
 # Environments of Gymnasium that import what an argument names.
 _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
 # Modules whose environments have observations of their space.
 _TESTED = ('vdl_ros.', 'gymnasium.')
 
-counter.register()
+dummy.register_counters()
 
 
 def make(
     config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False,
 ) -> VectorEnvironment:
-    """
-    Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
+    """Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
 
     The first ``reset()`` of the result uses seeds made from ``seed``, one per copy. With
     ``render``, its ``render()`` returns an image uint8 [H, W, 3] per copy.
@@ -73,8 +66,7 @@ def make(
 
 
 def bodies(config: EnvConfig) -> list[str]:
-    """
-    Return the bodies of a world for which policies act, in the order of the world.
+    """Return the bodies of a world for which policies act, in the order of the world.
 
     Raises:
         EnvError: no world, or none that can be created, or no such bodies.
@@ -93,8 +85,7 @@ def bodies(config: EnvConfig) -> list[str]:
 def make_shared(
     config: EnvConfig, seed: int, shares: Sequence[Sequence[str]], num_envs: int | None = None,
 ) -> SharedWorlds:
-    """
-    Return ``num_envs`` copies of a world in which several agents act.
+    """Return ``num_envs`` copies of a world in which several agents act.
 
     Args:
         config: settings of the world; ``bodies`` there is ignored.
@@ -193,8 +184,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:
-    """
-    Return the observation and action space of one copy, as in ``envs/canonical_spaces.py``.
+    """Return the observation and action space of one copy, as in ``envs/canonical_spaces.py``.
 
     Raises:
         EnvError: as :func:`make`.
@@ -207,24 +197,22 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
 
 
 def frames_per_observation(config: EnvConfig) -> int:
-    """
-    Return the number of frames stacked on axis 0 of an observation, or of the image in it.
+    """Return the number of frames stacked on axis 0 of an observation, or of the image in it.
 
     It is 1 if there is no stack. Stacks of consecutive observations overlap, and
-    ``rl/data/frame_stack.py`` sends each frame once; not if observations come late, because then
+    ``rl/data/unroll.py`` sends each frame once; not if observations come late, because then
     some are skipped or repeated.
     """
     if config.realtime_fps or config.observation_delay or config.random_observation_delay:
         return 1
     if config.env_id.startswith(ATARI):
         return config.frame_stack
-    stacked = (counter.PIXEL_COUNTER, counter.MIXED_COUNTER)
-    return counter.PIXEL_FRAMES if config.env_id in stacked else 1
+    stacked = (dummy.PIXEL_COUNTER, dummy.MIXED_COUNTER)
+    return dummy.PIXEL_FRAMES if config.env_id in stacked else 1
 
 
 def describe(config: EnvConfig) -> dict[str, Any]:
-    """
-    Return what a checkpoint has to say of its environment beside the settings; {} for most.
+    """Return what a checkpoint has to say of its environment beside the settings; {} for most.
 
     It is for a program that acts outside of the environment: the class of the environment has a
     function ``checkpoint_description`` that returns plain values; it is called with those of
@@ -255,7 +243,7 @@ def _spec(env_id: str) -> EnvSpec:
     if env_id in _IMPORTERS:
         raise EnvError(f'env_id: {env_id} is not allowed: it imports what an argument names')
     if env_id.startswith(dummy.NAMESPACE):
-        dummy.register(env_id)
+        dummy.register_dummies(env_id)
     spec = gymnasium.registry.get(env_id)
     if spec is None and env_id.startswith(ROBOT):
         raise EnvError(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import gymnasium
 
-__all__ = [
-    'CAR_RACING_PIXELS', 'CART_POLE_PIXELS', 'PICK_PLACE', 'PICK_PLACE_STEPS', 'PUSH',
-    'PUSH_STEPS', 'REACH', 'REACH_PIXELS', 'REACH_STEPS', 'register',
-]
+__all__ = ['CART_POLE_PIXELS', 'CAR_RACING_PIXELS', 'PICK_PLACE', 'PICK_PLACE_STEPS', 'PUSH',
+           'PUSH_STEPS', 'REACH', 'REACH_PIXELS', 'REACH_STEPS', 'register']
 
 REACH = 'vdl_ros/OWI535Reach-v0'
 REACH_PIXELS = 'vdl_ros/OWI535ReachPixels-v0'
@@ -31,9 +29,9 @@ def register() -> None:
     """Add the environments, if they are not there."""
     for name, module, kind, steps in (
             (REACH, 'reach', 'Reach', REACH_STEPS),
-            (REACH_PIXELS, 'reach_pixels', 'ReachPixels', REACH_STEPS),
-            (PUSH, 'cube.cube_env', 'Push', PUSH_STEPS),
-            (PICK_PLACE, 'cube.cube_env', 'PickPlace', PICK_PLACE_STEPS)):
+            (REACH_PIXELS, 'reach', 'ReachPixels', REACH_STEPS),
+            (PUSH, 'cube', 'Push', PUSH_STEPS),
+            (PICK_PLACE, 'cube', 'PickPlace', PICK_PLACE_STEPS)):
         if name not in gymnasium.registry:
             place = f'vdl_ros.envs.owi535.{module}:{kind}'
             gymnasium.register(name, entry_point=f'{place}Env',
@@ -41,9 +39,9 @@ def register() -> None:
     for name, arguments in CART_POLE_PIXELS.items():
         if name not in gymnasium.registry:
             gymnasium.register(
-                name, entry_point='vdl_ros.envs.pixels.cart_pole:CartPolePixelsEnv',
+                name, entry_point='vdl_ros.envs.pixels:CartPolePixelsEnv',
                 max_episode_steps=200, reward_threshold=195.0, kwargs=arguments)
     if CAR_RACING_PIXELS not in gymnasium.registry:
         gymnasium.register(
-            CAR_RACING_PIXELS, entry_point='vdl_ros.envs.pixels.car_racing:CarRacingPixelsEnv',
+            CAR_RACING_PIXELS, entry_point='vdl_ros.envs.pixels:CarRacingPixelsEnv',
             max_episode_steps=1000, reward_threshold=900.0)

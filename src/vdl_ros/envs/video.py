@@ -25,8 +25,7 @@ _SMALLEST_SIDE = 320
 
 
 def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """
-    Return an image for a video: at least 320 pixels to a side, height and width even.
+    """Return an image for a video: at least 320 pixels to a side, height and width even.
 
     Players blur small images, so pixels are repeated; Atari's 160 columns are doubled.
     """
@@ -36,8 +35,7 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def make_drawn(config: EnvConfig, seed: int) -> VectorEnvironment:
-    """
-    Return one copy of an environment that renders into memory; a game with all its lives.
+    """Return one copy of an environment that renders into memory; a game with all its lives.
 
     Raises:
         EnvError: the environment cannot be created or rendered.
@@ -60,8 +58,7 @@ def record_episodes(
     max_steps: int = 27_000,
     max_time: float = math.inf,
 ) -> tuple[list[float], int]:
-    """
-    Record episodes of a policy; return the raw return of each, and the length of all in steps.
+    """Record episodes of a policy; return the raw return of each, and the length of all in steps.
 
     The return of an episode that is cut by a limit is that until there.
 
@@ -108,8 +105,7 @@ def record_episodes(
 
 
 def only_image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
-    """
-    Return the image of one environment's ``render()``, uint8 [H, W, 3].
+    """Return the image of one environment's ``render()``, uint8 [H, W, 3].
 
     Raises:
         EnvError: there is none.

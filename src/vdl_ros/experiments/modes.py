@@ -1,5 +1,4 @@
-"""
-What is done with a spec: train, search, enjoy, benchmark, dev.
+"""What is done with a spec: train, search, enjoy, benchmark, dev.
 
 Results are in ``OUTPUT/FILE/SPEC/MODE``; the same mode goes on with what is there.
 """
@@ -17,25 +16,21 @@ from typing import Any
 
 import yaml
 
-from vdl_ros import presets
+from vdl_ros.common.files import write_text
 from vdl_ros.common.opengl import OpenGLError
-from vdl_ros.common.run_files import write_text
 from vdl_ros.common.settings import Scalar, select
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.experiments.results.experiment_results import deliver_experiment, read_summary
-from vdl_ros.experiments.results.references import reference_of
-from vdl_ros.experiments.results.trial_results import deliver_trial
-from vdl_ros.experiments.running.search import Outcome, Searcher
-from vdl_ros.experiments.running.storage import folder_lock
-from vdl_ros.experiments.running.trials import TrialRunner
-from vdl_ros.experiments.specs.spec import Spec
-from vdl_ros.rl.algorithm_config import DqnConfig
+from vdl_ros.experiments.page import deliver_experiment, read_summary, reference_of
+from vdl_ros.experiments.results import deliver_trial
+from vdl_ros.experiments.search import Outcome, Searcher, folder_lock
+from vdl_ros.experiments.spec import Spec
+from vdl_ros.experiments.trials import TrialRunner
+from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.training_process import TrainingError
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import DqnConfig, TrainConfig
 
-__all__ = ['MODES', 'Experiments']
+__all__ = ['Experiments', 'MODES']
 
 MODES = ('train', 'search', 'enjoy', 'benchmark', 'dev')
 #: Steps of a session of ``dev``, if an update does not need more.
@@ -45,8 +40,7 @@ _COPY = 'spec.yaml'
 
 @dataclasses.dataclass(frozen=True)
 class Experiments:
-    """
-    Runs specs.
+    """Runs specs.
 
     Attributes:
         output: folder of all results.
@@ -69,8 +63,7 @@ class Experiments:
         return self.output / spec.path.stem / spec.name / mode
 
     def run(self, spec: Spec, mode: str, at: Path | None = None) -> bool:
-        """
-        Do what a mode says; return whether it is complete and something came of it.
+        """Do what a mode says; return whether it is complete and something came of it.
 
         Args:
             spec: the spec.
@@ -199,7 +192,7 @@ class Experiments:
                                  f'{" or ".join(map(repr, known))} as in {spec.name}')
         import_modules(EnvModulesConfig(env_modules=self.env_modules))
         # Imported here because it imports PyTorch, which nothing else of an experiment needs.
-        from vdl_ros.saved_policy import record_video
+        from vdl_ros.play.saved_policy import record_video
         try:
             self.log(record_video(run / 'checkpoint.pt', run / 'enjoy.mp4'))
         except OpenGLError as error:
@@ -214,8 +207,7 @@ def _has_results(spec: Spec, summary: Mapping[str, Any]) -> bool:
 
 
 def _best_run(at: Path) -> Path:
-    """
-    Return the run in a folder of a run, or the best of a trial or an experiment.
+    """Return the run in a folder of a run, or the best of a trial or an experiment.
 
     Raises:
         ValueError: there is none.
@@ -234,8 +226,7 @@ def _best_run(at: Path) -> Path:
 
 
 def _copy(spec: Spec, folder: Path, mode: str) -> None:
-    """
-    Write a copy of the spec.
+    """Write a copy of the spec.
 
     Raises:
         ValueError: the folder has results of another spec.
@@ -281,7 +272,7 @@ def _shortened(spec: Spec) -> Spec:
             name: {**each, **_short(agents.resolved(number), agents.count_of(number))}
             for number, (name, each) in enumerate(agents.agents.items())}))
     return dataclasses.replace(spec, settings={
-        **spec.settings, **_short(presets.resolve(spec.settings))})
+        **spec.settings, **_short(config_file.resolve(spec.settings))})
 
 
 def _short(values: Mapping[str, object], num_envs: int = 0) -> dict[str, Scalar]:

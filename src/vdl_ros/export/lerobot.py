@@ -1,21 +1,208 @@
-"""Write a LeRobotDataset v3: rows in Parquet, images in MP4."""
+"""Statistics of features as LeRobot stores them, for each episode and for all."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from vdl_ros.common.video_writer import VideoWriter
-from vdl_ros.export import lerobot_tables as tables
+from vdl_ros.common.video_writer import PIXEL_FORMAT, VideoWriter
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.resampling import MAX_EPISODE_S
-from vdl_ros.export.statistics import ImageCounts, Statistics, merge, of_values
+from vdl_ros.export.synchronizer import MAX_EPISODE_S
 from vdl_ros.export.writer import Layout, Row, require_module
 
-__all__ = ['LeRobotWriter']
+__all__ = ['CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'ImageCounts', 'LeRobotWriter', 'VIDEO',
+           'data_schema', 'features', 'flat_statistics', 'merge', 'of_values', 'write_info',
+           'write_statistics', 'write_tasks']
+
+
+_QUANTILES = {'q01': 0.01, 'q10': 0.10, 'q50': 0.50, 'q90': 0.90, 'q99': 0.99}
+# Larger images are subsampled to about this size.
+_COUNTED_SIZE = 160
+#: By name: min, max, mean, std, the quantiles, and count, int64 [1].
+Statistics = dict[str, NDArray[Any]]
+
+
+def of_values(values: NDArray[Any]) -> Statistics:
+    """Return the statistics of one episode's numbers.
+
+    Args:
+        values: [rows] or [rows, D].
+
+    Returns:
+        float64 [1] or [D] each.
+    """
+    table = values.reshape(len(values), -1).astype(np.float64)
+    found: Statistics = {
+        'min': table.min(axis=0), 'max': table.max(axis=0), 'mean': table.mean(axis=0),
+        'std': table.std(axis=0), 'count': np.array([len(table)])}
+    quantiles = np.quantile(table, list(_QUANTILES.values()), axis=0)
+    return found | dict(zip(_QUANTILES, quantiles, strict=True))
+
+
+class ImageCounts:
+    """Histograms of an episode's images, by colour."""
+
+    def __init__(self) -> None:
+        """Start with empty histograms."""
+        self._counts = np.zeros((3, 256), np.int64)
+        self._images = 0
+
+    def add(self, image: NDArray[np.uint8]) -> None:
+        """Add an image, uint8 [height, width, 3]."""
+        step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
+        pixels = image[::step, ::step].reshape(-1, 3)
+        for channel in range(3):
+            self._counts[channel] += np.bincount(pixels[:, channel], minlength=256)
+        self._images += 1
+
+    def statistics(self) -> Statistics:
+        """Return the statistics, float64 [3, 1, 1] each, of values from 0 to 1."""
+        levels = np.arange(256) / 255.0
+        counts = self._counts
+        total = counts.sum(axis=1)
+        mean = counts @ levels / total
+        found: Statistics = {
+            'min': levels[(counts > 0).argmax(axis=1)],
+            'max': levels[255 - (counts[:, ::-1] > 0).argmax(axis=1)],
+            'mean': mean,
+            'std': np.sqrt(np.maximum(0.0, counts @ levels**2 / total - mean**2))}
+        below = counts.cumsum(axis=1)
+        for name, share in _QUANTILES.items():
+            found[name] = levels[(below >= share * total[:, None]).argmax(axis=1)]
+        found = {name: value.reshape(3, 1, 1) for name, value in found.items()}
+        return found | {'count': np.array([self._images])}
+
+
+def merge(first: Statistics | None, second: Statistics) -> Statistics:
+    """Return the statistics of two sets of rows together.
+
+    Quantiles cannot be merged; the outer one of the two is a bound.
+    """
+    if first is None:
+        return second
+    counts = float(first['count'][0]), float(second['count'][0])
+    share = counts[1] / sum(counts)
+    distance = second['mean'] - first['mean']
+    mean = first['mean'] + share * distance
+    variance = ((1.0 - share) * first['std']**2 + share * second['std']**2
+                + share * (1.0 - share) * distance**2)
+    found: Statistics = {
+        'min': np.minimum(first['min'], second['min']),
+        'max': np.maximum(first['max'], second['max']), 'mean': mean, 'std': np.sqrt(variance),
+        'count': first['count'] + second['count']}
+    for name, share in _QUANTILES.items():
+        outer = np.minimum if share <= 0.5 else np.maximum
+        found[name] = outer(first[name], second[name])
+    return found
+
+
+IMAGE = 'observation.images.camera'
+#: LeRobot's name for the state of the environment.
+CAMERA = 'observation.environment_state'
+EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
+DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
+VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
+_VERSION = 'v3.0'
+_COUNTERS = {'timestamp': 'float32', 'frame_index': 'int64', 'episode_index': 'int64',
+             'index': 'int64', 'task_index': 'int64'}
+
+
+def features(
+    layout: Layout, codec: str, options: Mapping[str, str | int],
+) -> dict[str, dict[str, Any]]:
+    """Return the features as ``meta/info.json`` describes them, videos by codec and options."""
+    width, height = layout.size
+    found: dict[str, dict[str, Any]] = {'observation.state': _vector(layout.joints)}
+    if layout.motors:
+        found['action'] = _vector(layout.motors)
+    if layout.camera:
+        found[CAMERA] = _vector(('camera_distance', 'camera_elevation', 'camera_azimuth'))
+    video = {
+        'dtype': 'video', 'shape': [height, width, 3], 'names': ['height', 'width', 'channels'],
+        'info': {
+            'video.height': height, 'video.width': width, 'video.codec': codec,
+            'video.pix_fmt': PIXEL_FORMAT, 'video.fps': layout.fps, 'video.channels': 3,
+            **{f'video.{name}': value for name, value in options.items()},
+            'has_audio': False, 'is_depth_map': False}}
+    if layout.has_images:
+        found[IMAGE] = video
+    return found | {name: {'dtype': kind, 'shape': [1], 'names': None}
+                    for name, kind in _COUNTERS.items()}
+
+
+def _vector(names: tuple[str, ...]) -> dict[str, Any]:
+    return {'dtype': 'float32', 'shape': [len(names)], 'names': list(names)}
+
+
+def data_schema(arrow: Any, described: dict[str, dict[str, Any]]) -> Any:
+    """Return the Arrow schema of the rows: every feature but the video."""
+    fields = []
+    for name, feature in described.items():
+        if feature['dtype'] == 'video':
+            continue
+        kind = getattr(arrow, feature['dtype'])()
+        vector = feature['names'] is not None
+        fields.append((name, arrow.list_(kind, feature['shape'][0]) if vector else kind))
+    return arrow.schema(fields)
+
+
+def flat_statistics(by_feature: dict[str, Statistics]) -> dict[str, list[Any]]:
+    """Return an episode's statistics as columns ``stats/<feature>/<name>``."""
+    return {f'stats/{feature}/{name}': value.tolist()
+            for feature, statistics in by_feature.items()
+            for name, value in statistics.items()}
+
+
+def write_statistics(root: Path, by_feature: dict[str, Statistics]) -> None:
+    """Write ``meta/stats.json``."""
+    _write_json(root / 'meta' / 'stats.json', {
+        feature: {name: np.asarray(value).tolist() for name, value in statistics.items()}
+        for feature, statistics in by_feature.items()})
+
+
+def write_tasks(arrow: Any, parquet: Any, root: Path, tasks: Sequence[str]) -> None:
+    """Write ``meta/tasks.parquet``.
+
+    LeRobot reads it with pandas and finds a task by the data frame's index, so the metadata of
+    pandas about the index is added.
+    """
+    def column(name: str, pandas_type: str, numpy_type: str) -> dict[str, Any]:
+        return {'name': name, 'field_name': name, 'pandas_type': pandas_type,
+                'numpy_type': numpy_type, 'metadata': None}
+
+    note = {
+        'index_columns': ['task'], 'column_indexes': [],
+        'columns': [column('task_index', 'int64', 'int64'), column('task', 'unicode', 'object')],
+        'creator': {'library': 'pyarrow', 'version': arrow.__version__}, 'pandas_version': '2.0.0'}
+    schema = arrow.schema([('task_index', arrow.int64()), ('task', arrow.string())],
+                          metadata={'pandas': json.dumps(note)})
+    parquet.write_table(arrow.table(
+        {'task_index': range(len(tasks)), 'task': list(tasks)}, schema=schema),
+                        root / 'meta' / 'tasks.parquet')
+
+
+def write_info(
+    root: Path, layout: Layout, described: dict[str, dict[str, Any]], frames: int, episodes: int,
+) -> None:
+    """Write ``meta/info.json``; ``described``: the :func:`features`."""
+    _write_json(root / 'meta' / 'info.json', {
+        'codebase_version': _VERSION, 'robot_type': layout.robot, 'total_episodes': episodes,
+        'total_frames': frames, 'total_tasks': 1, 'chunks_size': 1000,
+        'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
+        'splits': {'train': f'0:{episodes}'}, 'data_path': DATA, 'video_path': VIDEO,
+        'features': described})
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=4) + '\n')
+
 
 _FILES_PER_CHUNK = 1000
 _DATA_BYTES = 100 << 20
@@ -30,15 +217,13 @@ _VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 
 
 class LeRobotWriter:
-    """
-    Writer of a LeRobotDataset.
+    """Writer of a LeRobotDataset.
 
     The rows of an episode are kept until it ends; of its images only histograms.
     """
 
     def __init__(self, root: Path, layout: Layout) -> None:
-        """
-        Start in a folder that exists.
+        """Start in a folder that exists.
 
         Raises:
             ExportError: pyarrow or PyAV is missing, or the images' size cannot be encoded.
@@ -51,8 +236,8 @@ class LeRobotWriter:
                 f'images of {layout.size[0]} x {layout.size[1]} pixels make no {_CODEC} video: '
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
-        self._features = tables.features(layout, _CODEC, _VIDEO_OPTIONS)
-        self._schema = tables.data_schema(self._arrow, self._features)
+        self._features = features(layout, _CODEC, _VIDEO_OPTIONS)
+        self._schema = data_schema(self._arrow, self._features)
         self._data: Any = None
         self._episodes: Any = None
         self._video: VideoWriter | None = None
@@ -83,7 +268,7 @@ class LeRobotWriter:
         """Add a row to the episode."""
         number = len(self._rows['index'])
         values: dict[str, Any] = {
-            'observation.state': row.state, 'action': row.action, tables.CAMERA: row.camera,
+            'observation.state': row.state, 'action': row.action, CAMERA: row.camera,
             'timestamp': number / self._layout.fps, 'frame_index': number,
             'episode_index': self._count, 'index': self._frames + number,
             'task_index': self._layout.tasks.index(self._task)}
@@ -104,10 +289,10 @@ class LeRobotWriter:
             schema=self._schema))
         statistics = {name: of_values(values) for name, values in columns.items()}
         if self._layout.has_images:
-            statistics[tables.IMAGE] = self._images.statistics()
+            statistics[IMAGE] = self._images.statistics()
         for name, found in statistics.items():
             self._total[name] = merge(self._total.get(name), found)
-        key, fps = f'videos/{tables.IMAGE}', self._layout.fps
+        key, fps = f'videos/{IMAGE}', self._layout.fps
         video = {
             f'{key}/chunk_index': self._video_file // _FILES_PER_CHUNK,
             f'{key}/file_index': self._video_file % _FILES_PER_CHUNK,
@@ -118,7 +303,7 @@ class LeRobotWriter:
             'data/chunk_index': self._data_file // _FILES_PER_CHUNK,
             'data/file_index': self._data_file % _FILES_PER_CHUNK,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
-            **(video if self._layout.has_images else {}), **tables.flat_statistics(statistics),
+            **(video if self._layout.has_images else {}), **flat_statistics(statistics),
             'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0})
         self._frames += length
         self._count += 1
@@ -131,9 +316,9 @@ class LeRobotWriter:
         self._episodes.close()
         self._data.close()
         self._close_video()
-        tables.write_tasks(self._arrow, self._parquet, self._root, self._layout.tasks)
-        tables.write_statistics(self._root, self._total)
-        tables.write_info(
+        write_tasks(self._arrow, self._parquet, self._root, self._layout.tasks)
+        write_statistics(self._root, self._total)
+        write_info(
             self._root, self._layout, self._features, self._frames, self._count)
 
     def abandon(self) -> None:
@@ -145,8 +330,7 @@ class LeRobotWriter:
             self._video.close(discard=True)
 
     def verify(self) -> tuple[int, int]:
-        """
-        Read the finished files; return rows and episodes.
+        """Read the finished files; return rows and episodes.
 
         Raises:
             ExportError: rows or pictures are missing, or times do not increase.
@@ -170,8 +354,7 @@ class LeRobotWriter:
         return rows, episode + 1
 
     def _check_video(self, path: Path, count: int) -> None:
-        """
-        Read the times of a finished video without decoding it.
+        """Read the times of a finished video without decoding it.
 
         Raises:
             ExportError: it does not have ``count`` pictures, or one is not at its time.
@@ -195,7 +378,7 @@ class LeRobotWriter:
 
     def _data_path(self) -> Path:
         chunk, file = divmod(self._data_file, _FILES_PER_CHUNK)
-        return self._root / tables.DATA.format(chunk_index=chunk, file_index=file)
+        return self._root / DATA.format(chunk_index=chunk, file_index=file)
 
     def _next_data(self) -> None:
         if self._data is not None:
@@ -210,8 +393,8 @@ class LeRobotWriter:
         self._video_file += 1
         chunk, file = divmod(self._video_file, _FILES_PER_CHUNK)
         self._video = VideoWriter(
-            self._root / tables.VIDEO.format(
-                video_key=tables.IMAGE, chunk_index=chunk, file_index=file),
+            self._root / VIDEO.format(
+                video_key=IMAGE, chunk_index=chunk, file_index=file),
             self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0}, _ENCODER)
 
     def _close_video(self) -> None:
@@ -225,7 +408,7 @@ class LeRobotWriter:
             return
         table = self._arrow.Table.from_pylist(self._meta)
         if self._episodes is None:
-            path = self._root / tables.EPISODES.format(chunk_index=0, file_index=0)
+            path = self._root / EPISODES.format(chunk_index=0, file_index=0)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._episodes = self._parquet.ParquetWriter(path, table.schema, compression='snappy')
         self._episodes.write_table(table)

@@ -1,29 +1,144 @@
-"""Read images, joint states, motor commands and camera poses of a bag, one message at a time."""
+"""Which topics of a bag become rows: those of the arm, or of the contract of a robot."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import (
     ImageFormat,
     MessageError,
     decode,
     image_format,
+    is_stamped,
     stamp_of,
+    values_by_name,
 )
 from vdl_ros.bags.reader import BagError, BagReader
-from vdl_ros.camera import jpeg
-from vdl_ros.camera.image_encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.camera import encodings
+from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import shown
-from vdl_ros.export.bag_topics import ARM, COMPRESSED_IMAGE, IMAGE, BagTopics
+from vdl_ros.robots.contract import (
+    ActionPart,
+    Contract,
+    Feature,
+    ReadingError,
+    follow,
+    read_feature,
+)
 
-__all__ = ['ArmBag', 'Entry', 'ExportError', 'Picture', 'Value']
+__all__ = ['ARM', 'ArmBag', 'BagTopics', 'Entry', 'ExportError', 'Picture', 'Value', 'of_contract']
+
+
+IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
+_IMAGES = (IMAGE, COMPRESSED_IMAGE)
+
+
+@dataclass(frozen=True)
+class BagTopics:
+    """Topics by their last names.
+
+    Attributes:
+        types: ``package/msg/Name`` of each.
+        states: function of each topic of the robot's state; it returns numbers by name.
+        command: topic of the commands.
+        read_command: returns its numbers, in the order of ``motors``.
+        rows: topic whose messages become rows: the images, or of a robot without a camera the
+            first of ``states``.
+        names: of the numbers of the state.
+        motors: names of those of a command.
+        robot: its name.
+        by_stamp: messages belong together by their stamps; else by when they were recorded.
+    """
+
+    types: Mapping[str, str]
+    states: Mapping[str, Callable[[Any], dict[str, float]]]
+    command: str
+    read_command: Callable[[Any], tuple[float, ...]]
+    rows: str
+    names: tuple[str, ...]
+    motors: tuple[str, ...]
+    robot: str
+    by_stamp: bool = True
+
+    @property
+    def has_camera(self) -> bool:
+        """Return whether rows have images."""
+        return self.types[self.rows] in _IMAGES
+
+    def without_images(self) -> BagTopics:
+        """Return the topics of which each message of the first state is a row."""
+        return replace(
+            self, rows=next(iter(self.states)),
+            types={name: kind for name, kind in self.types.items() if kind not in _IMAGES})
+
+
+def _joints(message: Any) -> dict[str, float]:
+    return values_by_name(message.name, message.position)
+
+
+def _motors(message: Any) -> tuple[float, ...]:
+    value = tuple(float(getattr(message, motor)) for motor in JOINTS)
+    if any(abs(each) > 1 for each in value):
+        raise MessageError('a motor is commanded something other than -1, 0, 1')
+    return value
+
+
+#: The OWI-535 with its camera and all its motors, and captured frames.
+ARM = BagTopics(
+    {'camera/image_raw': IMAGE, 'arm/joint_states': 'sensor_msgs/msg/JointState',
+     'arm/motors_sent': 'vdl_ros/msg/MotorCommand', 'capture/scene': 'vdl_ros/msg/CaptureScene'},
+    {'arm/joint_states': _joints}, 'arm/motors_sent', _motors, 'camera/image_raw', JOINTS, JOINTS,
+    'owi535')
+
+
+def of_contract(contract: Contract) -> BagTopics:
+    """Return the topics of a robot: features are the state, parts of the action the command."""
+    types, states = {}, {}
+    for key, topic in contract.topics.items():
+        name = topic.topic.strip('/')
+        types[name] = topic.type
+        states[name] = partial(
+            _features, [each for each in contract.features if each.source == key])
+    command = (contract.actions.echo or contract.actions.topic).strip('/')
+    types[command] = contract.actions.type
+    rows = next(iter(states))
+    if contract.camera:
+        rows = contract.camera.strip('/')
+        types[rows] = COMPRESSED_IMAGE if rows.endswith('/compressed') else IMAGE
+    parts = (*contract.actions.parts, *contract.actions.recorded)
+    return BagTopics(
+        types, states, command, partial(_parts, parts), rows,
+        tuple(feature.name for feature in contract.features),
+        tuple(part.name for part in parts), contract.name,
+        all(map(is_stamped, types.values())))
+
+
+def _features(features: list[Feature], message: Any) -> dict[str, float]:
+    try:
+        return {feature.name: read_feature(feature, message) for feature in features}
+    except (AttributeError, ReadingError) as error:
+        raise MessageError(' '.join(str(error).split())) from None
+
+
+def _parts(parts: Sequence[ActionPart], message: Any) -> tuple[float, ...]:
+    found = []
+    for part in parts:
+        try:
+            value = follow(message, part.field)
+            found.append(float(value if part.index < 0 else value[part.index]))
+        except (AttributeError, IndexError, TypeError) as error:
+            raise MessageError(' '.join(str(error).split())) from None
+    return tuple(found)
+
 
 class ExportError(ValueError):
     """A bag or an output that cannot be exported; the message is one line."""
@@ -42,8 +157,7 @@ class Picture:
         return self.format.width, self.format.height
 
     def pixels(self) -> NDArray[np.uint8]:
-        """
-        Return the picture, RGB, uint8 [height, width, 3].
+        """Return the picture, RGB, uint8 [height, width, 3].
 
         Raises:
             MessageError: it has no pixels, or its number of bytes is wrong.
@@ -56,8 +170,7 @@ class Picture:
         return to_rgb(rows, self.format.width, self.format.encoding)
 
     def check(self) -> None:
-        """
-        Compare sizes.
+        """Compare sizes.
 
         Raises:
             MessageError, ExportError: as of :meth:`pixels`.
@@ -79,8 +192,7 @@ Value = Picture | dict[str, float] | tuple[float, ...]
 
 @dataclass(frozen=True)
 class Entry:
-    """
-    A message: the last names of its topic, its own stamp and when it was recorded, ns.
+    """A message: the last names of its topic, its own stamp and when it was recorded, ns.
 
     Without a stamp, or in a bag whose messages do not all have one, ``stamp_ns`` is ``logged_ns``.
     """
@@ -92,8 +204,7 @@ class Entry:
 
 
 class ArmBag:
-    """
-    A bag of one robot and its camera; it can be read more than once.
+    """A bag of one robot and its camera; it can be read more than once.
 
     Attributes:
         path: the folder or file.
@@ -102,8 +213,7 @@ class ArmBag:
     """
 
     def __init__(self, path: Path, namespace: str = '', topics: BagTopics = ARM) -> None:
-        """
-        Find the bag's files.
+        """Find the bag's files.
 
         Args:
             path: the bag's folder, or one ``.mcap`` file.
@@ -126,8 +236,7 @@ class ArmBag:
         return self._reader.cut_off
 
     def read(self, *, pixels: bool) -> Iterator[Entry]:
-        """
-        Yield the messages of the topics that are exported, in the order of the recording.
+        """Yield the messages of the topics that are exported, in the order of the recording.
 
         Args:
             pixels: keep the images' bytes.
@@ -191,8 +300,8 @@ def _decompressed(data: bytes, pixels: bool) -> Picture:
     """Return the picture of a compressed image; MessageError if it is damaged."""
     # Decoded each time the bag is read: a whole header does not say that the rest is there.
     try:
-        found = jpeg.decode(data)
-    except jpeg.JpegError as error:
+        found = encodings.decode(data)
+    except encodings.JpegError as error:
         raise MessageError('a compressed image that is damaged or too large') from error
     height, width, channels = found.shape
     size = ImageFormat(height, width, 'rgb8', width * channels, found.size)

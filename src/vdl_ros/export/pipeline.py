@@ -10,22 +10,20 @@ from pathlib import Path
 
 import numpy as np
 
-from vdl_ros.bags.episodes import find_bags, read_labels
-from vdl_ros.bags.reader import BagError
-from vdl_ros.export.bag_scan import (
+from vdl_ros.bags.reader import BagError, find_bags, read_labels
+from vdl_ros.export.lerobot import LeRobotWriter
+from vdl_ros.export.messages import ARM, ArmBag, BagTopics, ExportError
+from vdl_ros.export.robomimic import RobomimicWriter
+from vdl_ros.export.synchronizer import (
     BagSummary,
     ExportOptions,
+    Frame,
     drop_reason,
     make_timeline,
     scan_bags,
+    synchronize,
 )
-from vdl_ros.export.bag_topics import ARM, BagTopics
-from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import ArmBag, ExportError
-from vdl_ros.export.new_folder import new_folder
-from vdl_ros.export.robomimic import RobomimicWriter
-from vdl_ros.export.synchronizer import Frame, synchronize
-from vdl_ros.export.writer import Layout, Row, Writer, require_module
+from vdl_ros.export.writer import Layout, Row, Writer, new_folder, require_module
 
 __all__ = ['FORMATS', 'Report', 'export']
 
@@ -40,8 +38,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Report:
-    """
-    Result of an export.
+    """Result of an export.
 
     Attributes:
         summary: content of the bag.
@@ -60,8 +57,7 @@ def export(
     task: str = '', namespace: str = '', valid: float = 0.0, topics: BagTopics = ARM,
     progress: Progress = lambda *_: None,
 ) -> Report:
-    """
-    Write a data set; memory does not grow with the bag.
+    """Write a data set; memory does not grow with the bag.
 
     Args:
         path: of the bag, or of a folder of episodes.

@@ -27,8 +27,7 @@ class RobomimicWriter:
     """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
-        """
-        Start in a folder that exists.
+        """Start in a folder that exists.
 
         Raises:
             ExportError: h5py is missing.
@@ -102,8 +101,7 @@ class RobomimicWriter:
         self._file.close()
 
     def verify(self) -> tuple[int, int]:
-        """
-        Read the finished file; return rows and episodes.
+        """Read the finished file; return rows and episodes.
 
         Raises:
             ExportError: rows are missing, or times do not increase.

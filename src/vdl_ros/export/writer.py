@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import shutil
+import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,13 +16,12 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ExportError
 
-__all__ = ['Layout', 'Row', 'Writer', 'require_module']
+__all__ = ['Layout', 'Row', 'Writer', 'new_folder', 'require_module']
 
 
 @dataclass(frozen=True)
 class Layout:
-    """
-    Layout of the rows of a data set.
+    """Layout of the rows of a data set.
 
     Attributes:
         size: width and height of the images; (0, 0): there are none.
@@ -47,8 +51,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Row:
-    """
-    One row.
+    """One row.
 
     Attributes:
         image: RGB, uint8 [height, width, 3]; None without images.
@@ -84,8 +87,7 @@ class Writer(Protocol):
         """Close all files after an error; their content does not matter."""
 
     def verify(self) -> tuple[int, int]:
-        """
-        Read the finished files; return their numbers of rows and episodes.
+        """Read the finished files; return their numbers of rows and episodes.
 
         Raises:
             ExportError: rows are missing, or times do not increase.
@@ -93,8 +95,7 @@ class Writer(Protocol):
 
 
 def require_module(name: str, package: str, format_name: str) -> Any:
-    """
-    Import a module.
+    """Import a module.
 
     Raises:
         ExportError: it is not installed.
@@ -104,3 +105,24 @@ def require_module(name: str, package: str, format_name: str) -> Any:
     except ImportError:
         raise ExportError(f'--format {format_name} needs {package}, which is not installed here: '
                           f'pip install {package}') from None
+
+
+@contextlib.contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """Yield a hidden folder, which is renamed to ``output`` at the end, or removed after an error.
+
+    Raises:
+        ExportError: ``output`` exists.
+    """
+    if output.exists():
+        raise ExportError(f'{output} exists; name another output')
+    output.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, so that the last step is one rename.
+    folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))
+    try:
+        root = folder / 'dataset'
+        root.mkdir()
+        yield root
+        root.rename(output)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

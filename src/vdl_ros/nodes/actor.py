@@ -1,5 +1,4 @@
-"""
-The actor node: steps environments with the learner's policy and publishes trajectories.
+"""The actor node: steps environments with the learner's policy and publishes trajectories.
 
 Subscribes: ``policy`` (vdl_ros/Policy, latched), and with central inference ``actions``
 (vdl_ros/Action). Publishes: ``trajectories`` (vdl_ros/Trajectory), or with central inference
@@ -24,23 +23,19 @@ from typing import TYPE_CHECKING, Any
 from rclpy.node import Node
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
+from vdl_ros.common.metrics import ACTING, ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.common.thread_timer import ACTING, ThreadTimer
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_observation import ObservationError
-from vdl_ros.envs.checked_vector_env import EnvStopped, VectorEnvironment
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.checked_vector_env import EnvStopped, ObservationError, VectorEnvironment
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Episode, Policy
-from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import qos_overrides
+from vdl_ros.rl.settings import ActorConfig, TrainConfig, make_algorithm_config
+from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.messages.episodes import to_episode
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import (
     EXIT_OK,
     Niceness,
@@ -50,13 +45,15 @@ from vdl_ros.ros.process import (
     set_up,
     take_settings,
 )
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.robots.registration import register
-from vdl_ros.ros.statistics.reaction_time_statistics import ReactionTimeStatistics
-from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
-from vdl_ros.ros.training.actor_modes import ActorMode, CentralInferenceMode, LocalInferenceMode
-from vdl_ros.ros.training.policy_inbox import PolicyInbox
-from vdl_ros.ros.training.trajectories import policy_config
+from vdl_ros.ros.robots.robot_env import register
+from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics, ThreadTimeStatistics
+from vdl_ros.ros.training.actor import (
+    ActorMode,
+    CentralInferenceMode,
+    LocalInferenceMode,
+    PolicyInbox,
+)
+from vdl_ros.ros.training.messages import policy_config, to_episode
 
 if TYPE_CHECKING:
     from vdl_ros.attacks.attacked_env import AttackedEnv
@@ -70,8 +67,7 @@ class ActorNode(Node):
     """Receives policies and publishes trajectories and episodes."""
 
     def __init__(self) -> None:
-        """
-        Declare parameters and topics; the first policy creates the environments.
+        """Declare parameters and topics; the first policy creates the environments.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed, or a module that cannot be
@@ -91,7 +87,7 @@ class ActorNode(Node):
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
-        self._episodes = qos_overrides.create_publisher(self, Episode, 'episodes')
+        self._episodes = qos.create_publisher(self, Episode, 'episodes')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
         self._attack = AttackConfig()
@@ -113,8 +109,7 @@ class ActorNode(Node):
         return self._mode is not None and self._mode.act()
 
     def _load(self, message: Policy) -> None:
-        """
-        Use a policy from now on.
+        """Use a policy from now on.
 
         Raises:
             ValueError: the message is malformed, or its environment cannot be created here.
@@ -176,8 +171,7 @@ class ActorNode(Node):
         return mode
 
     def _share_cores(self, env: EnvConfig, train: TrainConfig) -> None:
-        """
-        Let a learner on this host compute first: else actors only wait for it, and cores idle.
+        """Let a learner on this host compute first: else actors only wait for it, and cores idle.
 
         Not in real time, where actions would be late, nor where each step waits for the learner.
         """
@@ -195,7 +189,7 @@ class ActorNode(Node):
         import torch
 
         from vdl_ros.attacks.attacked_env import AttackedEnv, warning
-        from vdl_ros.saved_policy import load_surrogate
+        from vdl_ros.play.saved_policy import load_surrogate
         torch.set_num_threads(self._settings.actor_threads)
         try:
             attacked = AttackedEnv(

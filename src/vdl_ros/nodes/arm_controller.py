@@ -1,5 +1,4 @@
-"""
-Joint trajectory controller for the arm's on/off motors.
+"""Joint trajectory controller for the arm's on/off motors.
 
 Action: ``arm/follow_joint_trajectory`` (control_msgs/FollowJointTrajectory).
 Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
@@ -25,26 +24,23 @@ from std_msgs.msg import Empty, Header
 from trajectory_msgs.msg import JointTrajectory
 from visualization_msgs.msg import MarkerArray
 
-from vdl_ros.arm.control.controller import TrajectoryController, TrajectoryError
-from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController, TrajectoryError
 from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.geometry import GeometryConfig, Positions
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, switches_off, wait_for_acks
 from vdl_ros.ros.arm.commanders import check_program, is_program
 from vdl_ros.ros.arm.trajectory_action import TrajectoryAction
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
@@ -56,8 +52,7 @@ class ArmControllerNode(Node):
     """Connects a :class:`TrajectoryController` to trajectories, joint states and motors."""
 
     def __init__(self) -> None:
-        """
-        Wait for a trajectory.
+        """Wait for a trajectory.
 
         Raises:
             ValueError: a parameter or a description that cannot be used.
@@ -91,7 +86,7 @@ class ArmControllerNode(Node):
         self._diagnostics = Diagnostics(self, self._health)
         self.create_subscription(JointTrajectory, 'arm/joint_trajectory', self._on_trajectory,
                                  qos.TOPICS['arm/joint_trajectory'])
-        qos_overrides.create_subscription(
+        qos.create_subscription(
             self, JointState, 'arm/joint_states', self._on_joint_states)
         self.create_subscription(
             EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,

@@ -1,5 +1,4 @@
-"""
-Driver of the USB arm: a lifecycle node that sends motor commands and stops without them.
+"""Driver of the USB arm: a lifecycle node that sends motor commands and stops without them.
 
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
 ``/diagnostics``, ``/statistics``. Configured, it holds the device with all motors off; active, it
@@ -15,15 +14,15 @@ from rclpy._rclpy_pybind11 import RCLError
 from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian, GuardianError
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import ArmUsbError, UsbArm, load_backend
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import select
 from vdl_ros.ros.arm.arm_topics import ArmTopics
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (UsbConfig, SafetyConfig, ProcessConfig)
 # Period of the checks of watchdog, run times and connection, s.
@@ -36,8 +35,7 @@ class ArmDriverNode(LifecycleNode):
     """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states."""
 
     def __init__(self) -> None:
-        """
-        Start unconfigured; with ``autostart`` search for the arm from the first spin on.
+        """Start unconfigured; with ``autostart`` search for the arm from the first spin on.
 
         Raises:
             ValueError: a parameter that cannot be used.

@@ -1,5 +1,4 @@
-"""
-Attack the pose estimator: perturb the camera's images by the gradients of its network.
+"""Attack the pose estimator: perturb the camera's images by the gradients of its network.
 
 Subscribes: ``camera/image_raw`` (sensor_msgs/Image), or with ``image_transport:=compressed``
 ``camera/image_raw/compressed`` (sensor_msgs/CompressedImage). Publishes: ``camera/image_attacked``
@@ -17,19 +16,17 @@ from rclpy.node import Node
 from sensor_msgs.msg import Image
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
-from vdl_ros.attacks.pose.image_attack import ImageAttack, warning
+from vdl_ros.attacks.pose_attack import ImageAttack, warning
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.settings import select
-from vdl_ros.nodes.pose_estimator_config import PoseModelConfig
-from vdl_ros.pose.estimator import PoseEstimator
-from vdl_ros.pose.model_file import model_path
-from vdl_ros.ros import qos_overrides
-from vdl_ros.ros.arm.camera_images import AnyImage, subscribe_to_images
+from vdl_ros.pose.estimator import PoseEstimator, model_path
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image, to_image
+from vdl_ros.ros.node_settings import PoseModelConfig, ProcessConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 SETTINGS = (AttackConfig, SurrogateConfig, PoseModelConfig, ImageTransportConfig, ProcessConfig)
 
@@ -38,8 +35,7 @@ class AttackerNode(Node):
     """Runs an :class:`ImageAttack` on images and publishes the result."""
 
     def __init__(self) -> None:
-        """
-        Load the network whose gradients are used.
+        """Load the network whose gradients are used.
 
         Raises:
             ValueError: a parameter, a mode or a model file that cannot be used.
@@ -54,7 +50,7 @@ class AttackerNode(Node):
         self._attack = ImageAttack(config, PoseEstimator.load(path))
         self._attacked = self._unchanged = self._refused = 0
         self._l2 = 0.0
-        self._images = qos_overrides.create_publisher(self, Image, 'camera/image_attacked')
+        self._images = qos.create_publisher(self, Image, 'camera/image_attacked')
         self._statistics = TopicStatistics(self, 'camera/image_attacked')
         self._diagnostics = Diagnostics(self, self._health)
         subscribe_to_images(

@@ -1,5 +1,4 @@
-"""
-Guided calibration: moves each joint, estimates what the arm is like, and writes a file.
+"""Guided calibration: moves each joint, estimates what the arm is like, and writes a file.
 
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand), one motor at a time, and all motors off at the
 end. Subscribes: ``arm/joint_states`` (sensor_msgs/JointState), or ``arm/pose`` (vdl_ros/ArmPose)
@@ -24,26 +23,21 @@ from rclpy.executors import Executor
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
-from vdl_ros.arm.calibration.calibration_file import write
+from vdl_ros.arm.calibration.calibration_file import calibration_of, table, write
 from vdl_ros.arm.calibration.estimation import estimate
 from vdl_ros.arm.calibration.moves import CalibrationError, CalibrationMoves
-from vdl_ros.arm.calibration.result import calibration_of, table
-from vdl_ros.arm.driver.protocol import Signs
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError, Motors
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.driver.usb import Signs
+from vdl_ros.arm.geometry import GeometryConfig, Positions
+from vdl_ros.arm.joints import JOINTS, MotorError, Motors
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.quoting import cause
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
-from vdl_ros.nodes.calibrate_config import CalibrateConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message, wait_for_acks
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
+from vdl_ros.ros.node_settings import CalibrateConfig, ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (CalibrateConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
@@ -58,8 +52,7 @@ class CalibrateNode(Node):
     """Connects :class:`CalibrationMoves` to the arm's topics."""
 
     def __init__(self) -> None:
-        """
-        Wait for the arm.
+        """Wait for the arm.
 
         Raises:
             ValueError: a parameter or a description that cannot be used.
@@ -119,8 +112,7 @@ class CalibrateNode(Node):
             wait_for_acks(self._motors)
 
     def wired(self, executor: Executor, stop: threading.Event) -> Signs:
-        """
-        Return the signs of the arm's driver; those of the manual if it has none, as the twin.
+        """Return the signs of the arm's driver; those of the manual if it has none, as the twin.
 
         Raises:
             CalibrationError: it does not answer, or not with signs.

@@ -1,5 +1,4 @@
-"""
-Camera: images of the simulated arm, a device, a video or a folder of images.
+"""Camera: images of the simulated arm, a device, a video or a folder of images.
 
 Subscribes with ``source:=sim``: ``arm/joint_states`` (sensor_msgs/JointState), ``arm/motors_sent``
 (vdl_ros/MotorCommand). Publishes: ``camera/image_raw`` (sensor_msgs/Image, rgb8),
@@ -20,18 +19,17 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 
-from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.camera.camera_config import SIMULATED, CameraConfig, CameraPlacement
 from vdl_ros.common.settings import select
-from vdl_ros.ros import qos_overrides
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.camera_feeds import Feed, RealFeed, SimulatedFeed
 from vdl_ros.ros.arm.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.messages.camera_info import stamped
-from vdl_ros.ros.messages.images import to_compressed_image, to_image
+from vdl_ros.ros.messages.images import stamped, to_compressed_image, to_image
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 SETTINGS = (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig)
 
@@ -40,8 +38,7 @@ class CameraNode(Node):
     """Publishes the images of its feed."""
 
     def __init__(self) -> None:
-        """
-        Open the source.
+        """Open the source.
 
         Raises:
             ValueError: a parameter, a description, a calibration or a file that cannot be used.
@@ -49,11 +46,11 @@ class CameraNode(Node):
         super().__init__('camera')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(CameraConfig, given)
-        self._images = qos_overrides.create_publisher(self, Image, 'camera/image_raw')
-        self._compressed = qos_overrides.create_publisher(
+        self._images = qos.create_publisher(self, Image, 'camera/image_raw')
+        self._compressed = qos.create_publisher(
             self, CompressedImage, 'camera/image_raw/compressed')
         self._jpeg_quality = config.jpeg_quality
-        self._infos = qos_overrides.create_publisher(self, CameraInfo, 'camera/camera_info')
+        self._infos = qos.create_publisher(self, CameraInfo, 'camera/camera_info')
         self._source, self._published, self._size = config.source, 0, 'unknown'
         self.feed: Feed
         if config.source == SIMULATED:

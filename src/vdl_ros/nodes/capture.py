@@ -1,5 +1,4 @@
-"""
-Capture labelled frames of the simulated arm: request each, collect its messages, write a bag.
+"""Capture labelled frames of the simulated arm: request each, collect its messages, write a bag.
 
 Publishes ``capture/scene`` (vdl_ros/CaptureScene: camera and look) and ``capture/pose``
 (sensor_msgs/JointState) with one stamp for each frame; ``sim_arm`` sets the pose, ``camera``
@@ -22,19 +21,17 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import GeometryConfig, Positions
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.msg import CaptureScene
-from vdl_ros.nodes.capture_config import CaptureConfig
-from vdl_ros.pose.data.domain_randomization import sample
-from vdl_ros.pose.data.pending_frames import FrameTracker, UnsolicitedFrames
+from vdl_ros.pose.domain_randomization import sample
+from vdl_ros.pose.pending_frames import FrameTracker, UnsolicitedFrames
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.capture_bag import CaptureBag
+from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
 EXIT_DISK = 3
@@ -57,8 +54,7 @@ class CaptureNode(Node):
     """Requests frames and writes them."""
 
     def __init__(self) -> None:
-        """
-        Begin a bag, or resume one.
+        """Begin a bag, or resume one.
 
         Raises:
             ValueError: a parameter or a folder that cannot be used.
@@ -133,8 +129,7 @@ class CaptureNode(Node):
                 header=header, name=list(JOINTS), position=frame.positions.tolist()))
 
     def write(self) -> None:
-        """
-        Write the complete frames.
+        """Write the complete frames.
 
         Raises:
             OSError: the disk is full.

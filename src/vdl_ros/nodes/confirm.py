@@ -1,5 +1,4 @@
-"""
-Confirms that a robot was put back, for a contract whose reset is a person's (docs/robots.md).
+"""Confirms that a robot was put back, for a contract whose reset is a person's (docs/robots.md).
 
 Calls the service ``robot/confirm`` (std_srvs/Trigger) of the environment, and ends. Parameters:
 docs/nodes.md, or ``ros2 run vdl_ros confirm --help``. Exit status 1: nobody waits for it.
@@ -16,8 +15,8 @@ from typing import Any
 from rclpy.node import Node
 from std_srvs.srv import Trigger
 
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.ros.robots.resetters import CONFIRM
 
 SETTINGS = (ProcessConfig,)
@@ -29,8 +28,7 @@ class ConfirmNode(Node):
     """A client of the service."""
 
     def __init__(self) -> None:
-        """
-        Look for the service.
+        """Look for the service.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed.

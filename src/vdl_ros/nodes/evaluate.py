@@ -1,5 +1,4 @@
-"""
-The evaluate node: plays episodes with a checkpoint's policy and prints their mean return.
+"""The evaluate node: plays episodes with a checkpoint's policy and prints their mean return.
 
 With an attack it plays them twice, without and with it.
 
@@ -28,23 +27,23 @@ from vdl_ros.attacks.attack_config import (
     verify_attack,
 )
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.run_files import checkpoint_file
+from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.msg import Episode
+from vdl_ros.play.saved_policy import load_policy, load_surrogate
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
-from vdl_ros.rl.acting.evaluation_config import EvaluateConfig
-from vdl_ros.rl.policy.precision import choose_precision
-from vdl_ros.ros import parameters, qos_overrides
-from vdl_ros.ros.messages.episodes import to_episode
+from vdl_ros.rl.policy.policy import choose_precision
+from vdl_ros.rl.settings import EvaluateConfig
+from vdl_ros.ros import parameters, qos
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, run_node, set_up
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.robots.registration import register
-from vdl_ros.saved_policy import load_policy, load_surrogate
+from vdl_ros.ros.robots.robot_env import register
+from vdl_ros.ros.training.messages import to_episode
 
 # Steps; three seconds at 30 frames/s.
 _SHORTEST_VIDEO = 100
@@ -55,8 +54,7 @@ class EvaluateNode(Node):
     """Loads a checkpoint, plays episodes and publishes them."""
 
     def __init__(self) -> None:
-        """
-        Load the policy.
+        """Load the policy.
 
         Raises:
             ValueError: a parameter or a checkpoint that cannot be used.
@@ -89,7 +87,7 @@ class EvaluateNode(Node):
         # More threads do not pay for such small batches.
         torch.set_num_threads(1)
         torch.manual_seed(self.settings.seed)
-        self._episodes = qos_overrides.create_publisher(self, Episode, 'episodes')
+        self._episodes = qos.create_publisher(self, Episode, 'episodes')
         self.get_logger().info(
             f'{checkpoint_file(Path(path))}: {self._env.env_id}, {loaded.train.algorithm}, '
             f'{loaded.agent_steps:,} steps')

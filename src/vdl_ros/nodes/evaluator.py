@@ -1,5 +1,4 @@
-"""
-The evaluator: plays a training's policies in environments of its own, while they are trained.
+"""The evaluator: plays a training's policies in environments of its own, while they are trained.
 
 Subscribes: ``evaluated_policy`` (vdl_ros/Policy, latched), which a learner publishes every
 ``eval_every`` steps. Publishes: ``evaluations`` (vdl_ros/Evaluation); ``/diagnostics``. Settings
@@ -20,14 +19,14 @@ from std_msgs.msg import Header
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import select
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Evaluation, Policy
-from vdl_ros.policy_evaluator import PolicyEvaluator
+from vdl_ros.play.evaluator import PolicyEvaluator
 from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.messages.episodes import to_episode
 from vdl_ros.ros.messages.tensors import from_tensors
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import (
     EXIT_OK,
     call_back,
@@ -36,8 +35,7 @@ from vdl_ros.ros.process import (
     run_node,
     take_settings,
 )
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.training.trajectories import policy_config
+from vdl_ros.ros.training.messages import policy_config, to_episode
 
 SETTINGS = (EnvModulesConfig, SurrogateConfig, ProcessConfig)
 # Pause between two looks for a policy, s.
@@ -48,8 +46,7 @@ class EvaluatorNode(Node):
     """Evaluates the newest policy that it received."""
 
     def __init__(self) -> None:
-        """
-        Declare parameters and topics; the first policy creates the environments.
+        """Declare parameters and topics; the first policy creates the environments.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed, or a module that cannot be

@@ -1,5 +1,4 @@
-"""
-Move ``tool0`` to a place in ``base_link``: ``ros2 run vdl_ros go_to X Y Z``, in m.
+"""Move ``tool0`` to a place in ``base_link``: ``ros2 run vdl_ros go_to X Y Z``, in m.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``,
 ``arm/emergency_stop_state``. Publishes: ``arm/joint_trajectory``, one point for
@@ -26,27 +25,18 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.control.go_to import JointGoal, Planner
-from vdl_ros.arm.model.geometry import ArmGeometry, Positions, parse
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import JointGoal, Kinematics, Planner
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import wait_for_acks
 from vdl_ros.ros.arm.target_request import EXIT_FAILED, TargetRequest, TargetRequestNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    make_executor,
-    run_node,
-    set_up,
-    spin_until,
-    take_settings,
-)
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.node_settings import ProcessConfig
+from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, set_up, spin_until, take_settings
 
 SETTINGS = (ProcessConfig,)
 # How long the nodes of an arm may take to answer, and how often what is new of that is said, s.
@@ -62,8 +52,7 @@ class GoToNode(Node):
     """Knows the arm's state and sends trajectories."""
 
     def __init__(self) -> None:
-        """
-        Subscribe.
+        """Subscribe.
 
         Raises:
             ValueError: a parameter that cannot be used.
@@ -82,7 +71,7 @@ class GoToNode(Node):
             JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
         self.create_subscription(
             String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
-        qos_overrides.create_subscription(
+        qos.create_subscription(
             self, JointState, 'arm/joint_states', self._on_joint_states)
         self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
                                  qos.TOPICS['arm/trajectory_status'])

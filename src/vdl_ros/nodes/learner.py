@@ -1,5 +1,4 @@
-"""
-The learner node: trains a policy on the trajectories of actors, or of a bag, and publishes it.
+"""The learner node: trains a policy on the trajectories of actors, or of a bag, and publishes it.
 
 With ``algorithm:=bc`` it learns from the files of demonstrations instead, without actors.
 
@@ -24,30 +23,35 @@ from pathlib import Path
 import torch
 from rclpy.node import Node
 
-from vdl_ros import presets
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.common.settings import SettingError, as_dict, select
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.policy_evaluator import verify_evaluations
-from vdl_ros.rl.acting.learner_choice import make_learner_id
-from vdl_ros.rl.algorithm_config import (
-    ALGORITHM_SETTINGS,
-    AlgorithmConfig,
-    make_algorithm_config,
-    reject_other_algorithm_settings,
-    verify,
-)
+from vdl_ros.play.evaluator import verify_evaluations
+from vdl_ros.play.saved_policy import record_video
+from vdl_ros.recipes import config_file
+from vdl_ros.rl.acting.flow_control import make_learner_id
 from vdl_ros.rl.device import choose_device
 from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.trainer import NOT_FINITE
-from vdl_ros.rl.runs.run_config import RunConfig, verify_run
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings, settings_of_init
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.runs.run_config import (
+    RunConfig,
+    RunFolderConfig,
+    saved_settings,
+    settings_of_init,
+    verify_run,
+)
+from vdl_ros.rl.settings import (
+    ALGORITHM_SETTINGS,
+    AlgorithmConfig,
+    TrainConfig,
+    make_algorithm_config,
+    reject_other_algorithm_settings,
+    verify,
+)
 from vdl_ros.ros import parameters
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import (
     EXIT_BAD_INPUT,
     EXIT_OK,
@@ -56,27 +60,23 @@ from vdl_ros.ros.process import (
     run_node,
     set_up,
 )
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.robots.registration import register
+from vdl_ros.ros.robots.robot_env import register
+from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings
-from vdl_ros.ros.training.trajectories import RefusedError
-from vdl_ros.saved_policy import record_video
 
 SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
             AttackConfig, RunConfig, RunFolderConfig, ProcessConfig)
 
 
 class LearnerNode(Node):
-    """
-    The node with its settings; :class:`Training` adds learner, topics and training loop.
+    """The node with its settings; :class:`Training` adds learner, topics and training loop.
 
     Attributes:
         run: settings of the learner's process.
     """
 
     def __init__(self) -> None:
-        """
-        Resolve the settings.
+        """Resolve the settings.
 
         Raises:
             ValueError: a setting that is not allowed, a module that cannot be imported, or a run
@@ -87,7 +87,7 @@ class LearnerNode(Node):
         rank = self._given.get('learner_rank', 0)
         self._resume = '' if rank else str(self._given.get('resume', ''))
         # The other learners receive the settings of learner 0 in share_settings.
-        self._values = dict(self._given) if rank else presets.resolve(
+        self._values = dict(self._given) if rank else config_file.resolve(
             settings_of_init(self._given) | self._given,
             saved_settings(Path(self._resume)) if self._resume else None)
         self.run, self._process = (
@@ -106,8 +106,7 @@ class LearnerNode(Node):
             die_with_parent()
 
     def configs(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig, AttackConfig]:
-        """
-        Return the settings of environment, learning, algorithm and attack.
+        """Return the settings of environment, learning, algorithm and attack.
 
         Raises:
             SettingError: a value that is not allowed.
@@ -126,8 +125,7 @@ class LearnerNode(Node):
         return env, verify_attack(attack, train), algorithm_config, attack
 
     def settings(self) -> TrainingSettings:
-        """
-        Return all settings; those of learner 0 after :meth:`share_settings`.
+        """Return all settings; those of learner 0 after :meth:`share_settings`.
 
         Raises:
             SettingError: a value that is not allowed.
@@ -137,8 +135,7 @@ class LearnerNode(Node):
             self._modules, self._device, self._resume, self._learner_id)
 
     def join_group(self, stop: threading.Event) -> Group | None:
-        """
-        Return the group of all learners, or None if ``stop`` was set before all had joined.
+        """Return the group of all learners, or None if ``stop`` was set before all had joined.
 
         Raises:
             GroupError: another learner does not answer, or is gone.
@@ -158,8 +155,7 @@ class LearnerNode(Node):
                 self.get_logger().warning(f'{error}; it goes on waiting')
 
     def share_settings(self, group: Group) -> None:
-        """
-        Take over the settings and the id of learner 0, and declare all parameters.
+        """Take over the settings and the id of learner 0, and declare all parameters.
 
         Raises:
             GroupError: another learner is gone.

@@ -1,5 +1,4 @@
-"""
-Play an MCAP bag: publish its messages at the recorded rate.
+"""Play an MCAP bag: publish its messages at the recorded rate.
 
 Publishes the topics of the bag, and ``/clock`` if enabled. Topics that command an arm are left out
 unless they are named: a recorded command must not move a real arm by accident. With ``relearn`` it
@@ -24,18 +23,10 @@ from rosgraph_msgs.msg import Clock
 from vdl_ros.bags.reader import BagError, BagMessage, BagReader
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.nodes.player_config import PlayConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.message_types import check_topic, message_class
-from vdl_ros.ros.bags.qos_profiles import playback_profile
-from vdl_ros.ros.process import (
-    EXIT_BAD_INPUT,
-    EXIT_OK,
-    make_executor,
-    run_node,
-    take_settings,
-)
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros.bags.bag_writer import check_topic, message_class, playback_profile
+from vdl_ros.ros.node_settings import PlayConfig, ProcessConfig
+from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK, make_executor, run_node, take_settings
 from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryPlayer
 
 SETTINGS = (PlayConfig, ProcessConfig)
@@ -48,8 +39,7 @@ class PlayerNode(Node):
     """Publishes a bag's messages."""
 
     def __init__(self) -> None:
-        """
-        Open the bag and announce its topics.
+        """Open the bag and announce its topics.
 
         Raises:
             ValueError: a parameter or a bag that cannot be used.

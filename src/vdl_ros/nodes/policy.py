@@ -1,5 +1,4 @@
-"""
-A trained policy that moves the arm's ``tool0`` to a target.
+"""A trained policy that moves the arm's ``tool0`` to a target.
 
 Subscribes: ``arm/target`` (geometry_msgs/PointStamped), ``arm/joint_states``
 (sensor_msgs/JointState), ``arm/pose`` (vdl_ros/ArmPose), ``arm/motors`` for commands of others,
@@ -25,24 +24,22 @@ from std_msgs.msg import Empty, Header
 from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm_policy import ActionError, open_policy
+from vdl_ros.arm.geometry import GeometryConfig
+from vdl_ros.arm.joints import Motors
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
-from vdl_ros.envs.owi535.on_arm.reach_runner import ReachableSpace, ReachRunner
-from vdl_ros.envs.owi535.reach_observation import RATE, JointReading
+from vdl_ros.envs.owi535.reach import RATE, JointReading
+from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
-from vdl_ros.nodes.policy_config import PolicyConfig
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.play.arm_policy import ActionError, open_policy
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, switches_off, wait_for_acks
 from vdl_ros.ros.arm.commanders import check_program, is_program
 from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.messages.joint_messages import positions_of, seconds
-from vdl_ros.ros.messages.transforms import FrameError, FrameTree
+from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree, positions_of, seconds
+from vdl_ros.ros.node_settings import PolicyConfig, ProcessConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 SETTINGS = (PolicyConfig, GeometryConfig, ProcessConfig)
 BASE = 'base_link'
@@ -56,8 +53,7 @@ class PolicyNode(Node):
     """Connects a :class:`ReachRunner` to targets, joint states and motors."""
 
     def __init__(self) -> None:
-        """
-        Load the policy and wait for a target.
+        """Load the policy and wait for a target.
 
         Raises:
             ValueError: a parameter, a description or a checkpoint that cannot be used.
@@ -100,9 +96,9 @@ class PolicyNode(Node):
     def _subscribe(self) -> None:
         self.create_subscription(
             PointStamped, 'arm/target', self._on_target, qos.TOPICS['arm/target'])
-        qos_overrides.create_subscription(
+        qos.create_subscription(
             self, JointState, 'arm/joint_states', self._on_joint_states)
-        qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
+        qos.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
         self.create_subscription(
             MotorCommand, 'arm/motors', self._on_motors, qos.subscription('arm/motors'))
         self.create_subscription(
@@ -110,7 +106,7 @@ class PolicyNode(Node):
             qos.TOPICS['arm/emergency_stop_state'])
         self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
                                  qos.TOPICS['arm/viewer_alive'])
-        qos_overrides.create_subscription(self, TFMessage, '/tf', self._frames.add)
+        qos.create_subscription(self, TFMessage, '/tf', self._frames.add)
         self.create_subscription(
             TFMessage, '/tf_static', self._frames.add, qos.TOPICS['/tf_static'])
 

@@ -1,5 +1,4 @@
-"""
-The policy renderer: plays a training's newest policy in one environment, and publishes images.
+"""The policy renderer: plays a training's newest policy in one environment, and publishes images.
 
 Subscribes: ``policy`` (vdl_ros/Policy, latched), for one message every two seconds, while somebody
 subscribes to the images.
@@ -22,15 +21,15 @@ from sensor_msgs.msg import Image
 
 from vdl_ros.common.settings import select
 from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
 from vdl_ros.msg import Policy
-from vdl_ros.nodes.policy_renderer_config import PolicyRendererConfig
-from vdl_ros.rl.acting.learner_choice import LearnerChoice
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.rl.acting.flow_control import LearnerChoice
+from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.messages.tensors import from_tensors
+from vdl_ros.ros.node_settings import PolicyRendererConfig, ProcessConfig
 from vdl_ros.ros.process import (
     EXIT_OK,
     call_back,
@@ -39,11 +38,10 @@ from vdl_ros.ros.process import (
     run_node,
     take_settings,
 )
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.training.trajectories import policy_config
+from vdl_ros.ros.training.messages import policy_config
 
 if TYPE_CHECKING:
-    from vdl_ros.policy_player import PolicyPlayer
+    from vdl_ros.play.player import PolicyPlayer
 
 SETTINGS = (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)
 FRAME = 'policy'
@@ -59,8 +57,7 @@ class PolicyRendererNode(Node):
     """Plays the newest policy while somebody watches."""
 
     def __init__(self) -> None:
-        """
-        Declare parameters and topics.
+        """Declare parameters and topics.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed, or a module that cannot be
@@ -78,7 +75,7 @@ class PolicyRendererNode(Node):
         self._problem = ''
         self._frames = 0
         self._due = self._policy_due = -math.inf
-        self._images = qos_overrides.create_publisher(self, Image, 'policy/image_raw')
+        self._images = qos.create_publisher(self, Image, 'policy/image_raw')
         self._diagnostics = Diagnostics(self, self._health)
 
     def _health(self) -> Health:
@@ -135,8 +132,7 @@ class PolicyRendererNode(Node):
             self._subscription, self._policy_due = None, now + POLICY_S
 
     def _load(self, message: Policy) -> None:
-        """
-        Play this policy from now on.
+        """Play this policy from now on.
 
         Raises:
             ValueError: the message is malformed, or its environment cannot be shown.
@@ -169,8 +165,7 @@ class PolicyRendererNode(Node):
 
 
 def make_player(config: Mapping[str, Any]) -> PolicyPlayer:
-    """
-    Return the player of a training with these settings.
+    """Return the player of a training with these settings.
 
     Raises:
         ValueError: its environment cannot be shown; see :class:`PolicyPlayer`.
@@ -178,7 +173,7 @@ def make_player(config: Mapping[str, Any]) -> PolicyPlayer:
     # Late: PyTorch takes seconds and memory from the training, and perhaps nobody watches.
     import torch
 
-    from vdl_ros.policy_player import PolicyPlayer
+    from vdl_ros.play.player import PolicyPlayer
     torch.set_num_threads(1)
     return PolicyPlayer(config)
 

@@ -1,5 +1,4 @@
-"""
-Estimate the arm's pose from the camera's newest picture.
+"""Estimate the arm's pose from the camera's newest picture.
 
 Subscribes: ``camera/image_raw`` (sensor_msgs/Image), or with ``image_transport:=compressed``
 ``camera/image_raw/compressed`` (sensor_msgs/CompressedImage). Publishes: ``arm/pose``
@@ -20,27 +19,23 @@ from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError
+from vdl_ros.arm.geometry import GeometryConfig
+from vdl_ros.arm.joints import JOINTS, MotorError
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand
-from vdl_ros.nodes.pose_estimator_config import PoseConfig, PoseModelConfig
-from vdl_ros.pose.estimator import Estimate, PoseEstimator
-from vdl_ros.pose.framing import crop_square
-from vdl_ros.pose.model_file import model_path
-from vdl_ros.pose.outputs import JOINT_OUTPUTS, OUTPUTS
-from vdl_ros.pose.tracker import JointTracker
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.pose.estimator import Estimate, PoseEstimator, crop_square, model_path
+from vdl_ros.pose.joint_filter import JointTracker
+from vdl_ros.pose.networks import JOINT_OUTPUTS, OUTPUTS
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import motors_from_message
-from vdl_ros.ros.arm.camera_images import AnyImage, subscribe_to_images
+from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.node_settings import PoseConfig, PoseModelConfig, ProcessConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 SETTINGS = (PoseModelConfig, PoseConfig, ImageTransportConfig, GeometryConfig, ProcessConfig)
 JOINT_NAMES = list(OUTPUTS[JOINT_OUTPUTS])
@@ -51,8 +46,7 @@ class PoseEstimatorNode(Node):
     """Runs a :class:`PoseEstimator` on pictures and publishes its estimates."""
 
     def __init__(self) -> None:
-        """
-        Load the network.
+        """Load the network.
 
         Raises:
             ValueError: a parameter or a model file that cannot be used.
@@ -65,7 +59,7 @@ class PoseEstimatorNode(Node):
         self._estimator = PoseEstimator.load(path)
         self._count = self._confident = self._refused = 0
         self._reasons: set[str] = set()
-        self._poses = qos_overrides.create_publisher(self, ArmPose, 'arm/pose')
+        self._poses = qos.create_publisher(self, ArmPose, 'arm/pose')
         self._tracking: _JointTracking | None = None
         if config.joint_states:
             self._tracking = _JointTracking(self, config, select(GeometryConfig, given))
@@ -123,7 +117,7 @@ class _JointTracking:
         self._tracker = JointTracker(
             geometry.lower[:count], geometry.upper[:count], geometry.velocity[:count])
         self._node, self._config = node, config
-        self._states = qos_overrides.create_publisher(node, JointState, 'arm/joint_states')
+        self._states = qos.create_publisher(node, JointState, 'arm/joint_states')
         node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_sent,
                                  qos.TOPICS['arm/motors_sent'])
 

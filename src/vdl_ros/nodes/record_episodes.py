@@ -1,5 +1,4 @@
-"""
-Record demonstrations, one bag for each episode; ``ros2 run vdl_ros record_episodes --help``.
+"""Record demonstrations, one bag for each episode; ``ros2 run vdl_ros record_episodes --help``.
 
 Subscribes to the topics of a robot's contract, with the quality of service that their publishers
 offer, and writes them from the key ``s`` to ``y`` (a success) or ``n`` (a failure). The services
@@ -29,17 +28,14 @@ from rclpy.node import Node
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
-from vdl_ros.bags.episodes import EpisodeLabels
-from vdl_ros.bags.reader import BagError
+from vdl_ros.bags.reader import BagError, EpisodeLabels
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.episode_bags import EpisodeBags
-from vdl_ros.ros.bags.recording import Recording, topics_of
-from vdl_ros.ros.bags.recording_config import RecordConfig
+from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
+from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (ProcessConfig,)
 EXIT_REFUSED, EXIT_DISK = 1, 3
@@ -62,8 +58,7 @@ class RecordEpisodesNode(Node):
     """Records the topics while an episode lasts."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """
-        Discover the topics.
+        """Discover the topics.
 
         Raises:
             ValueError: a contract, a parameter or a folder that cannot be used.

@@ -1,5 +1,4 @@
-"""
-Record topics to an MCAP bag, without decoding.
+"""Record topics to an MCAP bag, without decoding.
 
 Subscribes to every topic that matches the parameter ``topics``, with the quality of service that
 its publishers offer. Parameters: docs/nodes.md, or ``ros2 run vdl_ros recorder --help``.
@@ -19,10 +18,9 @@ from vdl_ros.common.settings import SettingError, select
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.bags.recording import Recording, topics_of
-from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (RecordConfig, ProcessConfig)
 EXIT_DISK = 3
@@ -32,8 +30,7 @@ class RecorderNode(Node):
     """Opens the bag and discovers topics twice a second."""
 
     def __init__(self) -> None:
-        """
-        Begin the bag.
+        """Begin the bag.
 
         Raises:
             ValueError: a parameter or a path that cannot be used.

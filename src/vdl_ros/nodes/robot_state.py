@@ -1,5 +1,4 @@
-"""
-Transforms of the arm's links: replaces robot_state_publisher on machines without it.
+"""Transforms of the arm's links: replaces robot_state_publisher on machines without it.
 
 Subscribes: ``arm/joint_states`` (sensor_msgs/JointState), or ``arm/pose`` (vdl_ros/ArmPose) with
 ``source:=pose``. Publishes: ``robot_description`` (std_msgs/String, latched), ``/tf``,
@@ -19,17 +18,14 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 from tf2_msgs.msg import TFMessage
 
-from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
-from vdl_ros.arm.model.geometry_config import GeometryConfig
+from vdl_ros.arm.geometry import ArmGeometry, GeometryConfig, GeometryError, parse
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose
-from vdl_ros.nodes.robot_state_config import RobotStateConfig
-from vdl_ros.ros import qos, qos_overrides
-from vdl_ros.ros.messages.joint_messages import positions_of
-from vdl_ros.ros.messages.transforms import ArmFrames
+from vdl_ros.ros import qos
+from vdl_ros.ros.messages.joint_messages import ArmFrames, positions_of
+from vdl_ros.ros.node_settings import ProcessConfig, RobotStateConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (RobotStateConfig, GeometryConfig, ProcessConfig)
 # As in robot_state_publisher: the URDF text, which may be changed at run time.
@@ -40,8 +36,7 @@ class RobotStateNode(Node):
     """Publishes the arm's description and frames."""
 
     def __init__(self) -> None:
-        """
-        Publish the description and the static transforms.
+        """Publish the description and the static transforms.
 
         Raises:
             ValueError: a parameter or a description that cannot be used.
@@ -56,14 +51,14 @@ class RobotStateNode(Node):
         self._refusal = ''
         self._description = self.create_publisher(
             String, 'robot_description', qos.TOPICS['robot_description'])
-        self._moving = qos_overrides.create_publisher(self, TFMessage, '/tf')
+        self._moving = qos.create_publisher(self, TFMessage, '/tf')
         self._fixed = self.create_publisher(TFMessage, '/tf_static', qos.TOPICS['/tf_static'])
         self._set_geometry(geometry)
         self.add_on_set_parameters_callback(self._on_parameters)
         if self._config.source == 'pose':
-            qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_positions)
+            qos.create_subscription(self, ArmPose, 'arm/pose', self._on_positions)
         else:
-            qos_overrides.create_subscription(
+            qos.create_subscription(
                 self, JointState, 'arm/joint_states', self._on_positions)
 
     def _set_geometry(self, geometry: ArmGeometry) -> None:

@@ -1,5 +1,4 @@
-"""
-Simulated arm: takes the same commands as the real arm and publishes its true joint angles.
+"""Simulated arm: takes the same commands as the real arm and publishes its true joint angles.
 
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
 ``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` with ``publish_clock:=true``,
@@ -21,21 +20,24 @@ from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
-from vdl_ros.arm.driver.driver_config import SafetyConfig
-from vdl_ros.arm.driver.protocol import Signs
-from vdl_ros.arm.model.geometry_config import GeometryConfig
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.simulation.pacer import Pacer
-from vdl_ros.arm.simulation.simulated_link import NullGuardian, SimulatedLink
-from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.driver.driver import SafetyConfig
+from vdl_ros.arm.driver.usb import Signs
+from vdl_ros.arm.geometry import GeometryConfig
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
+from vdl_ros.arm.simulation.simulation import (
+    ArmSimulation,
+    NullGuardian,
+    Pacer,
+    PoseError,
+    SimulatedLink,
+)
 from vdl_ros.common.settings import select
-from vdl_ros.nodes.sim_arm_config import SimArmConfig
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.messages.joint_messages import positions_of
+from vdl_ros.ros.node_settings import ProcessConfig, SimArmConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
 SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig)
@@ -49,8 +51,7 @@ class SimArmNode(Node):
     """Runs the simulated arm at the pace of the wall clock, or step by step."""
 
     def __init__(self) -> None:
-        """
-        Build the arm and start its time.
+        """Build the arm and start its time.
 
         Raises:
             ValueError: a parameter or a description that cannot be used.
@@ -71,7 +72,7 @@ class SimArmNode(Node):
             clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
         self._topics.driver.open()
         self._topics.driver.activate()
-        self._states = qos_overrides.create_publisher(self, JointState, 'arm/joint_states')
+        self._states = qos.create_publisher(self, JointState, 'arm/joint_states')
         self._time = None
         if self._config.publish_clock:
             self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])

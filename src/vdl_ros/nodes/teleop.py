@@ -1,5 +1,4 @@
-"""
-Keyboard control of the arm in a terminal; a motor runs while its key is held.
+"""Keyboard control of the arm in a terminal; a motor runs while its key is held.
 
 Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a motor is on, ``arm/emergency_stop``
 (vdl_ros/EmergencyStop). Subscribes: ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
@@ -15,12 +14,11 @@ from collections.abc import Sequence
 
 from rclpy.node import Node
 
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop
-from vdl_ros.arm.teleop.teleop_config import TeleopConfig
-from vdl_ros.arm.teleop.terminal import Terminal
+from vdl_ros.arm.joints import Motors
+from vdl_ros.arm.teleop.keyboard import Terminal
+from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop, TeleopConfig
+from vdl_ros.common.command_line import set_by_signals
 from vdl_ros.common.settings import select
-from vdl_ros.common.stop_signals import set_by_signals
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import (
@@ -29,8 +27,8 @@ from vdl_ros.ros.arm.arm_topics import (
     stop_request,
     wait_for_acks,
 )
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 SETTINGS = (TeleopConfig, ProcessConfig)
 # Longest wait for input, s.
@@ -41,8 +39,7 @@ class TeleopNode(Node):
     """Sends the commands of the keys, and nothing while no key is held."""
 
     def __init__(self) -> None:
-        """
-        Open the terminal without changing it.
+        """Open the terminal without changing it.
 
         Raises:
             ValueError: a parameter that cannot be used, or there is no terminal.

@@ -1,5 +1,4 @@
-"""
-Print a live table of the age and rate of messages, one row per subscription.
+"""Print a live table of the age and rate of messages, one row per subscription.
 
 Subscribes to ``/statistics`` (statistics_msgs/MetricsMessage), on which the subscribers of this
 package, and those of rclcpp with topic statistics, publish what they measure. Publishes nothing.
@@ -20,15 +19,16 @@ from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
 from vdl_ros.common.settings import select
-from vdl_ros.nodes.topic_stats_config import TopicStatsConfig
 from vdl_ros.ros import qos
+from vdl_ros.ros.node_settings import ProcessConfig, TopicStatsConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.reaction_time_statistics import is_reaction_time
-from vdl_ros.ros.statistics.run_scalars import is_scalar
-from vdl_ros.ros.statistics.thread_time_statistics import is_thread_time
-from vdl_ros.ros.statistics.topic_statistics import read_window
-from vdl_ros.ros.statistics.topic_table import Screen, TopicTable, table_text
+from vdl_ros.ros.statistics.readers import Screen, TopicTable, table_text
+from vdl_ros.ros.statistics.statistics import (
+    is_reaction_time,
+    is_scalar,
+    is_thread_time,
+    read_window,
+)
 
 EXIT_NOTHING = 1
 
@@ -39,8 +39,7 @@ class TopicStatsNode(Node):
     """Collects reports in a table."""
 
     def __init__(self) -> None:
-        """
-        Subscribe to ``/statistics``.
+        """Subscribe to ``/statistics``.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed.

@@ -1,5 +1,4 @@
-"""
-Browser view of a training: curves, figures, what limits its speed, and the policy that acts.
+"""Browser view of a training: curves, figures, what limits its speed, and the policy that acts.
 
 Subscribes: ``/statistics`` and ``/diagnostics`` of the learner and the policy renderer in its
 namespace; ``policy`` until the first message, for the settings; ``policy/image_raw`` while a
@@ -23,18 +22,15 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
-from vdl_ros.nodes.training_viewer_config import TrainingViewerConfig
-from vdl_ros.rl.train_config import TrainConfig
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.rl.settings import TrainConfig
+from vdl_ros.ros import qos
 from vdl_ros.ros.messages.images import ImageError, from_image
+from vdl_ros.ros.node_settings import ProcessConfig, TrainingViewerConfig
 from vdl_ros.ros.process import lower_priority, run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.run_scalars import read_scalar
-from vdl_ros.ros.training.trajectories import policy_config
-from vdl_ros.view.access import is_local
-from vdl_ros.view.page_server import serve
-from vdl_ros.view.training_page import TrainingPage
-from vdl_ros.view.training_status import TrainingStatus
+from vdl_ros.ros.statistics.statistics import read_scalar
+from vdl_ros.ros.training.messages import policy_config
+from vdl_ros.view.page_server import is_local, serve
+from vdl_ros.view.training_page import TrainingPage, TrainingStatus
 
 SETTINGS = (TrainingViewerConfig, ProcessConfig)
 # Period of the figures and curves, s.
@@ -50,8 +46,7 @@ class TrainingViewerNode(Node):
     """Shows what the nodes of a training report."""
 
     def __init__(self) -> None:
-        """
-        Serve the page.
+        """Serve the page.
 
         Raises:
             ValueError: a parameter that cannot be used.
@@ -132,7 +127,7 @@ class TrainingViewerNode(Node):
         """Show the newest state, if a browser shows the page."""
         watched = self._page.watched
         if watched and self._images is None:
-            self._images = qos_overrides.create_subscription(
+            self._images = qos.create_subscription(
                 self, Image, 'policy/image_raw', self._on_image)
         elif not watched and self._images is not None:
             self.destroy_subscription(self._images)

@@ -1,5 +1,4 @@
-"""
-Browser view of the arm, with buttons that move it.
+"""Browser view of the arm, with buttons that move it.
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw`` (or
 ``camera/image_raw/compressed``, with ``image_transport:=compressed``), ``arm/motors_sent``,
@@ -26,9 +25,8 @@ from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.control.standstill import StandstillDetector
-from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, parse
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
+from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.settings import select
 from vdl_ros.msg import (
@@ -39,30 +37,29 @@ from vdl_ros.msg import (
     TargetStatus,
 )
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
-from vdl_ros.nodes.viewer_config import ViewConfig
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import (
     NOT_RELEASED,
     message_from_motors,
     stop_request,
     wait_for_acks,
 )
-from vdl_ros.ros.arm.camera_images import AnyImage, subscribe_to_images
+from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
+from vdl_ros.ros.node_settings import ProcessConfig, ViewConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
-from vdl_ros.view.access import is_local
-from vdl_ros.view.held_buttons import HeldButtons
-from vdl_ros.view.page_server import serve
+from vdl_ros.ros.statistics.statistics import TopicStatistics
+from vdl_ros.view.page_server import is_local, serve
 from vdl_ros.view.panel import (
     EPISODES,
     HOLD_HZ,
     ClientClosed,
+    DraggedTarget,
     EmergencyStop,
     Episode,
     Event,
+    HeldButtons,
     Hold,
     Lamp,
     MoveTo,
@@ -71,7 +68,6 @@ from vdl_ros.view.panel import (
 )
 from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
-from vdl_ros.view.target import DraggedTarget
 
 SETTINGS = (ViewConfig, ImageTransportConfig, ProcessConfig)
 # Period of processing the users' inputs, s.
@@ -92,8 +88,7 @@ class ViewerNode(Node):
     """Shows messages on the page and publishes the users' inputs."""
 
     def __init__(self) -> None:
-        """
-        Serve the page.
+        """Serve the page.
 
         Raises:
             ValueError: a parameter that cannot be used.
@@ -144,9 +139,9 @@ class ViewerNode(Node):
         self._statistics = TopicStatistics(self, 'camera/image_raw')
         self.create_subscription(
             String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
-        qos_overrides.create_subscription(
+        qos.create_subscription(
             self, JointState, 'arm/joint_states', self._on_joint_states)
-        qos_overrides.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
+        qos.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
         subscribe_to_images(self, image_transport, self._on_image)
         self.create_subscription(
             MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])

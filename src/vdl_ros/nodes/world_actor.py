@@ -1,5 +1,4 @@
-"""
-The actor of several agents in one world: each body acts by the policy of its agent's learner.
+"""The actor of several agents in one world: each body acts by the policy of its agent's learner.
 
 A world of PettingZoo's parallel API, such as mpe2/simple_tag_v3. Each agent is a learner in a
 namespace of its own, whose setting ``bodies`` names its bodies; bodies of no learner act at
@@ -19,15 +18,14 @@ from collections.abc import Sequence
 
 from rclpy.node import Node
 
-from vdl_ros.agents_file import check_agent_name
+from vdl_ros.common.metrics import ACTING, ThreadTimer
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.common.thread_timer import ACTING, ThreadTimer
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.nodes.world_actor_config import WorldActorConfig
+from vdl_ros.recipes.agents_file import check_agent_name
+from vdl_ros.ros.node_settings import ProcessConfig, WorldActorConfig
 from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
+from vdl_ros.ros.statistics.statistics import ThreadTimeStatistics
 from vdl_ros.ros.training.world_actors import WorldActors
 
 SETTINGS = (WorldActorConfig, EnvModulesConfig, ProcessConfig)
@@ -37,8 +35,7 @@ class WorldActorNode(Node):
     """Receives the policies of several learners, and publishes trajectories for each."""
 
     def __init__(self) -> None:
-        """
-        Declare parameters and topics; the first policies create the worlds.
+        """Declare parameters and topics; the first policies create the worlds.
 
         Raises:
             SettingError: a parameter that is unknown or not allowed, or a module that cannot be

@@ -1,4 +1,4 @@
-"""Estimate camera and joint positions from pictures, with standard deviations."""
+"""Augmentation of pictures in training: flips, brightness, contrast, colour, blur, noise."""
 
 from __future__ import annotations
 
@@ -10,13 +10,182 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn import functional
 
-from vdl_ros.pose.augmentation import to_float
-from vdl_ros.pose.model_file import load_model
-from vdl_ros.pose.networks import SIZE, Raw
-from vdl_ros.pose.outputs import JOINT_OUTPUTS, MIRROR, OUTPUTS, decode, errors, wrap
+from vdl_ros.common.files import find_resource
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
+from vdl_ros.pose.networks import (
+    JOINT_OUTPUTS,
+    MIRROR,
+    MIRRORED,
+    MODELS,
+    OUTPUTS,
+    SIZE,
+    Raw,
+    decode,
+    errors,
+    make_model,
+    wrap,
+)
 
-__all__ = ['Estimate', 'PoseEstimator', 'average_flipped', 'decode_raw']
+__all__ = ['Estimate', 'ModelError', 'PoseEstimator', 'SMALLEST', 'augment', 'average_flipped',
+           'crop_square', 'decode_raw', 'flip', 'load_model', 'middle_square', 'model_path',
+           'save_model', 'scale_square', 'to_float']
+
+
+# Shares of a batch.
+_BLURRED, _NOISY, _ERASED, _EMPTY = 0.2, 0.4, 0.05, 0.01
+
+
+def to_float(pictures: Tensor) -> Tensor:
+    """Return float [batch, 3, height, width] from 0 to 1 for uint8 [batch, height, width, 3]."""
+    return pictures.permute(0, 3, 1, 2).to(torch.float32) / 255.0
+
+
+def flip(
+    pictures: Tensor, targets: Tensor, points: Tensor, chosen: Tensor,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return a batch in which the chosen frames are flipped.
+
+    Args:
+        pictures: uint8 [batch, height, width, 3].
+        targets: float [batch, 6].
+        points: float [batch, points, 3].
+        chosen: bool [batch].
+    """
+    pictures, targets, points = pictures.clone(), targets.clone(), points.clone()
+    pictures[chosen] = pictures[chosen].flip(2)
+    targets[chosen] *= MIRROR
+    points[chosen] = points[chosen][:, list(MIRRORED)] * torch.tensor([-1.0, 1.0, 1.0])
+    return pictures, targets, points
+
+
+def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
+    """Return pictures in other light and colours, some blurred, noisy or part hidden.
+
+    One in a hundred is blank: black, white or noise, for which a network must learn a large
+    standard deviation.
+
+    Args:
+        pictures: float [batch, 3, height, width] from 0 to 1.
+        generator: source of all random numbers.
+    """
+    count, _, height, width = pictures.shape
+
+    def uniform(low: float, high: float, *shape: int) -> Tensor:
+        return torch.empty(shape).uniform_(low, high, generator=generator)
+
+    def share(part: float) -> Tensor:
+        return torch.rand(count, generator=generator) < part
+
+    blurred = share(_BLURRED)
+    if blurred.any():
+        # From a little to about a pixel: a lens out of focus.
+        weight = uniform(0.0, 1.0, int(blurred.sum()), 1, 1, 1)
+        soft = functional.avg_pool2d(pictures[blurred], 3, 1, 1, count_include_pad=False)
+        pictures[blurred] = torch.lerp(pictures[blurred], soft, weight)
+    middle = pictures.mean((2, 3), keepdim=True)
+    contrast = uniform(0.75, 1.3, count, 1, 1, 1)
+    color = uniform(0.88, 1.12, count, 3, 1, 1)
+    offset = uniform(-0.08, 0.08, count, 1, 1, 1)
+    pictures = (pictures * (contrast * color)).add_(middle * (1.0 - contrast) + offset)
+    noisy = share(_NOISY)
+    if noisy.any():
+        strength = uniform(0.0, 0.04, int(noisy.sum()), 1, 1, 1)
+        noise = torch.randn(pictures[noisy].shape, generator=generator)
+        pictures[noisy] += noise * strength
+    for row in share(_ERASED).nonzero().flatten().tolist():
+        size = torch.randint(6, 25, (2,), generator=generator).tolist()
+        top = int(torch.randint(0, height - size[0], (1,), generator=generator))
+        left = int(torch.randint(0, width - size[1], (1,), generator=generator))
+        pictures[row, :, top:top + size[0], left:left + size[1]] = uniform(0.0, 1.0, 3, 1, 1)
+    for row in share(_EMPTY).nonzero().flatten().tolist():
+        kind = int(torch.randint(0, 4, (1,), generator=generator))
+        if kind == 3:  # overexposed or underexposed
+            pictures[row] = pictures[row] * 20.0 - uniform(-10.0, 25.0, 1, 1, 1)
+        else:
+            pictures[row] = uniform(0.0, 1.0, 3, 1, 1) if kind == 2 else float(kind)
+            pictures[row] += uniform(0.0, 0.1, 1, 1, 1) * torch.randn(
+                pictures[row].shape, generator=generator)
+    return pictures.clamp_(0.0, 1.0)
+
+
+FORMAT = 'vdl_ros pose 1'
+DEFAULT = 'models/pose_resnet.pt'
+ModelError = TensorFileError
+
+
+def model_path(given: str = '') -> Path:
+    """Return the path of a model file or run folder; of the model in this package by default.
+
+    Raises:
+        ModelError: the model in this package is missing.
+    """
+    if given:
+        return Path(given)
+    try:
+        return find_resource(DEFAULT)
+    except FileNotFoundError as error:
+        raise ModelError(str(error)) from None
+
+
+def save_model(
+    path: Path, name: str, model: Mapping[str, Tensor], calibration: Mapping[str, Any],
+    origin: Mapping[str, Any],
+) -> None:
+    """Write a model file.
+
+    Args:
+        path: the file; it is replaced whole or not at all.
+        name: the architecture.
+        model: its state, float32.
+        calibration: ``scale``, six factors of the standard deviations; ``threshold``, rad, above
+            which the joints are not to be trusted.
+        origin: plain values: how it was trained.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written.
+    """
+    state = {key: value.to(torch.float16) for key, value in model.items()}
+    save_tensor_file(path, {'format': FORMAT, 'model': name, 'state': state,
+                            'calibration': dict(calibration), 'origin': dict(origin)})
+
+
+def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any]]:
+    """Return the network in float32, in evaluation mode, and the content of the file.
+
+    Args:
+        path: the file, or a run's folder with ``model.pt`` in it.
+        expected: the architecture that it must have; any by default.
+
+    Raises:
+        ModelError: missing, corrupt, malicious, or of another architecture.
+    """
+    if path.is_dir():
+        path = path / 'model.pt'
+    found = load_tensor_file(path, 'pose model')
+    if found.get('format') != FORMAT:
+        raise ModelError(f'{path}: not a pose model of this program')
+    name = found.get('model')
+    if not isinstance(name, str) or name not in MODELS:
+        raise ModelError(
+            f'{path}: architecture {quoted(name)} is not one of {", ".join(MODELS)}')
+    if expected and name != expected:
+        raise ModelError(f'{path}: the architecture is {name}, not {expected}')
+    model = make_model(name)
+    try:
+        model.load_state_dict({key: value.float() for key, value in found['state'].items()})
+        scale = [float(each) for each in found['calibration']['scale']]
+        if len(scale) != 6 or not float(found['calibration']['threshold']) > 0.0:
+            raise ValueError('calibration')
+    # What torch raises at tensors of other shapes or types is of any kind.
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        reason = ' '.join(lines[:2])[:160]
+        raise ModelError(f'{path}: not the weights of this {name}: {reason}') from None
+    return model.eval(), found
+
 
 # A picture whose brightness hardly varies, or most of which is black or white, shows no arm,
 # whatever the network returns.
@@ -24,8 +193,7 @@ _LEAST_SPREAD, _MOST_CLIPPED = 0.03, 0.8
 
 
 class Estimate(NamedTuple):
-    """
-    Estimates of some pictures.
+    """Estimates of some pictures.
 
     ``values`` and ``std`` are float32 [pictures, 6] in the order of ``outputs.OUTPUTS``, m and
     rad; ``std`` is calibrated: two thirds of the errors on validation frames were smaller.
@@ -40,8 +208,7 @@ class Estimate(NamedTuple):
 
 
 class PoseEstimator:
-    """
-    A network with its calibration.
+    """A network with its calibration.
 
     Attributes:
         name: the architecture.
@@ -61,8 +228,7 @@ class PoseEstimator:
 
     @classmethod
     def load(cls, path: Path, expected: str = '') -> PoseEstimator:
-        """
-        Return the estimator of a model file or a run's folder.
+        """Return the estimator of a model file or a run's folder.
 
         Raises:
             ModelError: it cannot be used, or is of another architecture than ``expected``.
@@ -71,8 +237,7 @@ class PoseEstimator:
         return cls(model, found['model'], found['calibration'], found.get('origin', {}))
 
     def estimate(self, pictures: NDArray[np.uint8] | Tensor) -> Estimate:
-        """
-        Return the estimates of some pictures.
+        """Return the estimates of some pictures.
 
         With flip test-time augmentation: each picture and its mirror image are estimated and
         averaged; where the two disagree, the standard deviation grows.
@@ -94,8 +259,7 @@ class PoseEstimator:
         return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
 
     def outputs(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
-        """
-        Return values and standard deviations as of :class:`Estimate`; differentiable.
+        """Return values and standard deviations as of :class:`Estimate`; differentiable.
 
         Args:
             pictures: float [pictures, 3, 128, 128] from 0 to 1.
@@ -111,8 +275,7 @@ def decode_raw(raw: Raw) -> tuple[Tensor, Tensor]:
 
 
 def average_flipped(raw: Raw) -> tuple[Tensor, Tensor]:
-    """
-    Return the average over pictures and their mirror images, as :func:`decode_raw` does.
+    """Return the average over pictures and their mirror images, as :func:`decode_raw` does.
 
     Args:
         raw: of a batch whose second half is the first one flipped.
@@ -133,3 +296,54 @@ def _readable(pictures: Tensor) -> Tensor:
     flat = pictures.flatten(1)
     clipped = ((flat <= 2) | (flat >= 253)).float().mean(1)
     return (flat.float().std(1) / 255.0 >= _LEAST_SPREAD) & (clipped <= _MOST_CLIPPED)
+
+
+#: Smallest height and width of a picture, pixels.
+SMALLEST = SIZE // 2
+
+
+def crop_square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return the middle of a picture, uint8 [1, 128, 128, 3].
+
+    The networks were trained on square pictures with a vertical field of view of about 0.75 rad,
+    so the sides of a wider picture are cut off.
+
+    Args:
+        picture: RGB, uint8 [height, width, 3].
+
+    Raises:
+        ValueError: it is smaller than 64 x 64, or higher than wide.
+    """
+    middle = middle_square(picture)
+    if len(middle) == SIZE:
+        return np.ascontiguousarray(middle)[None]
+    pixels = torch.from_numpy(np.ascontiguousarray(middle)).permute(2, 0, 1)[None].float()
+    found: NDArray[np.uint8] = scale_square(pixels).round().clamp(0, 255).byte().permute(
+        0, 2, 3, 1).numpy()
+    return found
+
+
+def middle_square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a view of the part that the networks see, uint8 [height, height, 3].
+
+    Args:
+        picture: RGB, uint8 [height, width, 3].
+
+    Raises:
+        ValueError: as of :func:`crop_square`.
+    """
+    height, width = picture.shape[:2]
+    if min(height, width) < SMALLEST:
+        raise ValueError(f'picture: {width} x {height} is not allowed: '
+                         f'at least {SMALLEST} x {SMALLEST}')
+    if height > width:
+        raise ValueError(f'picture: {width} x {height} is not allowed: higher than wide')
+    left = (width - height) // 2
+    return picture[:, left:left + height]
+
+
+def scale_square(pictures: Tensor) -> Tensor:
+    """Return pictures of the networks' size, float [batch, 3, 128, 128]; differentiable."""
+    if pictures.shape[-1] == SIZE:
+        return pictures
+    return functional.interpolate(pictures, (SIZE, SIZE), mode='bilinear', antialias=True)

@@ -1,21 +1,136 @@
-"""
-Networks of the pose estimator: ``resnet``, small, and ``alexnet``, the original layout.
-
-Both take pictures, float [batch, 3, 128, 128] from 0 to 1, and return a :class:`Raw`.
-"""
+"""The six estimated values: order, units, encoding as network outputs, and errors."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vdl_ros.pose.keypoints import POINTS
-from vdl_ros.pose.outputs import ENCODED, OUTPUTS
+from vdl_ros.arm.geometry import ArmGeometry
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.pose.dataset import PoseDataset
 
-__all__ = ['MODELS', 'SIZE', 'AlexNet', 'Raw', 'ResNet', 'make_model']
+__all__ = ['AlexNet', 'ENCODED', 'JOINT_OUTPUTS', 'MIRROR', 'MIRRORED', 'MODELS', 'OUTPUTS',
+           'POINTS', 'Raw', 'ResNet', 'SIZE', 'decode', 'encode', 'errors', 'make_model',
+           'project_points', 'wrap']
+
+
+#: Order of every array of six: m for the first, rad for the rest.
+OUTPUTS = (
+    'camera_distance', 'camera_elevation', 'camera_azimuth', 'base', 'shoulder', 'elbow')
+#: Which of them are joints of the arm.
+JOINT_OUTPUTS = slice(3, 6)
+#: Factors of the six when a picture is flipped: azimuth and base change their sign.
+MIRROR = torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
+#: Number of network outputs: a distance, and a sine and a cosine for each angle.
+ENCODED = 1 + 2 * (len(OUTPUTS) - 1)
+
+# Distances are encoded as (distance - middle) / half the captured range.
+_MIDDLE, _HALF = 0.775, 0.225
+
+
+def encode(targets: Tensor) -> Tensor:
+    """Return distance, then sines and cosines in turn: 359 and 1 degree are neighbours.
+
+    Args:
+        targets: float [..., 6] in the order of :data:`OUTPUTS`.
+    """
+    angles = targets[..., 1:]
+    pairs = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
+    return torch.cat([(targets[..., :1] - _MIDDLE) / _HALF, pairs], -1)
+
+
+def decode(encoded: Tensor) -> Tensor:
+    """Return the six values, float [..., 6], angles from -pi to pi.
+
+    Args:
+        encoded: float [..., 11], as of :func:`encode`; pairs may have any length.
+    """
+    pairs = encoded[..., 1:].reshape(*encoded.shape[:-1], -1, 2)
+    angles = torch.atan2(pairs[..., 0], pairs[..., 1])
+    return torch.cat([encoded[..., :1] * _HALF + _MIDDLE, angles], -1)
+
+
+def wrap(angle: Tensor) -> Tensor:
+    """Return the same angle from -pi to pi, rad."""
+    return torch.remainder(angle + torch.pi, 2.0 * torch.pi) - torch.pi
+
+
+def errors(estimates: Tensor, targets: Tensor) -> Tensor:
+    """Return estimate minus truth, float [..., 6], m and rad; angles the short way round."""
+    difference = estimates - targets
+    return torch.cat([difference[..., :1], wrap(difference[..., 1:])], -1)
+
+
+Array = NDArray[np.float64]
+
+#: Frame and place in it, m; places need not lie on a part's surface. Left ones before right ones.
+POINTS: tuple[tuple[str, tuple[float, float, float]], ...] = (
+    ('base_link', (0.06, 0.07, 0.03)), ('base_link', (0.06, -0.07, 0.03)),
+    ('base_link', (-0.10, 0.07, 0.03)), ('base_link', (-0.10, -0.07, 0.03)),
+    ('upper_arm', (0.0, 0.03, 0.0)), ('upper_arm', (0.0, -0.03, 0.0)),
+    ('forearm', (0.0, 0.03, 0.0)), ('forearm', (0.0, -0.03, 0.0)),
+    ('hand', (0.0, 0.03, 0.0)), ('hand', (0.0, -0.03, 0.0)),
+    ('turntable', (0.04, 0.0, 0.02)), ('tool0', (0.0, 0.0, 0.0)))
+#: Index of each point's counterpart in a flipped picture.
+MIRRORED = (1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 10, 11)
+
+_DEPTH = 0.25  # m; brings depths to the scale of the other numbers
+
+
+def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float32]:
+    """Return the positions of the points in every frame, float32 [frames, points, 3].
+
+    Column and row are in half heights of the picture from its middle, right and down; the third
+    is the depth beyond ``camera_target``, in quarters of a metre.
+    """
+    kinematics = Kinematics(geometry)
+    poses = kinematics.poses(data.joints)
+    in_base = np.stack([
+        (poses[frame] @ [*place, 1.0])[..., :3] for frame, place in POINTS], axis=1)
+    target = geometry_target(kinematics)
+    distance, elevation, azimuth = data.targets[:, :3].double().numpy().T
+    seen = _in_camera(in_base - target, elevation, azimuth)
+    seen[..., 2] += distance[:, None]
+    scale = 2.0 * data.focal[:, None] / np.maximum(seen[..., 2], 0.05)
+    roll = _parameter(data, 'camera_roll')[:, None]
+    across, down = seen[..., 0] * scale, seen[..., 1] * scale
+    # The picture turns against the roll of the camera.
+    return np.stack([
+        across * np.cos(roll) + down * np.sin(roll),
+        down * np.cos(roll) - across * np.sin(roll),
+        (seen[..., 2] - distance[:, None]) / _DEPTH], axis=-1).astype(np.float32)
+
+
+def geometry_target(kinematics: Kinematics) -> Array:
+    """Return the point that cameras look at, float64 [3], m."""
+    return kinematics.pose(np.zeros(5), 'camera_target')[:3, 3]
+
+
+def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:
+    """Return points about the target in the axes of the camera: right, down, away.
+
+    Args:
+        points: float64 [frames, points, 3], m.
+        elevation: float64 [frames], rad.
+        azimuth: float64 [frames], rad.
+    """
+    zero = np.zeros_like(azimuth)
+    away = -np.stack([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth),
+                      np.sin(elevation)], -1)
+    right = np.stack([-np.sin(azimuth), np.cos(azimuth), zero], -1)
+    axes = np.stack([right, np.cross(away, right), away], -1)
+    return np.asarray(points @ axes)
+
+
+def _parameter(data: PoseDataset, name: str) -> Array:
+    """Return a randomised value for each frame, 0 where it was not randomised."""
+    return np.nan_to_num(data.parameters.get(name, np.zeros(len(data))))
+
 
 #: Height and width of the pictures, pixels.
 SIZE = 128
@@ -23,8 +138,7 @@ _MEAN, _SPREAD = 0.45, 0.25
 
 
 class Raw(NamedTuple):
-    """
-    The outputs of a network.
+    """The outputs of a network.
 
     ``encoded`` is float [batch, 11] as of ``outputs.encode``, pairs of any length. ``log_std`` is
     float [batch, 6], the logarithm of each output's standard deviation, in m / 0.225 and rad.
@@ -75,8 +189,7 @@ class _Block(nn.Module):
 
 
 class _SpatialAttention(nn.Module):
-    """
-    Spatial attention: the expected place of each map, and the features averaged with its weights.
+    """Spatial attention: the expected place of each map, and features weighted by it.
 
     The first maps are trained to find ``keypoints.POINTS``; the others are free.
     """
@@ -87,8 +200,7 @@ class _SpatialAttention(nn.Module):
         self.features = maps * (channels + 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """
-        Return features, float [batch, features], places, [batch, maps, 2], and logits.
+        """Return features, float [batch, features], places, [batch, maps, 2], and logits.
 
         Places are in half heights of the picture from its middle; logits are [batch, maps, side,
         side].
@@ -106,8 +218,7 @@ class _SpatialAttention(nn.Module):
 
 
 class ResNet(nn.Module):
-    """
-    Residual network with group norm, without global pooling, which would lose the positions.
+    """Residual network with group norm, without global pooling, which would lose the positions.
 
     The coarse maps are reduced to few channels and flattened. They are also upsampled and added
     to the finer ones (as in a feature pyramid), from which spatial attention reads the points.
@@ -158,8 +269,7 @@ def _upsample(maps: Tensor) -> Tensor:
 
 
 class AlexNet(nn.Module):
-    """
-    The original layout on pictures of half the size, with a linear last layer.
+    """The original layout on pictures of half the size, with a linear last layer.
 
     The original had a ReLU behind the outputs, so negative angles were impossible.
     """
@@ -189,8 +299,7 @@ MODELS: dict[str, type[nn.Module]] = {'resnet': ResNet, 'alexnet': AlexNet}
 
 
 def make_model(name: str) -> nn.Module:
-    """
-    Return a new network, in the memory layout that is fastest on the CPU.
+    """Return a new network, in the memory layout that is fastest on the CPU.
 
     Raises:
         ValueError: no such architecture.

@@ -1,19 +1,19 @@
-"""
-The contract of a robot: which topics are its observation and its action, and how it is reset.
+"""The contract of a robot: which topics are its observation and its action, and how it is reset.
 
 ``contract_file.py`` reads it from ``config/robots/NAME.yaml``; docs/robots.md describes the file.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-__all__ = [
-    'CONVERSIONS', 'UNITS', 'ActionPart', 'Actions', 'Confirmation', 'Contract', 'ContractError',
-    'Feature', 'FunctionCall', 'LateAction', 'Limit', 'Reset', 'ServiceReset', 'StopTopic',
-    'Topic', 'TrajectoryReset',
-]
+__all__ = ['ActionPart', 'Actions', 'CONVERSIONS', 'Confirmation', 'Contract', 'ContractError',
+           'Feature', 'FunctionCall', 'LateAction', 'Limit', 'Reading', 'ReadingError', 'Reset',
+           'ServiceReset', 'StopTopic', 'Topic', 'TrajectoryReset', 'UNITS', 'follow',
+           'read_feature']
+
 
 #: Units of features and actions; '' has none.
 UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'Hz', 'kg', 'A',
@@ -28,8 +28,7 @@ class ContractError(ValueError):
 
 @dataclass(frozen=True)
 class Topic:
-    """
-    A topic that the robot is measured by.
+    """A topic that the robot is measured by.
 
     Attributes:
         key: what features call it.
@@ -48,8 +47,7 @@ class Topic:
 
 @dataclass(frozen=True)
 class Feature:
-    """
-    A number of the robot's state.
+    """A number of the robot's state.
 
     Attributes:
         name: of the feature.
@@ -77,8 +75,7 @@ class Feature:
 
 @dataclass(frozen=True)
 class ActionPart:
-    """
-    One number of the action: one of ``levels``, or any from ``low`` to ``high`` if there are none.
+    """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
 
     Attributes:
         neutral: its value while nothing may move.
@@ -97,8 +94,7 @@ class ActionPart:
 
 @dataclass(frozen=True)
 class Actions:
-    """
-    The message that moves the robot.
+    """The message that moves the robot.
 
     Attributes:
         topic: name of the topic.
@@ -130,8 +126,7 @@ class Actions:
 
 @dataclass(frozen=True)
 class LateAction:
-    """
-    What becomes of a robot whose agent has not acted when the next step begins.
+    """What becomes of a robot whose agent has not acted when the next step begins.
 
     Attributes:
         hold: keep the last action; else the neutral one.
@@ -155,8 +150,7 @@ class StopTopic:
 
 @dataclass(frozen=True)
 class ServiceReset:
-    """
-    A service that resets the robot.
+    """A service that resets the robot.
 
     Attributes:
         name: of the service.
@@ -175,8 +169,7 @@ class ServiceReset:
 
 @dataclass(frozen=True)
 class TrajectoryReset:
-    """
-    A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
+    """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
 
     Attributes:
         topic: that takes it.
@@ -222,8 +215,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Contract:
-    """
-    A robot as an environment.
+    """A robot as an environment.
 
     Attributes:
         name: that of the file; the environment is ``robot/NAME``.
@@ -286,3 +278,68 @@ class Contract:
     def topics_of(self, copy: int) -> str:
         """Return the namespace of one robot, '' for none."""
         return self.namespace.format(copy)
+
+
+class Reading(NamedTuple):
+    """The latest message of a topic.
+
+    Attributes:
+        values: features by name.
+        stamp: its own, s.
+        lag: time from its stamp to its arrival, s.
+        arrived: of the robot's clock, s.
+        arrived_wall: of the monotonic clock, s.
+    """
+
+    values: dict[str, float]
+    stamp: float
+    lag: float
+    arrived: float
+    arrived_wall: float
+
+
+class ReadingError(ValueError):
+    """A message that cannot be used; the text is one line without numbers."""
+
+
+def follow(message: Any, path: str) -> Any:
+    """Return what is at a dotted path of a message."""
+    for name in path.split('.'):
+        message = getattr(message, name)
+    return message
+
+
+def read_feature(feature: Feature, message: Any) -> float:
+    """Return a feature, NaN if it is optional and missing.
+
+    Raises:
+        ReadingError: the message does not have it as a finite number.
+    """
+    value = follow(message, feature.field)
+    if feature.convert:
+        value = _angle(value, feature.convert)
+    elif feature.key:
+        names = list(message.name)
+        if len(names) != len(value) or names.count(feature.key) > 1:
+            raise ReadingError(f'{feature.field}: not one value for each name')
+        value = value[names.index(feature.key)] if feature.key in names else math.nan
+    elif feature.index >= 0:
+        value = value[feature.index] if feature.index < len(value) else math.nan
+    number = float(value)
+    if not math.isfinite(number) and not feature.optional:
+        raise ReadingError(f'{feature.name} is missing or not finite')
+    return number if math.isfinite(number) else math.nan
+
+
+def _angle(quaternion: Any, which: str) -> float:
+    """Return an angle of a rotation, rad; the quaternion need not have the length 1."""
+    x, y, z, w = (float(getattr(quaternion, axis)) for axis in 'xyzw')
+    length = math.sqrt(x * x + y * y + z * z + w * w)
+    if not 1e-6 < length < 1e6:
+        return math.nan
+    x, y, z, w = (each / length for each in (x, y, z, w))
+    if which == 'yaw':
+        return math.atan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+    if which == 'roll':
+        return math.atan2(2.0 * (w * x + y * z), 1.0 - 2.0 * (x * x + y * y))
+    return math.asin(min(1.0, max(-1.0, 2.0 * (w * y - z * x))))

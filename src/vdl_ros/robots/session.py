@@ -1,10 +1,4 @@
-"""
-One robot in real time: its episodes, late actions, silent topics, stops and resets; no ROS.
-
-The robot's clock calls :meth:`Session.tick` at the rate of the contract and waits for nobody. The
-agent calls :meth:`Session.act` when it has an action and :meth:`Session.take` after each tick. All
-times are seconds of the robot's clock. The caller holds one lock around all calls.
-"""
+"""What brings a robot to the start of an episode; no ROS."""
 
 from __future__ import annotations
 
@@ -12,17 +6,40 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.robots.contract import Contract
-from vdl_ros.robots.measured import HISTORY, Measured
-from vdl_ros.robots.reading import Reading
-from vdl_ros.robots.resetter import ResetError, Resetter
-from vdl_ros.robots.task import Task
+from vdl_ros.robots.contract import Contract, Reading
+from vdl_ros.robots.task import HISTORY, Measured, Task
 
-__all__ = ['Result', 'Session', 'State']
+__all__ = ['ResetError', 'Resetter', 'Result', 'Session', 'State']
+
+
+class ResetError(Exception):
+    """A robot that was not reset; the message is one line."""
+
+
+class Resetter(Protocol):
+    """Brings a robot to the start of an episode."""
+
+    def begin(self, random: np.random.Generator) -> None:
+        """Begin to reset it."""
+
+    def is_done(self, values: dict[str, float]) -> bool:
+        """Return whether it is reset.
+
+        Args:
+            values: the latest features by name.
+
+        Raises:
+            ResetError: it could not be reset.
+        """
+
+    def cancel(self) -> None:
+        """Stop what :meth:`begin` began."""
+
 
 # A robot is left to others for so long after their last command, s.
 _YIELD_S = 1.0
@@ -42,8 +59,7 @@ class State(Enum):
 
 @dataclass(frozen=True)
 class Result:
-    """
-    What the agent gets after a tick.
+    """What the agent gets after a tick.
 
     Attributes:
         observation: float32, of the task's space.
@@ -69,8 +85,7 @@ class Result:
 
 
 class Session:
-    """
-    Episodes of one robot.
+    """Episodes of one robot.
 
     Attributes:
         state: what it does.
@@ -83,8 +98,7 @@ class Session:
         self, contract: Contract, task: Task, resetter: Resetter | None,
         send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None],
     ) -> None:
-        """
-        Wait for the robot.
+        """Wait for the robot.
 
         Args:
             contract: of the robot.
@@ -177,8 +191,7 @@ class Session:
             self._command(self._neutral)
 
     def tick(self, now: float, *, is_received: bool = True) -> None:
-        """
-        Go on at a tick of the clock.
+        """Go on at a tick of the clock.
 
         Args:
             now: time of the robot's clock, s.

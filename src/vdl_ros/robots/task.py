@@ -1,8 +1,4 @@
-"""
-The task of a robot: its goal, its observation, its reward, and when an episode is over.
-
-A contract names a subclass of :class:`Task`, or functions, of a module of this host.
-"""
+"""What is known of a robot at one tick of its clock."""
 
 from __future__ import annotations
 
@@ -10,6 +6,7 @@ import importlib
 import importlib.util
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +16,44 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import cause
 from vdl_ros.robots.contract import Contract, ContractError, FunctionCall
-from vdl_ros.robots.measured import Measured
 
-__all__ = ['LAST_ACTIONS', 'Task', 'make_task']
+__all__ = ['HISTORY', 'LAST_ACTIONS', 'Measured', 'Task', 'make_task']
+
+
+#: Number of latest actions that are known.
+HISTORY = 16
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The latest measurements, and the actions before them.
+
+    Attributes:
+        values: features by name, in their units; NaN for one that is optional and missing.
+        stamps: times of the measurements by topic, of the clock of the stamps, s.
+        ages: times since the measurements by topic, s.
+        time: time since the episode began, s.
+        actions: those in force in the latest ticks, the newest first, float64 [HISTORY, parts];
+            the neutral one before the episode.
+    """
+
+    values: dict[str, float]
+    stamps: dict[str, float]
+    ages: dict[str, float]
+    time: float
+    actions: NDArray[np.float64]
+
+    def __getitem__(self, feature: str) -> float:
+        """Return a feature."""
+        return self.values[feature]
+
 
 #: Number of latest actions in the observation of :class:`Task`.
 LAST_ACTIONS = 2
 
 
 class Task:
-    """
-    Base class of tasks: the observation is the features, then the goal, ages and last actions.
+    """Base class of tasks: the observation is the features, then the goal, ages and last actions.
 
     Features are scaled so that ``low`` and ``high`` of the contract are -1 and 1, and clipped; a
     missing one is 0. An age is divided by the time-out of its topic. Actions are scaled like
@@ -68,8 +92,7 @@ class Task:
         """Begin an episode: draw its goal."""
 
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
-        """
-        Begin an episode that somebody else has played: its goal is what was reached at its end.
+        """Begin an episode that somebody else has played: its goal is what was reached at its end.
 
         Raises:
             ContractError: the task has a goal, and its class does not say how to find it.
@@ -137,8 +160,7 @@ class _FunctionTask(Task):
 
 
 def make_task(contract: Contract) -> Task:
-    """
-    Return the task of a contract.
+    """Return the task of a contract.
 
     Raises:
         ContractError: its class or function is not there, or refuses its arguments.
@@ -154,8 +176,7 @@ def make_task(contract: Contract) -> Task:
 
 
 def describe_task(contract: Contract) -> dict[str, Any]:
-    """
-    Return :meth:`Task.description` of a contract's task.
+    """Return :meth:`Task.description` of a contract's task.
 
     Raises:
         ContractError: its class is not there.

@@ -1,5 +1,4 @@
-"""
-Launch arguments declared from settings, and the settings that a user gives by them.
+"""Launch arguments declared from settings, and the settings that a user gives by them.
 
 Arguments that the user does not set are not passed to the node, so that a preset or a resumed run
 can set them.
@@ -24,14 +23,12 @@ from vdl_ros.common.settings import (
     settings_of,
     suggestion,
 )
-from vdl_ros.config_file import read_config, setting_value
-from vdl_ros.ros import parameter_files
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.recipes.config_file import read_config, setting_value
+from vdl_ros.ros import parameters
+from vdl_ros.ros.node_settings import ProcessConfig
 
-__all__ = [
-    'CONFIG', 'EVERY_FILE', 'LOG_LEVEL', 'RECORD', 'declare', 'given', 'namespace', 'of_node',
-    'pushed_namespace', 'reject_unknown_arguments',
-]
+__all__ = ['CONFIG', 'EVERY_FILE', 'LOG_LEVEL', 'RECORD', 'declare', 'given', 'namespace',
+           'of_node', 'pushed_namespace', 'reject_unknown_arguments']
 
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
@@ -76,8 +73,7 @@ def declare(*classes: type) -> list[DeclareLaunchArgument]:
 
 
 def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, Scalar]:
-    """
-    Return the settings that the user gives for all nodes.
+    """Return the settings that the user gives for all nodes.
 
     Of several ways to give one the first counts: the command line or an including launch file,
     ``params_file``, ``config``.
@@ -93,8 +89,8 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
     config = context.launch_configurations.get('config', '')
     in_file = read_config(Path(config), ProcessConfig) if config else {}
     sections = _sections(context)
-    in_sections = (parameter_files.of_node(sections, f'{pushed_namespace(context)}/{node}')
-                   if node else sections.get(parameter_files.EVERY_NODE, {}))
+    in_sections = (parameters.of_node(sections, f'{pushed_namespace(context)}/{node}')
+                   if node else sections.get(parameters.EVERY_NODE, {}))
     found = {}
     for name, setting in settings_of(*classes).items():
         text = context.launch_configurations.get(name)
@@ -110,8 +106,7 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
 
 
 def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scalar]:
-    """
-    Return what the parameter file has for one node, besides the settings for every node.
+    """Return what the parameter file has for one node, besides the settings for every node.
 
     Args:
         context: of the launch.
@@ -123,11 +118,11 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
     """
     sections = _sections(context)
     known, found = settings_of(*classes), {}
-    for_all = sections.pop(parameter_files.EVERY_NODE, {})
+    for_all = sections.pop(parameters.EVERY_NODE, {})
     full_name = f'{pushed_namespace(context)}/{name}'
     for key, value in {**_ros_parameters(for_all),
-                       **parameter_files.of_node(sections, full_name)}.items():
-        if parameter_files.is_ros_parameter(key):
+                       **parameters.of_node(sections, full_name)}.items():
+        if parameters.is_ros_parameter(key):
             found[key] = value
         elif key in _HIDDEN:  # as `ros2 param dump` writes it
             continue
@@ -140,8 +135,7 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
 
 
 def namespace(context: LaunchContext) -> str:
-    """
-    Return the argument ``namespace``.
+    """Return the argument ``namespace``.
 
     Raises:
         SettingError: a name that ROS does not allow.
@@ -161,8 +155,7 @@ def pushed_namespace(context: LaunchContext) -> str:
 def reject_unknown_arguments(
     context: LaunchContext, file: str, known: Sequence[str], *classes: type,
 ) -> None:
-    """
-    Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
+    """Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
 
     Args:
         context: of the launch.
@@ -181,8 +174,8 @@ def reject_unknown_arguments(
         if ':=' in word and name not in known:
             raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
     settings = settings_of(*classes)
-    for name in _sections(context).get(parameter_files.EVERY_NODE, {}):
-        if name not in settings and not parameter_files.is_ros_parameter(name):
+    for name in _sections(context).get(parameters.EVERY_NODE, {}):
+        if name not in settings and not parameters.is_ros_parameter(name):
             raise SettingError(f'{_where(context)}: {quoted(name)}: no such parameter of the '
                                f'nodes of {file}{suggestion(name, settings)}')
 
@@ -198,12 +191,12 @@ def _is_set(context: LaunchContext, setting: Setting) -> bool:
 def _sections(context: LaunchContext) -> dict[str, dict[str, object]]:
     """Return the parameter file by names of nodes, {} without one."""
     path = context.launch_configurations.get('params_file', '')
-    return parameter_files.read_parameter_file(Path(path)) if path else {}
+    return parameters.read_parameter_file(Path(path)) if path else {}
 
 
 def _ros_parameters(values: Mapping[str, object]) -> dict[str, object]:
     return {name: value for name, value in values.items()
-            if parameter_files.is_ros_parameter(name)}
+            if parameters.is_ros_parameter(name)}
 
 
 def _where(context: LaunchContext) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -11,9 +12,12 @@ from launch.actions import (
     GroupAction,
     LogInfo,
     OpaqueFunction,
+    RegisterEventHandler,
     SetEnvironmentVariable,
     Shutdown,
+    TimerAction,
 )
+from launch.event_handlers import OnProcessExit
 from launch.events.process import ProcessExited
 from launch.substitutions import EnvironmentVariable
 from launch_ros.actions import Node, PushROSNamespace
@@ -21,15 +25,13 @@ from launch_ros.parameter_descriptions import ParameterValue
 
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
-from vdl_ros.ros.bags.recording_config import RecordConfig
 from vdl_ros.ros.dds.transport import reaches_other_hosts
+from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT
-from vdl_ros.ros.process_config import ProcessConfig
 
-__all__ = [
-    'SAVING_S', 'announced', 'described', 'end_all', 'end_with', 'make_node', 'node',
-    'of_learner', 'parameters', 'recorder',
-]
+__all__ = ['RestartDelays', 'SAVING_S', 'announced', 'described', 'end_all', 'end_with',
+           'make_node', 'node', 'of_learner', 'parameters', 'recorder', 'restarted']
+
 
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
 # update of the policy, or for a recorder with a slow disk.
@@ -44,8 +46,7 @@ def described(
     file: str, arguments: Sequence[DeclareLaunchArgument], settings: Sequence[type],
     start: Callable[[LaunchContext], list[Any]], *, local: bool = False,
 ) -> LaunchDescription:
-    """
-    Return the description of a launch file; namespace and environment end with it.
+    """Return the description of a launch file; namespace and environment end with it.
 
     So a launch file that includes it keeps its own.
 
@@ -85,8 +86,7 @@ def node(
     settings: Sequence[type], launch_id: str, *, name: str = '',
     remappings: Sequence[tuple[str, str]] = (), sigterm_timeout: str | None = None, **more: Any,
 ) -> Node:
-    """
-    Return a node of this package.
+    """Return a node of this package.
 
     Args:
         context: of the launch.
@@ -124,8 +124,7 @@ def make_node(
 
 
 def of_learner(rank: int) -> list[tuple[str, str]]:
-    """
-    Return the topic remappings of the learner ``rank`` and of its actors.
+    """Return the topic remappings of the learner ``rank`` and of its actors.
 
     Learner 0 keeps the names of a single learner. All learners share ``policy``.
     """
@@ -166,8 +165,7 @@ def recorder(context: LaunchContext) -> list[Node]:
 def end_with(
     event: ProcessExited, context: LaunchContext, *, on_success: bool,
 ) -> list[Any] | None:
-    """
-    Handle the exit of a node that is restarted when it fails.
+    """Handle the exit of a node that is restarted when it fails.
 
     Args:
         event: the exit.
@@ -188,8 +186,7 @@ def end_with(
 
 
 def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
-    """
-    End the launch when a node exits that all others depend on.
+    """End the launch when a node exits that all others depend on.
 
     Raises:
         RuntimeError: its status is not 0; the launch ends with status 1.
@@ -199,3 +196,76 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     if event.returncode:
         raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
     return [Shutdown(reason=f'{event.process_name} has ended')]
+
+
+_FIRST_S, _LONGEST_S = 1.0, 32.0
+# Ends without a while of work between them, after which the process is not started again.
+_MOST = 8
+# Work that makes up for one end, s.
+_WORK_S = 20.0
+
+
+class RestartDelays:
+    """The delays before the restarts of one process.
+
+    A process that ends now and then is started again after 1 s. For one that ends again and again
+    soon after its start the delay doubles, up to 32 s, and after 8 ends there is no other restart.
+    """
+
+    def __init__(self) -> None:
+        """Start with no ends."""
+        self._ends = 0.0
+
+    def next(self, lived_s: float) -> float | None:
+        """Return the delay in seconds after a process lived for ``lived_s``; None: no restart."""
+        self._ends = max(self._ends - lived_s / _WORK_S, 0.0) + 1.0
+        if self._ends > _MOST:
+            return None
+        return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _LONGEST_S))
+
+
+def restarted(
+    make: Callable[[], Node], *, on_success: bool, needed: bool = True,
+    clock: Callable[[], float] = time.monotonic,
+) -> OpaqueFunction:
+    """Return the action that starts a node, and starts it again when it ends.
+
+    The ``respawn`` of ``launch`` has one delay and counts restarts for ever.
+
+    Args:
+        make: returns the node's action; called for every start.
+        on_success: whether status 0 ends the launch.
+        needed: whether the launch ends if the node ends again and again.
+        clock: time, s.
+    """
+    delays = RestartDelays()
+    # Of the first start: the scope of an including launch file has ended at the others.
+    scope: dict[str, Any] = {}
+    environment: dict[str, str] = {}
+
+    def start(context: LaunchContext) -> list[Any]:
+        if not environment:
+            scope.update(context.launch_configurations)
+            environment.update(context.environment)
+        context.launch_configurations.update(scope)
+        context.environment.update(environment)
+        node, started = make(), clock()
+
+        def on_exit(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
+            ended = end_with(event, context, on_success=on_success)
+            if ended or context.is_shutdown:
+                return ended
+            delay = delays.next(clock() - started)
+            if delay is None:
+                reason = (f'{event.process_name} ended again and again soon after its start: it '
+                          'is not started again')
+                if needed:
+                    raise RuntimeError(reason)
+                return [LogInfo(msg=reason)]
+            return [TimerAction(
+                period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
+                cancel_on_shutdown=True)]
+
+        return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit)), node]
+
+    return OpaqueFunction(function=start)

@@ -1,22 +1,104 @@
-"""Settings as ROS parameters: declared from dataclasses with description, range and choices."""
+"""ROS parameter files: YAML with ``ros__parameters`` below the names of nodes.
+
+``/**`` stands for every node, ``*`` for one part of a name, ``**`` for any number of parts. See
+https://docs.ros.org, "Using ROS 2 launch", for the format.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
+import yaml
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
-from vdl_ros.ros import qos_overrides
-from vdl_ros.ros.parameter_files import is_ros_parameter
+from vdl_ros.ros import qos
 
-__all__ = ['declare', 'given']
+__all__ = ['EVERY_NODE', 'declare', 'given', 'is_ros_parameter', 'of_node', 'read_parameter_file']
+
+
+#: The name that stands for every node.
+EVERY_NODE = '/**'
+_KEY = 'ros__parameters'
+# Parameters that every node of rclpy has.
+_ROS_NAMES = ('use_sim_time', 'start_type_description_service')
+_ROS_PREFIX = 'qos_overrides.'
+
+
+def is_ros_parameter(name: str) -> bool:
+    """Return whether a parameter is one of rclpy's own, and not a setting of this package."""
+    return name in _ROS_NAMES or name.startswith(_ROS_PREFIX)
+
+
+def read_parameter_file(path: Path) -> dict[str, dict[str, object]]:
+    """Return the parameters in a file by the names of nodes, which begin with ``/``.
+
+    Nested parameters get names with dots, such as ``qos_overrides./policy.publisher.depth``.
+
+    Raises:
+        SettingError: the file cannot be read, or is not a ROS parameter file.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding='utf-8'))
+        return dict(_sections(content, ''))
+    except OSError as error:
+        raise SettingError(f'params_file: {path} cannot be read: {error.strerror}') from None
+    except SettingError as error:
+        raise SettingError(f'params_file: {path}: {error}') from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        reason = ' '.join(str(error).split())[:200]
+        raise SettingError(f'params_file: {path} is not YAML: {reason}') from None
+
+
+def of_node(sections: Mapping[str, Mapping[str, object]], node: str) -> dict[str, object]:
+    """Return the parameters of one node.
+
+    Args:
+        sections: as of :func:`read_parameter_file`.
+        node: full name, ``/left/arm_driver``.
+    """
+    found: dict[str, object] = {}
+    # What is for one node overrides what is for several.
+    for pattern in sorted(sections, key=lambda each: '*' not in each):
+        if re.fullmatch(_expression(pattern), node):
+            found |= sections[pattern]
+    return found
+
+
+def _expression(pattern: str) -> str:
+    """Return the regular expression of a pattern of node names."""
+    words = {'/**': r'(/\w+)*', '*': r'\w+'}
+    return ''.join(words.get(each, re.escape(each)) for each in re.split(r'(/\*\*|\*)', pattern))
+
+
+def _sections(content: object, name: str) -> Iterator[tuple[str, dict[str, object]]]:
+    """Yield names of nodes with their parameters; namespaces may be nested."""
+    if not isinstance(content, dict) or not content:
+        raise SettingError(
+            f'{quoted(name) + ": " if name else ""}not of the form NODE: {_KEY}: NAME: VALUE')
+    for key, value in content.items():
+        if key == _KEY:
+            yield name or EVERY_NODE, dict(_parameters(value, ''))
+        else:
+            yield from _sections(value, f'{name}/{str(key).strip("/")}')
+
+
+def _parameters(value: object, prefix: str) -> Iterator[tuple[str, object]]:
+    if not isinstance(value, dict):
+        raise SettingError(f'{_KEY}: {quoted(value)} is not a mapping from names to values')
+    for key, each in value.items():
+        if isinstance(each, dict):
+            yield from _parameters(each, f'{prefix}{key}.')
+        else:
+            yield f'{prefix}{key}', each
 
 
 def given(node: Node, *classes: type) -> dict[str, Scalar]:
-    """
-    Return the checked parameters that the user set for ``node``.
+    """Return the checked parameters that the user set for ``node``.
 
     rclpy ignores parameters that are not declared, and rejects 1 for a float; here the first is
     an error and the second is accepted.
@@ -24,7 +106,7 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
     Raises:
         SettingError: an unknown name or an invalid value.
     """
-    qos_overrides.check(
+    qos.check(
         node, {name: each.value for name, each in node._parameter_overrides.items()})
     known = settings_of(*classes)
     found: dict[str, Scalar] = {}
@@ -40,8 +122,7 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
 
 
 def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
-    """
-    Declare every setting of ``classes`` as a read-only parameter.
+    """Declare every setting of ``classes`` as a read-only parameter.
 
     Args:
         node: the node.

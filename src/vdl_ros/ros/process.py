@@ -1,14 +1,9 @@
-"""
-The process of a node: start, spin, stop.
-
-Each process has one executor, and not the multi-threaded one, which with rclpy 7.1 delivers only a
-small part of a fast topic. ``EventsExecutor`` needs a third of the processor time of the
-single-threaded executor, but its ``spin()`` runs no callbacks, so both use ``spin_once``.
-"""
+"""Settings of malloc: keep freed blocks for the next large message."""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import math
 import os
 import signal
@@ -27,17 +22,35 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
+from vdl_ros.common.command_line import set_by_signals, signal_at_death_of
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
-from vdl_ros.common.stop_signals import set_by_signals, signal_at_death_of
-from vdl_ros.ros import memory, parameters
-from vdl_ros.ros.dds import stale_ports, stale_shared_memory, transport
-from vdl_ros.ros.process_config import ProcessConfig
+from vdl_ros.ros import parameters
+from vdl_ros.ros.dds import shared_memory, transport
+from vdl_ros.ros.node_settings import ProcessConfig
 
-__all__ = [
-    'EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'Niceness', 'call_back', 'die_with_parent',
-    'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin', 'spin_node', 'spin_until',
-    'stop_on_signals', 'take_settings',
-]
+__all__ = ['EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'Niceness', 'call_back', 'die_with_parent',
+           'keep_large_blocks', 'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin',
+           'spin_node', 'spin_until', 'stop_on_signals', 'take_settings']
+
+
+# From <malloc.h> of glibc.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+# Bytes: the largest threshold that glibc accepts, and the freed memory to keep.
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = 32 << 20, 256 << 20
+
+
+def keep_large_blocks() -> None:
+    """Make malloc keep freed blocks of megabytes instead of returning them to the kernel.
+
+    Each large message is copied through several blocks of its size. If they are mapped anew, each
+    page costs a fault and is zeroed, which takes longer than the copies. Both thresholds are set,
+    because setting one disables glibc's dynamic choice of both. Without glibc it does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
+        mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+
 
 N = TypeVar('N', bound=Node)
 
@@ -52,8 +65,7 @@ _NICENESS = 14
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
-    """
-    Declare a node's parameters; a node started by a launch file also ends with the launch.
+    """Declare a node's parameters; a node started by a launch file also ends with the launch.
 
     Args:
         node: the node.
@@ -85,8 +97,7 @@ def make_executor(kind: str) -> Executor:
 
 
 def call_back(executor: Executor, timeout: float) -> None:
-    """
-    Run the callbacks of everything that has arrived; first wait up to ``timeout`` s if it is > 0.
+    """Run the callbacks of what has arrived; first wait up to ``timeout`` s if it is > 0.
 
     For a thread with other work between two calls. ``spin_once`` would fall behind if more than
     one message arrives in between: the events executor handles events in order, including those of
@@ -115,8 +126,7 @@ def spin_until(
 
 
 def spin_node(node: Any, stop: threading.Event) -> int:
-    """
-    Run the callbacks of ``node`` until ``stop`` is set.
+    """Run the callbacks of ``node`` until ``stop`` is set.
 
     Args:
         node: has an attribute ``process``, a :class:`ProcessConfig`; if it has a method ``stop``,
@@ -135,8 +145,7 @@ def spin_node(node: Any, stop: threading.Event) -> int:
 
 
 def die_with_parent() -> None:
-    """
-    Let the kernel send SIGINT to this process when its parent dies.
+    """Let the kernel send SIGINT to this process when its parent dies.
 
     Otherwise the nodes of a killed ``ros2 launch`` would keep running, and an actor would wait for
     a learner forever.
@@ -145,8 +154,7 @@ def die_with_parent() -> None:
 
 
 def lower_priority() -> None:
-    """
-    Leave 96 % of a core to a busy thread of normal priority; call it before threads start.
+    """Leave 96 % of a core to a busy thread of normal priority; call it before threads start.
 
     For what only shows a training: it must not slow the training down.
     """
@@ -181,8 +189,7 @@ class _SetUpError(Exception):
 
 @contextlib.contextmanager
 def set_up() -> Iterator[None]:
-    """
-    Report a ValueError or OSError of the block as an input that cannot be used.
+    """Report a ValueError or OSError of the block as an input that cannot be used.
 
     The process then ends with one line on stderr and status 2. :func:`run_node` does that while it
     makes the node; use this for set-up that ``work`` does.
@@ -200,8 +207,7 @@ def run_node(
     settings: Sequence[type],
     args: Sequence[str] | None = None,
 ) -> int:
-    """
-    Run one node in this process.
+    """Run one node in this process.
 
     Args:
         name: of the executable.
@@ -233,11 +239,11 @@ def run_node(
             if non_ros:
                 raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
                                    '--ros-args -p name:=value')
-            stale_shared_memory.clean_stale_shared_memory(ports=False)
+            shared_memory.clean_stale_shared_memory(ports=False)
             transport.configure()
-            memory.keep_large_blocks()
+            keep_large_blocks()
             rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-            with stale_ports.reserved():
+            with shared_memory.reserved():
                 node = make()
         return work(node, stop)
     except _SetUpError as error:

@@ -1,10 +1,9 @@
-"""
-Attack a trained policy in a grid of runs: ``ros2 run vdl_ros attack_grid --help``.
+"""Attack a trained policy in a grid of runs: ``ros2 run vdl_ros attack_grid --help``.
 
-The 32 phases of rl-attack-vf (``attacks/grid/phases.py``): the policy without an attack, frozen
+The 32 phases of rl-attack-vf (``attacks/grid.py``): the policy without an attack, frozen
 under random noise, FGSM and timed FGSM, and re-trained on noise and on FGSM, which is attacked
 again. With ``--defences`` instead policies that are made robust in several ways, each under the
-same attacks (``attacks/grid/defences.py``). Each phase is a run of its own in
+same attacks (``attacks/grid.py``). Each phase is a run of its own in
 ``OUTPUT/seed-N/PHASE``. An interrupted grid goes on where it was. ``OUTPUT`` then has
 ``grid.json``, the table ``grid.md``, and figures.
 
@@ -25,20 +24,33 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.attacks.grid import table
-from vdl_ros.attacks.grid.defences import defence_phases, defence_table
-from vdl_ros.attacks.grid.phases import THRESHOLDS, VALUES, Phase, chain, choose, make_phases
-from vdl_ros.attacks.grid.records import read_episodes, read_trace
-from vdl_ros.attacks.grid.running import Grid
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, number_above_0, whole_number
-from vdl_ros.common.run_files import write_text
+from vdl_ros.attacks.grid import (
+    THRESHOLDS,
+    VALUES,
+    Grid,
+    Phase,
+    chain,
+    choose,
+    defence_phases,
+    defence_table,
+    figures,
+    make_phases,
+    markdown,
+    read_episodes,
+    read_trace,
+)
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    OneLineParser,
+    number_above_0,
+    set_by_signals,
+    whole_number,
+)
+from vdl_ros.common.files import write_text
 from vdl_ros.common.settings import settings_of
-from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 
 EXIT_FAILED = 1
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values())
@@ -107,8 +119,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _config(checkpoint: Path, config: Mapping[str, Any], env_id: str | None) -> dict[str, Any]:
-    """
-    Return the settings of environment and training of those in a checkpoint.
+    """Return the settings of environment and training of those in a checkpoint.
 
     Raises:
         ValueError: one of another environment.
@@ -151,12 +162,12 @@ def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None
     for phase in grid.phases:
         summaries[phase.name] = [
             each for seed in seeds if (each := grid.summary(seed, phase)) is not None]
-    found = table.figures(grid.phases, summaries)
+    found = figures(grid.phases, summaries)
     _draw(grid, phases)
     write_text(grid.output / 'grid.json', json.dumps(
         {'learned_steps': grid.learned_steps, 'frozen_steps': grid.frozen_steps,
          'settings': grid.settings, 'figures': found}, indent=1) + '\n')
-    text = table.markdown(found)
+    text = markdown(found)
     if defences and (rows := defence_table(found)):
         text += f'\n\n{rows}'
     write_text(grid.output / 'grid.md', text + '\n')
@@ -166,7 +177,7 @@ def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None
 def _draw(grid: Grid, phases: Mapping[str, Phase]) -> None:
     """Draw the returns of each complete phase and of those before it, and the recorded values."""
     # Imported here because matplotlib takes a second.
-    from vdl_ros.attacks.grid.figure import draw_returns, draw_values
+    from vdl_ros.attacks.grid_figure import draw_returns, draw_values
 
     for seed in range(1, len(grid.policies) + 1):
         folder = grid.output / 'figures' / f'seed-{seed}'

@@ -1,5 +1,4 @@
-"""
-Plots decision boundaries of an attacked policy: ``ros2 run vdl_ros boundary --checkpoint FILE``.
+"""Plots decision boundaries of an attacked policy: ``ros2 run vdl_ros boundary``.
 
 It plays under attack and writes, for each of the first perturbed observations, the actions around
 it as .npy, .png and .pdf. Options: ``--help``, docs/attacks.md.
@@ -23,9 +22,9 @@ from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_num
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.play.saved_policy import load_policy
 
 # Pong's actions that do the same, as rl-attack-vf folds them.
 _PONG = {'FIRE': 'NOOP', 'RIGHTFIRE': 'RIGHT', 'LEFTFIRE': 'LEFT'}

@@ -1,5 +1,4 @@
-"""
-Train over several hosts by a hosts file: ``ros2 run vdl_ros cluster --help``.
+"""Train over several hosts by a hosts file: ``ros2 run vdl_ros cluster --help``.
 
 ``start`` starts learners and actors on their hosts and returns, ``--watch`` stays until the
 training ends or Ctrl-C and then stops all, as ``cluster.launch.py`` does. ``status`` shows what
@@ -23,27 +22,21 @@ from dataclasses import fields
 from pathlib import Path
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
-from vdl_ros.cluster.cluster_config import ClusterConfig
-from vdl_ros.cluster.control import Control
+from vdl_ros.cluster.control import Control, Watch
 from vdl_ros.cluster.hosts_file import read_hosts
-from vdl_ros.cluster.kubernetes import manifest
-from vdl_ros.cluster.plan import Plan, make_plan, planned_names, read_plan
-from vdl_ros.cluster.slurm import batch_script
+from vdl_ros.cluster.plan import ClusterConfig, Plan, make_plan, planned_names, read_plan
+from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
-from vdl_ros.cluster.watch import Watch
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals
+from vdl_ros.common.files import unique_name
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.run_files import unique_name
 from vdl_ros.common.settings import SettingError, as_text, select, settings_of, suggestion
-from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.config_file import read_config
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.recipes.config_file import read_config
 from vdl_ros.rl.runs.run_config import RunConfig, verify_run
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import die_with_parent
-from vdl_ros.ros.process_config import ProcessConfig
 
 EXIT_FAILED = 1
 ACTIONS = ('start', 'status', 'stop', 'print')
@@ -97,8 +90,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def learner_and_actor_settings(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """
-    Return the launch arguments of learner 0, of the other learners and of actors.
+    """Return the launch arguments of learner 0, of the other learners and of actors.
 
     Raises:
         SettingError: an unknown name, one that the hosts file sets, or a value that is not

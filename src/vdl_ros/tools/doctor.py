@@ -1,5 +1,4 @@
-"""
-``ros2 run vdl_ros doctor``: check this machine and print remedies.
+"""``ros2 run vdl_ros doctor``: check this machine and print remedies.
 
 Each line is one check of ``vdl_ros.ros.checks``; the last one measures messages between two
 processes over the configured transport. Topics: ``vdl_doctor_PID/ping`` and ``pong``,
@@ -22,12 +21,12 @@ import sys
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, whole_number
 from vdl_ros.ros import checks
-from vdl_ros.ros.checks.peer import answer, ask
-from vdl_ros.ros.checks.peer.host_settings import domain_id
-from vdl_ros.ros.checks.peer.wire import PORT
-from vdl_ros.ros.checks.types import amount
+from vdl_ros.ros.checks import peer
+from vdl_ros.ros.checks.machine import amount
+from vdl_ros.ros.checks.peer_checks import domain_id
+from vdl_ros.ros.checks.peer_messages import PORT
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.dds.stale_shared_memory import clean_stale_shared_memory
+from vdl_ros.ros.dds.shared_memory import clean_stale_shared_memory
 
 COLOURS = {'ok': '\033[32m', 'warn': '\033[33m', 'fail': '\033[31m'}
 
@@ -91,7 +90,7 @@ def main(args: list[str] | None = None) -> int:
     if options.peer is None:
         findings = checks.run(system, chosen)
     else:
-        findings = ask.run(options.peer, options.port, system)
+        findings = peer.run(options.peer, options.port, system)
     healthy = all(item.status != 'fail' for item in findings)
     if options.json:
         print(json.dumps({'ok': healthy, 'cleaned': cleaned,
@@ -103,7 +102,7 @@ def main(args: list[str] | None = None) -> int:
 
 def _answer(host: str, port: int) -> int:
     try:
-        answer.serve(host, port, lambda line: print(line, flush=True))
+        peer.serve(host, port, lambda line: print(line, flush=True))
     except KeyboardInterrupt:
         return 0
     except OSError as error:

@@ -1,5 +1,4 @@
-"""
-Evaluate a pose network on captured bags: ``ros2 run vdl_ros evaluate_pose --help``.
+"""Evaluate a pose network on captured bags: ``ros2 run vdl_ros evaluate_pose --help``.
 
 Not a node: it has no topics and takes ordinary options.
 """
@@ -18,13 +17,12 @@ import torch
 from numpy.typing import NDArray
 
 from vdl_ros.attacks.attack_config import AttackConfig
-from vdl_ros.attacks.pose.image_attack import ImageAttack, check_mode, warning
+from vdl_ros.attacks.pose_attack import ImageAttack, check_mode, warning
 from vdl_ros.common.settings import build, settings_of
-from vdl_ros.pose.data.dataset import PoseDataset
-from vdl_ros.pose.estimator import Estimate, PoseEstimator
-from vdl_ros.pose.model_file import model_path
+from vdl_ros.pose.dataset import PoseDataset
+from vdl_ros.pose.estimator import Estimate, PoseEstimator, model_path
+from vdl_ros.pose.evaluation import estimate_all, format_table, score
 from vdl_ros.pose.networks import MODELS
-from vdl_ros.pose.training.evaluation import estimate_all, format_table, score
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 
 
@@ -118,7 +116,7 @@ def _change(
 
 def _draw(path: Path, drawn: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:
     """Plot estimates; imported late, since matplotlib takes a second."""
-    from vdl_ros.pose.training.error_plot import draw_estimates
+    from vdl_ros.pose.error_plot import draw_estimates
     draw_estimates(path, drawn)
 
 

@@ -1,5 +1,4 @@
-"""
-Train, search, score and draw what specs say: ``ros2 run vdl_ros experiment --help``.
+"""Train, search, score and draw what specs say: ``ros2 run vdl_ros experiment --help``.
 
 A file has several specs: agent, environment, sessions, trials, and what to search. Results of
 SPEC in FILE are in ``OUTPUT/FILE/SPEC/MODE``, with a page, ``index.html``; the same command goes
@@ -18,14 +17,12 @@ import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals, whole_number
 from vdl_ros.common.settings import suggestion
-from vdl_ros.common.stop_signals import set_by_signals
+from vdl_ros.experiments.checker import Fault, YamlFile, find_files, read_specs
 from vdl_ros.experiments.modes import MODES, Experiments
-from vdl_ros.experiments.results.benchmark_table import deliver_benchmark
-from vdl_ros.experiments.specs.checker import find_files, read_specs
-from vdl_ros.experiments.specs.spec import Spec
-from vdl_ros.experiments.specs.yaml_nodes import Fault, YamlFile
+from vdl_ros.experiments.page import deliver_benchmark
+from vdl_ros.experiments.spec import Spec
 
 EXIT_FAILED = 1
 # A spec, its mode, and the folder of a run that it has with `enjoy`.

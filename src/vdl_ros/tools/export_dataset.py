@@ -1,5 +1,4 @@
-"""
-Export a bag as a LeRobot or robomimic data set; ``ros2 run vdl_ros export_dataset --help``.
+"""Export a bag as a LeRobot or robomimic data set; ``ros2 run vdl_ros export_dataset --help``.
 
 Not a node: it reads and writes files. See docs/pose.md.
 
@@ -20,10 +19,9 @@ from types import FrameType
 import av
 
 from vdl_ros.bags.messages import MessageError
-from vdl_ros.export.bag_scan import ExportOptions
-from vdl_ros.export.bag_topics import ARM, of_contract
-from vdl_ros.export.messages import ExportError
+from vdl_ros.export.messages import ARM, ExportError, of_contract
 from vdl_ros.export.pipeline import FORMATS, export
+from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.robots.contract import ContractError
 from vdl_ros.robots.contract_file import find_contract
 

@@ -1,5 +1,4 @@
-"""
-Exports the policy of a checkpoint: ``ros2 run vdl_ros export_policy CHECKPOINT --output FILE``.
+"""Exports the policy of a checkpoint: ``ros2 run vdl_ros export_policy CHECKPOINT --output FILE``.
 
 The file runs without PyTorch. See docs/policy_files.md.
 
@@ -14,9 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.onnx_policy.exporter import export_policy
+from vdl_ros.play.onnx_export import export_policy
 
 
 def parse(args: Sequence[str] | None) -> argparse.Namespace:

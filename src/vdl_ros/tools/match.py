@@ -1,5 +1,4 @@
-"""
-Let policies play against each other in a world of several bodies: ``ros2 run vdl_ros match``.
+"""Let policies play against each other in a world of several bodies: ``ros2 run vdl_ros match``.
 
 Each argument says who acts for which bodies: BODIES=RUN with the folder or checkpoint of a run, or
 BODIES=random, where BODIES is a name or a pattern, such as adversary_*. The world is that of the
@@ -18,15 +17,13 @@ from pathlib import Path
 
 import torch
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
-from vdl_ros.common.run_files import checkpoint_file
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals, whole_number
+from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.settings import SettingError
-from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
-from vdl_ros.policy_match import Side, play_match
-from vdl_ros.saved_policy import load_policy
+from vdl_ros.play.match import Side, play_match
+from vdl_ros.play.saved_policy import load_policy
 
 _RANDOM = 'random'
 

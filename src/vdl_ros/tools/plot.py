@@ -1,5 +1,4 @@
-"""
-Plots learning curves of runs: ``ros2 run vdl_ros plot RUN... [--compare RUN...]``.
+"""Plots learning curves of runs: ``ros2 run vdl_ros plot RUN... [--compare RUN...]``.
 
 It reads the folders of runs and writes an image. Options: ``--help``, docs/runs.md.
 
@@ -15,8 +14,14 @@ from pathlib import Path
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 from vdl_ros.rl.plots.curves import BANDS, LINES, Curve, make_curve
-from vdl_ros.rl.runs.recorded_run import QUANTITIES, X_AXES, RecordedRun
-from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
+from vdl_ros.rl.runs.recorded_run import (
+    QUANTITIES,
+    X_AXES,
+    RecordedRun,
+    check_group,
+    environments,
+    group_labels,
+)
 
 ENDINGS = ('.png', '.pdf', '.svg')
 
@@ -120,8 +125,7 @@ def _note(curves: Sequence[Curve], band: str, line: str) -> str:
 
 
 def _check_output(path: Path) -> None:
-    """
-    Check the output path before the work.
+    """Check the output path before the work.
 
     Raises:
         ValueError: an unknown file type, or a folder that does not exist.

@@ -1,5 +1,4 @@
-"""
-``ros2 run vdl_ros tensorboard FOLDER``: serve TensorBoard for runs, to this machine only.
+"""``ros2 run vdl_ros tensorboard FOLDER``: serve TensorBoard for runs, to this machine only.
 
 It listens on 127.0.0.1, prints its address, and ends with Ctrl-C. ``--port`` chooses the port,
 ``--with-parent`` ends it also when the process that started it dies.

@@ -1,5 +1,4 @@
-"""
-Train a pose network on captured bags: ``ros2 run vdl_ros train_pose --help``.
+"""Train a pose network on captured bags: ``ros2 run vdl_ros train_pose --help``.
 
 Not a node: it has no topics and takes ordinary options.
 """
@@ -14,11 +13,10 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdl_ros.common.stop_signals import set_by_signals
-from vdl_ros.pose.data.dataset import PoseDataset
+from vdl_ros.common.command_line import set_by_signals
+from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.networks import MODELS
-from vdl_ros.pose.training.training import Trainer
-from vdl_ros.pose.training.training_config import TrainingConfig
+from vdl_ros.pose.training import Trainer, TrainingConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 
 

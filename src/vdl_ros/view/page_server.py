@@ -1,10 +1,9 @@
-"""
-The server of the view: viser behind a check of requests and of messages.
+"""Who may open the view: requests for its own Host, from its own Origin, with its token.
 
-viser has no option for either, so :func:`serve` adds them to the websocket server that viser
-starts: ``process_request`` refuses a request that :class:`Access` does not allow with status 403
-before the page or a websocket is opened, and the connection's ``recv`` drops messages that
-:func:`check_message` does not allow.
+A browser sends in ``Host`` the address it was given and in ``Origin`` the page that asks; a page
+can change neither. A page of another origin is refused by its Origin, and a foreign name that
+points to this machine (DNS rebinding) by its Host. The token, the first part of the path, is
+random, so that other users and programs of this machine cannot open the view either.
 """
 
 from __future__ import annotations
@@ -14,20 +13,216 @@ import contextlib
 import dataclasses
 import http
 import io
+import ipaddress
+import math
+import re
+import secrets
 import socket
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import Annotated, Any
 
+import msgspec
 import viser
 import websockets.asyncio.server
 from websockets.asyncio.server import ServerConnection
 from websockets.http11 import Request, Response
 
-from vdl_ros.view.access import Access, AccessError
-from vdl_ros.view.browser_messages import MAX_BYTES, MessageError, check_message
+from vdl_ros.common.quoting import quoted
 
-__all__ = ['PageServer', 'serve']
+__all__ = ['Access', 'AccessError', 'MAX_BYTES', 'MessageError', 'PageServer', 'check_message',
+           'is_local', 'serve']
+
+
+_LOOPBACK = ('127.0.0.1', 'localhost', '[::1]')
+
+
+class AccessError(ValueError):
+    """A request that is refused; the message is one line."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Access:
+    """The rules of a view that listens on ``host``; the token is new for each view."""
+
+    host: str
+    token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(16))
+
+    def url(self, port: int) -> str:
+        """Return the address to open in a browser."""
+        return f'http://{_bracketed(self.host)}:{port}/{self.token}/'
+
+    def check(
+        self, path: str, hosts: Sequence[str], origins: Sequence[str], *, port: int,
+        websocket: bool,
+    ) -> str:
+        """Return the requested path without the token.
+
+        Args:
+            path: of the request.
+            hosts: values of its headers ``Host``.
+            origins: values of its headers ``Origin``; a page that is opened sends none.
+            port: where the view listens.
+            websocket: whether it asks for a websocket, which needs an Origin.
+
+        Raises:
+            AccessError: the request has to be refused.
+        """
+        if len(hosts) != 1 or not self._is_own(hosts[0].lower(), port):
+            raise AccessError(f'Host {quoted(", ".join(hosts), 40)} is not allowed: '
+                              f'{self._allowed(port)}')
+        own = f'http://{hosts[0].lower()}'
+        if len(origins) > 1 or (websocket and not origins) or any(
+                each.lower() != own for each in origins):
+            raise AccessError(f'Origin {quoted(", ".join(origins), 40)} is not allowed: {own}')
+        path = path.removeprefix('/')
+        token = re.split('[/?]', path, maxsplit=1)[0]
+        if not secrets.compare_digest(_bytes(token), _bytes(self.token)):
+            raise AccessError('the address lacks the token of this view: open the whole address '
+                              'that the viewer printed')
+        rest = path.removeprefix(token)
+        return rest if rest.startswith('/') else f'/{rest}'
+
+    def _is_own(self, host: str, port: int) -> bool:
+        ending = f':{port}'
+        if host.endswith(ending):
+            host = host[:-len(ending)]
+        elif port != 80:  # which a browser leaves out
+            return False
+        return host in self._names() or (self._is_wildcard() and _is_address(host))
+
+    def _names(self) -> tuple[str, ...]:
+        own = _bracketed(self.host.lower())
+        loopback = _LOOPBACK if is_local(self.host) or self._is_wildcard() else ()
+        return tuple(dict.fromkeys([own, *loopback]))
+
+    def _is_wildcard(self) -> bool:
+        try:
+            return ipaddress.ip_address(self.host).is_unspecified
+        except ValueError:
+            return False
+
+    def _allowed(self, port: int) -> str:
+        return ', '.join([*(f'{each}:{port}' for each in self._names()),
+                          *(['any address in digits'] if self._is_wildcard() else [])])
+
+
+def is_local(host: str) -> bool:
+    """Return whether only this machine can reach an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == 'localhost'
+
+
+def _bracketed(host: str) -> str:
+    return f'[{host}]' if ':' in host else host
+
+
+def _is_address(name: str) -> bool:
+    """Return whether a name in a URL is an IP address; such a name cannot be rebound."""
+    try:
+        ipaddress.ip_address(name[1:-1] if name.startswith('[') and name.endswith(']') else name)
+    except ValueError:
+        return False
+    return True
+
+
+def _bytes(text: str) -> bytes:
+    # A path may hold bytes that are no text.
+    return text.encode('utf-8', 'surrogateescape')
+
+
+#: Length of the longest message that is read, bytes; those of the page have less than 500.
+MAX_BYTES = 4096
+
+_Id = Annotated[str, msgspec.Meta(max_length=64)]
+_Vector = tuple[float, float, float]
+
+
+class MessageError(ValueError):
+    """A message that is refused; the message is one line."""
+
+
+class _Camera(msgspec.Struct, tag_field='type', tag='ViewerCameraMessage',
+              forbid_unknown_fields=True):
+    wxyz: tuple[float, float, float, float]
+    position: _Vector
+    fov: float
+    near: float
+    far: float
+    image_height: float
+    image_width: float
+    look_at: _Vector
+    up_direction: _Vector
+
+
+class _Updates(msgspec.Struct, forbid_unknown_fields=True):
+    value: bool | float
+
+
+class _Update(msgspec.Struct, tag_field='type', tag='GuiUpdateMessage',
+              forbid_unknown_fields=True):
+    uuid: _Id
+    updates: _Updates
+
+
+class _Hold(msgspec.Struct, tag_field='type', tag='GuiButtonHoldMessage',
+            forbid_unknown_fields=True):
+    uuid: _Id
+    frequency: float
+
+
+class _Drag(msgspec.Struct, tag_field='type', tag='TransformControlsUpdateMessage',
+            forbid_unknown_fields=True):
+    name: _Id
+    wxyz: tuple[float, float, float, float]
+    position: _Vector
+    owner: _Id
+
+
+class _DragStart(msgspec.Struct, tag_field='type', tag='TransformControlsDragStartMessage',
+                 forbid_unknown_fields=True):
+    name: _Id
+    owner: _Id
+
+
+class _DragEnd(msgspec.Struct, tag_field='type', tag='TransformControlsDragEndMessage',
+               forbid_unknown_fields=True):
+    name: _Id
+    owner: _Id
+
+
+_DECODER = msgspec.msgpack.Decoder(_Camera | _Update | _Hold | _Drag | _DragStart | _DragEnd)
+_ENCODER = msgspec.msgpack.Encoder()
+
+
+def check_message(message: str | bytes) -> bytes:
+    """Return a message of a browser, encoded again from its known fields.
+
+    Raises:
+        MessageError: a text, an unknown kind or field, a wrong type, or a number that is not
+            finite.
+    """
+    if isinstance(message, str):
+        raise MessageError(f'{quoted(message, 40)} is not allowed: a binary message')
+    try:
+        decoded = _DECODER.decode(message)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise MessageError(
+            f'a message of a browser is not allowed: {quoted(str(error), 40)}') from None
+    if not _finite(msgspec.to_builtins(decoded)):
+        raise MessageError(f'{type(decoded).__name__[1:]}: a number that is not finite')
+    return _ENCODER.encode(decoded)
+
+
+def _finite(value: object) -> bool:
+    if isinstance(value, dict):
+        return all(map(_finite, value.values()))
+    if isinstance(value, (list, tuple)):
+        return all(map(_finite, value))
+    return not isinstance(value, float) or math.isfinite(value)
+
 
 # Different refusals that are reported; a stranger can make up any number of them.
 _MAX_REPORTS = 20
@@ -82,8 +277,7 @@ class LoopMonitor:
 def serve(
     host: str, port: int, refused: Callable[[str], None], *, setting: str = 'port',
 ) -> PageServer:
-    """
-    Return a server at that address.
+    """Return a server at that address.
 
     Args:
         host: address or name of this machine.

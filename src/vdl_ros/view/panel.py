@@ -1,15 +1,15 @@
-"""
-The side panel: emergency stop, buttons for motors and episodes, sliders, camera, state.
+"""Buttons held in the browsers, and the motor directions they command.
 
-:meth:`Panel.events` returns the users' inputs in order. viser calls back in threads of its own;
-the callbacks only queue such an event. They check that an element is enabled and a value within
-its range, because a browser need not.
+A browser repeats the event of a held button. The events end when the button is released, the tab
+is closed or the network fails: their absence switches the motor off.
 """
 
 from __future__ import annotations
 
+import collections
 import math
 import queue
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,11 +18,112 @@ import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import Positions
+from vdl_ros.arm.joints import JOINTS
 
-__all__ = ['ClientClosed', 'EmergencyStop', 'Episode', 'Event', 'Hold', 'Lamp', 'MoveTo', 'Panel',
-           'Release']
+__all__ = ['ClientClosed', 'DraggedTarget', 'EmergencyStop', 'Episode', 'Event', 'HeldButtons',
+           'Hold', 'Lamp', 'MoveTo', 'Panel', 'Release']
+
+
+class HeldButtons:
+    """Buttons of any number of browsers; times are seconds of one clock."""
+
+    def __init__(self, timeout: float) -> None:
+        """Start without held buttons.
+
+        Args:
+            timeout: a button without repetition for this time is released, s.
+        """
+        self._timeout = timeout
+        self._held: dict[tuple[int, str, int], float] = {}
+
+    def hold(self, client: int, joint: str, direction: int, now: float) -> None:
+        """Record that a client holds a joint's button, 1 or -1."""
+        self._held[client, joint, direction] = now
+
+    def release(self, client: int, joint: str, direction: int) -> None:
+        """Record that a client released a button."""
+        self._held.pop((client, joint, direction), None)
+
+    def release_all(self, client: int | None = None) -> None:
+        """Release all buttons of a client; None: of all clients."""
+        self._held = {key: at for key, at in self._held.items()
+                      if client is not None and key[0] != client}
+
+    def directions(self, now: float) -> list[int] | None:
+        """Return -1, 0 or 1 for each joint; None if no button is held."""
+        self._held = {key: at for key, at in self._held.items() if now - at <= self._timeout}
+        if not self._held:
+            return None
+        found = [0] * len(JOINTS)
+        for _, joint, direction in self._held:
+            found[JOINTS.index(joint)] += direction
+        # Opposite buttons cancel each other.
+        return [max(-1, min(1, each)) for each in found]
+
+
+Array = NDArray[np.float64]
+
+#: Radius of the sphere, m: that of success.
+RADIUS = 0.02
+#: Farthest coordinate of a place, m; a browser may send any.
+FARTHEST = 1.0
+# Where it is before there was a target, m.
+_START = (0.15, 0.10, 0.20)
+# A user who has not moved it for this time does not drag it any more, s.
+_HELD_S = 1.0
+_OPEN, _REACHED = (232, 126, 4), (39, 174, 96)
+
+
+class DraggedTarget:
+    """The sphere; it is hidden until :meth:`show`, and its methods are called from one thread."""
+
+    def __init__(
+        self, server: viser.ViserServer, clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Add it to the scene; ``clock`` returns s."""
+        self._clock = clock
+        self._places: collections.deque[Array] = collections.deque(maxlen=1)
+        self._dragged_at = -_HELD_S
+        self._server = server
+        self._handle: Any = server.scene.add_transform_controls(
+            '/target', scale=0.08, disable_rotations=True, depth_test=False, position=_START,
+            translation_limits=((-FARTHEST, FARTHEST),) * 3, visible=False)
+        self._sphere: Any = server.scene.add_icosphere(
+            '/target/sphere', radius=RADIUS, color=_OPEN, opacity=0.6)
+
+        async def moved(event: Any) -> None:
+            if event.phase == 'update' and self._handle.visible:
+                self._places.append(np.array(event.target.position, np.float64))
+
+        self._handle.on_update(moved)
+
+    def dragged(self) -> Array | None:
+        """Return where a user has dragged it since the last call, float64 [3], m, or None."""
+        if not self._places:
+            return None
+        place = self._places.pop()
+        self._dragged_at = self._clock()
+        return np.clip(place, -FARTHEST, FARTHEST)
+
+    def show(self, place: Array, reached: bool) -> None:
+        """Show the target, and whether the arm has reached it.
+
+        Args:
+            place: in ``base_link``, float64 [3], m; NaN: it stays where it is. A user who drags
+                it knows better.
+            reached: shown by its colour.
+        """
+        if not self._handle.visible:
+            self._handle.visible = True
+        held = self._clock() - self._dragged_at < _HELD_S
+        if np.isfinite(place).all() and not held and not np.allclose(
+                self._handle.position, place, atol=1e-4):
+            self._handle.position = place
+        color = _REACHED if reached else _OPEN
+        if tuple(self._sphere.color) != color:
+            self._sphere.color = color
+
 
 #: Rate of the events of a held button, Hz.
 HOLD_HZ = 20.0

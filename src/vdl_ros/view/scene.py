@@ -12,8 +12,8 @@ import viser
 import yourdfpy
 from viser.extras import ViserUrdf
 
-from vdl_ros.arm.model.geometry import Positions, parse
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import Positions, parse
+from vdl_ros.arm.joints import JOINTS
 
 __all__ = ['ArmScene']
 
@@ -45,8 +45,7 @@ class ArmScene:
         self._ghosts: dict[bool, _Drawn] = {}
 
     def set_description(self, urdf: str) -> None:
-        """
-        Show the arm of a URDF text.
+        """Show the arm of a URDF text.
 
         Raises:
             GeometryError: an invalid description; the old arm stays.

@@ -8,11 +8,11 @@ import re
 from collections.abc import Mapping
 from typing import Protocol
 
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import Positions
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import shown
 
-__all__ = ['Estimate', 'ArmStatus', 'Target', 'plain', 'state_text']
+__all__ = ['ArmStatus', 'Estimate', 'Target', 'plain', 'state_text']
 
 # Maximum age of positions that count as current, s.
 STALE_S = 1.0
@@ -55,8 +55,7 @@ class Estimate(Protocol):
 def state_text(
     status: ArmStatus, positions: Positions, estimate: Estimate | None, now: float,
 ) -> str:
-    """
-    Return the state as Markdown.
+    """Return the state as Markdown.
 
     Args:
         status: from the topics.
@@ -108,8 +107,7 @@ def _target_text(target: Target) -> str:
 
 
 def plain(text: str, limit: int = 80) -> str:
-    """
-    Return text of a message such that Markdown shows its characters, and no link or image.
+    """Return text of a message such that Markdown shows its characters, and no link or image.
 
     More than ``limit`` characters are cut.
     """

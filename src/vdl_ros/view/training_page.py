@@ -1,22 +1,156 @@
-"""The page of a view of a training: the policy that acts, text, and curves; it has no inputs."""
+"""What a view of a training shows: newest values, curves and notes, as text and as arrays."""
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import numpy as np
 import viser
 from numpy.typing import NDArray
 
-from vdl_ros.view.training_status import (
-    CURVES,
-    Curve,
-    TrainingStatus,
-    losses_text,
-    training_text,
-)
+from vdl_ros.view.state_text import plain
 
-__all__ = ['TrainingPage']
+__all__ = ['CURVES', 'Curve', 'TrainingPage', 'TrainingStatus', 'losses_text', 'training_text']
+
+
+#: Title of each curve by tag, in the order of the page.
+CURVES = {
+    'charts/episodic_return': 'return, mean of the last 100 episodes',
+    'charts/success_rate': 'success rate',
+    'charts/SPS': 'steps per second',
+    'losses/loss': 'loss',
+    'losses/entropy': 'entropy',
+}
+# Age of values from which on the training counts as silent, s.
+_SILENT_S = 5.0
+# Tags of a run that are kept; a stranger could make up any number.
+_MAX_TAGS = 200
+_MAX_POINTS = 600
+# Rows of the table: tag, label, format.
+_ROWS = (
+    ('charts/SPS', 'steps per second', ',.0f'),
+    ('charts/episodic_return', 'return', '.2f'),
+    ('charts/success_rate', 'success', '.0%'),
+    ('charts/episodic_length', 'episode length', ',.1f'),
+    ('flow/policy_lag_mean', 'policy lag, updates', '.1f'),
+    ('flow/trajectories_lost', 'trajectories lost', ',.0f'),
+)
+# Tags with these beginnings are shown by their names.
+_REACTION, _LOSSES = 'reaction_time/', 'losses/'
+# Characters of a note.
+_LONGEST = 300
+
+
+class Curve:
+    """Values against agent steps; of many every second is dropped, the last one never."""
+
+    def __init__(self, most: int = _MAX_POINTS) -> None:
+        """Start without points; keep at most ``most``."""
+        self._most, self._stride = most, 1
+        self._points: list[tuple[float, float]] = []
+        self._newest: tuple[float, float] | None = None
+        self._count = 0
+
+    def add(self, x: float, y: float) -> None:
+        """Add a point; one with a smaller x replaces those after it, as of a restarted learner."""
+        if self._newest is not None and x <= self._newest[0]:
+            self._points = [each for each in self._points if each[0] < x]
+        self._newest = x, y
+        if self._count % self._stride == 0:
+            self._points.append(self._newest)
+        self._count += 1
+        if len(self._points) > self._most:
+            self._points = self._points[::2]
+            self._stride *= 2
+
+    def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return x and y, float64 [N]."""
+        points = list(self._points)
+        if self._newest is not None and points[-1:] != [self._newest]:
+            points.append(self._newest)
+        x, y = np.array(points, np.float64).reshape(-1, 2).T
+        return x.copy(), y.copy()
+
+
+@dataclasses.dataclass
+class TrainingStatus:
+    """Newest values of the topics.
+
+    Attributes:
+        env_id: of the environment.
+        algorithm: that learns.
+        total_steps: at which the run ends.
+        steps: learned from so far.
+        values: scalars by tag.
+        curves: those of :data:`CURVES` that have points.
+        updated_at: time of the newest scalar, s, monotonic.
+        bottleneck: what limits the speed.
+        warning: of the learner.
+        without_images: why there are no images.
+    """
+
+    env_id: str = ''
+    algorithm: str = ''
+    total_steps: int = 0
+    steps: float = math.nan
+    values: dict[str, float] = dataclasses.field(default_factory=dict)
+    curves: dict[str, Curve] = dataclasses.field(default_factory=dict)
+    updated_at: float = -math.inf
+    bottleneck: str = ''
+    warning: str = ''
+    without_images: str = ''
+
+    def add(self, tag: str, value: float, now: float) -> None:
+        """Add a scalar; 'agent_steps' comes before those of the same steps."""
+        self.updated_at = now
+        if tag == 'agent_steps':
+            self.steps = value
+            return
+        if tag in self.values or len(self.values) < _MAX_TAGS:
+            self.values[tag] = value
+        if tag in CURVES and not math.isnan(self.steps):
+            self.curves.setdefault(tag, Curve()).add(self.steps, value)
+
+
+def training_text(status: TrainingStatus, now: float) -> str:
+    """Return the status as Markdown; ``now`` is monotonic, s."""
+    title = ' · '.join(plain(each) for each in (status.env_id, status.algorithm) if each)
+    paragraphs = [f'**{title}**'] if title else []
+    if math.isnan(status.steps):
+        return '\n\n'.join([*paragraphs, 'Waiting for the training.'])
+    if status.bottleneck:
+        paragraphs.append(f'**Bottleneck:** {plain(status.bottleneck, _LONGEST)}.')
+    if now - status.updated_at > _SILENT_S:
+        paragraphs.append('**The learner has been silent for '
+                          f'{now - status.updated_at:.0f} s.**')
+    if status.warning:
+        paragraphs.append(f'Warning: {plain(status.warning, _LONGEST)}.')
+    if status.without_images:
+        paragraphs.append(f'No images of the policy: {plain(status.without_images, _LONGEST)}.')
+    total = f' of {status.total_steps:,}' if status.total_steps else ''
+    rows = [('agent steps', f'{status.steps:,.0f}{total}')]
+    rows += [(label, format(status.values[tag], form)) for tag, label, form in _ROWS
+             if tag in status.values]
+    rows += _by_name(status, _REACTION)
+    return '\n\n'.join([*paragraphs, _table(rows)])
+
+
+def losses_text(status: TrainingStatus) -> str:
+    """Return the losses as Markdown; '' before the first."""
+    rows = _by_name(status, _LOSSES)
+    return _table([(name.partition(': ')[2], value) for name, value in rows]) if rows else ''
+
+
+def _by_name(status: TrainingStatus, beginning: str) -> list[tuple[str, str]]:
+    return [(plain(tag.replace('_', ' ').replace('/', ': ')), f'{status.values[tag]:.4g}')
+            for tag in sorted(status.values) if tag.startswith(beginning)]
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    return '\n'.join(['| | |', '|:--|--:|', *(f'| {name} | {value} |' for name, value in rows)])
+
 
 # Height of the image in the scene, of a curve in the panel in pixels.
 _IMAGE_HEIGHT = 2.0

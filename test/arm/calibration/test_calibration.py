@@ -5,19 +5,15 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.arm.calibration.calibration_file import SECTIONS
+from vdl_ros.arm.calibration.calibration_file import SECTIONS, calibration_of, table
 from vdl_ros.arm.calibration.estimation import estimate, lag
-from vdl_ros.arm.calibration.moves import CalibrationError, CalibrationMoves
-from vdl_ros.arm.calibration.moves_config import BY_CAMERA, BY_TRUTH
-from vdl_ros.arm.calibration.result import calibration_of, table
-from vdl_ros.arm.driver.protocol import Signs
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.calibration.moves import BY_CAMERA, BY_TRUTH, CalibrationError, CalibrationMoves
+from vdl_ros.arm.driver.usb import Signs
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.envs.owi535.twin_ranges import HELD_OUT, INSIDE
+from vdl_ros.envs.owi535.arm_task import HELD_OUT, INSIDE
 
 PERIOD = 0.02
 SCENE = build_scene()
@@ -41,7 +37,7 @@ class Bench:
         self._forward, self._backward = self.arm.speed, self.arm.speed * backward
 
     def measure(self):
-        """Return stamp and positions; errors as those of ``envs/owi535/joint_sensor.py``."""
+        """Return stamp and positions; errors as those of ``envs/owi535/arm_task.py``."""
         positions = self.arm.joint_positions
         if self._noise:
             moved = 9.0 if self._before is None else np.abs(positions - self._before).max()

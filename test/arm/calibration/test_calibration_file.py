@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from vdl_ros.arm.calibration.calibration_file import Calibration, MeasuredJoint, read, write
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.common.settings import SettingError, select
 
 MEASURED = Calibration(

@@ -7,14 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.arm.control.controller import TrajectoryController, TrajectoryError
-from vdl_ros.arm.control.controller_config import ControllerConfig
+from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController, TrajectoryError
 from vdl_ros.arm.control.standstill import StandstillDetector
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.simulation import ArmSimulation
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
 from vdl_ros.common.settings import SettingError
 
 GEOMETRY = load()

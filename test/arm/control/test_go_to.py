@@ -3,13 +3,10 @@
 import numpy as np
 import pytest
 
-from vdl_ros.arm.control.go_to import Planner
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.inverse_kinematics import TOLERANCE
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import TOLERANCE, Kinematics, Planner
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 
 GEOMETRY = load()
 UPRIGHT = np.zeros(5)

@@ -6,10 +6,14 @@ import re
 import numpy as np
 import pytest
 
-from vdl_ros.arm.control.goal_tolerances import GoalTolerances, ToleranceError
-from vdl_ros.arm.control.trajectory import JointTrajectory, TrajectoryError
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.control.trajectory import (
+    GoalTolerances,
+    JointTrajectory,
+    ToleranceError,
+    TrajectoryError,
+)
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
 
 GEOMETRY = load()
 START = np.array([0.1, 0.2, 0.3, 0.4, 0.05])

@@ -9,13 +9,10 @@ from pathlib import Path
 import fake_owi535 as fake
 import pytest
 
-from vdl_ros.arm.driver.driver import ArmDriver
-from vdl_ros.arm.driver.driver_config import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.driver import ArmDriver, SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import GuardianError
-from vdl_ros.arm.driver.protocol import Signs, decode
-from vdl_ros.arm.driver.usb import DeviceMissingError, UsbArm
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.driver.usb import DeviceMissingError, Signs, UsbArm, decode
+from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.settings import SettingError, build, select
 
 PERIOD = 0.02

@@ -14,13 +14,8 @@ import pytest
 
 from vdl_ros.arm.driver import guardian as module
 from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
-from vdl_ros.arm.driver.usb import (
-    DisconnectedError,
-    TransferTimeoutError,
-    UsbArm,
-    load_backend,
-)
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.driver.usb import DisconnectedError, TransferTimeoutError, UsbArm, load_backend
+from vdl_ros.arm.joints import Motors
 
 BACKEND = 'fake_owi535:make'
 # From a driver's death or last word to motors off, at the most, s.

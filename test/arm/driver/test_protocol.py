@@ -10,10 +10,8 @@ import numpy as np
 import pytest
 
 from vdl_ros.arm.driver import usb
-from vdl_ros.arm.driver.protocol import Signs, decode, encode, with_motor
-from vdl_ros.arm.driver.udev_rule import udev_rule
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.arm.driver.usb import Signs, decode, encode, udev_rule, with_motor
+from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 
 PLAIN = Signs(**dict.fromkeys(JOINTS, 1))
 

@@ -6,9 +6,9 @@ import re
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, expand, load, parse, urdf_file
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import ArmGeometry, GeometryError, expand, load, parse, urdf_file
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import build_scene
 
 TEXT = urdf_file().read_text()

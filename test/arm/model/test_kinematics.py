@@ -6,13 +6,11 @@ import mujoco
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import expand, load, parse
-from vdl_ros.arm.model.inverse_kinematics import TOLERANCE, InverseKinematics, UnreachableError
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import PREFIX, build_scene
-from vdl_ros.envs.owi535.workspace import Workspace
+from vdl_ros.arm.geometry import expand, load, parse
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import TOLERANCE, InverseKinematics, Kinematics, UnreachableError
+from vdl_ros.arm.simulation.scene import PREFIX, CollisionChecker, build_scene
+from vdl_ros.envs.owi535.arm_task import Workspace
 
 # Nothing of the defaults, so that no default can stand in two places.
 ODD = {'shoulder_height': 0.07, 'upper_arm_length': 0.1, 'forearm_length': 0.12,

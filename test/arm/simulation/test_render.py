@@ -6,9 +6,9 @@ import mujoco
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation import appearance
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix, camera_pose, project
 from vdl_ros.arm.simulation.scene import PREFIX, build_scene
 from vdl_ros.common.opengl import OpenGLError
@@ -57,7 +57,7 @@ def test_only_the_arm_changes_between_images_and_the_same_pose_gives_the_same(re
 def test_projection_matches_the_image(pose, distance, elevation, azimuth, roll):
     scene = build_scene(field_of_view=0.9)
     model = scene.model
-    appearance.place_camera(model, distance, elevation, azimuth, roll)
+    render.place_camera(model, distance, elevation, azimuth, roll)
     # The pads become a little ball at tool0, in a colour that nothing else has; no other part of
     # the arm is drawn.
     poses = Kinematics(scene.geometry).poses(pose)
@@ -70,7 +70,7 @@ def test_projection_matches_the_image(pose, distance, elevation, azimuth, roll):
             model.geom_size[index] = 0.012
             model.geom_pos[index] = (np.linalg.inv(poses[name]) @ poses['tool0'][:, 3])[:3]
             model.geom_group[index] = 0
-    appearance.set_color(model, 'arm/pad', [0, 0, 1], specular=0.0)
+    render.set_color(model, 'arm/pad', [0, 0, 1], specular=0.0)
     with ArmRenderer(scene, 400, 300) as renderer:
         image = renderer.render(pose).astype(int)
     ball = (image[..., 2] > 2 * image[..., 0] + 20) & (image[..., 1] < image[..., 2] // 2)
@@ -88,12 +88,12 @@ def test_projection_of_many_points_of_one_behind_and_its_matrix(scene):
     assert pixels[0, 1, 1] < 119.5 < pixels[1, 0, 1]
     assert np.isnan(pixels[1, 1]).all()
     # Square pixels, with the angle of the camera.
-    appearance.set_field_of_view(scene.model, 0.4)
+    render.set_field_of_view(scene.model, 0.4)
     matrix = camera_matrix(scene, 320, 200)
     assert matrix[0, 0] == matrix[1, 1] == pytest.approx(100 / math.tan(0.2))
     assert matrix[:2, 2].tolist() == [159.5, 99.5]
     # After a quarter turn counter-clockwise, what was up is at the left.
-    appearance.place_camera(scene.model, 0.75, 0.0, 0.0, roll=math.pi / 2)
+    render.place_camera(scene.model, 0.75, 0.0, 0.0, roll=math.pi / 2)
     column, row = project(scene, [0.0, 0.0, 0.3], 320, 240)
     assert column < 100
     assert row == pytest.approx(119.5)
@@ -105,7 +105,7 @@ def test_xacro_arguments_and_place_camera_agree(scene):
         described = build_scene(load({
             'camera_distance': distance, 'camera_elevation': elevation,
             'camera_azimuth': azimuth}))
-        appearance.place_camera(scene.model, distance, elevation, azimuth)
+        render.place_camera(scene.model, distance, elevation, azimuth)
         pose = camera_pose(scene)
         assert pose == pytest.approx(camera_pose(described), abs=1e-9)
         assert pose == pytest.approx(
@@ -148,16 +148,16 @@ def test_invalid_changes_of_the_appearance_are_refused(scene):
     for name, value in (
             ('distance', 0.0), ('elevation', 1.2), ('azimuth', math.nan), ('roll', math.inf)):
         with pytest.raises(ValueError, match=f'^{name}: '):
-            appearance.place_camera(model, **place | {name: value})
+            render.place_camera(model, **place | {name: value})
     assert model.body('arm/camera_mount').pos.tolist() == before
     for bad in ([math.nan, 0, 0], [[1, 1, 1]]):
         with pytest.raises(ValueError, match='rgb|three'):
-            appearance.set_color(model, 'table', bad)
+            render.set_color(model, 'table', bad)
         with pytest.raises(ValueError, match='ambient|three'):
-            appearance.set_headlight(model, bad, [0, 0, 0])
+            render.set_headlight(model, bad, [0, 0, 0])
     with pytest.raises(ValueError, match='direction: 0 0 0 is not allowed'):
-        appearance.set_light(model, 'key', direction=[0, 0, 0])
+        render.set_light(model, 'key', direction=[0, 0, 0])
     with pytest.raises(KeyError):
-        appearance.set_color(model, 'arm/blue', [0, 0, 0])
+        render.set_color(model, 'arm/blue', [0, 0, 0])
     with pytest.raises(KeyError):
-        appearance.set_light(model, 'moon')
+        render.set_light(model, 'moon')

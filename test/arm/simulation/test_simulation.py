@@ -9,15 +9,12 @@ import mujoco
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.simulation.motor_model import GearMotors
-from vdl_ros.arm.simulation.pacer import Pacer
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
 from vdl_ros.arm.simulation.scene import PREFIX, build_scene
-from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, PoseError
 
 GEOMETRY = load()
 STEADY = SimulationConfig(speed_variation=0.0)

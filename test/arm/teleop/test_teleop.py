@@ -6,13 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model import geometry
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm import geometry
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.teleop.keyboard import Flags, Key, Keyboard
-from vdl_ros.arm.teleop.teleop import HELP, KEYS, REPORTS, Teleop
-from vdl_ros.arm.teleop.teleop_config import TeleopConfig
+from vdl_ros.arm.teleop.teleop import HELP, KEYS, REPORTS, Teleop, TeleopConfig
 
 FIRST, REPEAT = TeleopConfig().first_timeout, TeleopConfig().repeat_timeout
 

@@ -9,7 +9,7 @@ import termios
 
 import pytest
 
-from vdl_ros.arm.teleop.terminal import Terminal
+from vdl_ros.arm.teleop.keyboard import Terminal
 
 
 @pytest.fixture

@@ -5,20 +5,15 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.inverse_kinematics import InverseKinematics
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import InverseKinematics, Kinematics
+from vdl_ros.arm.simulation.batched_motors import TwinParameters
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.twins.history import MEMORY
-from vdl_ros.arm.twins.kinematic_twin import KinematicTwin
-from vdl_ros.arm.twins.physics_twin import PhysicsTwin
-from vdl_ros.arm.twins.twin_parameters import TwinParameters
-from vdl_ros.envs.owi535.cube_scene import CUBE, EDGE, add_cube
-from vdl_ros.envs.owi535.twin_ranges import INSIDE
+from vdl_ros.arm.simulation.twins import MEMORY, KinematicTwin, PhysicsTwin
+from vdl_ros.envs.owi535.arm_task import INSIDE
+from vdl_ros.envs.owi535.task_renderer import CUBE, EDGE, add_cube
 
 SCENE = build_scene()
 GEOMETRY = SCENE.geometry

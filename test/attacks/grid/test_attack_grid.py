@@ -8,8 +8,7 @@ import yaml
 
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.tools import attack_grid
 
 FROZEN, VALUES = 'frozen-random-0.05', 'values-fgsm-0.001'

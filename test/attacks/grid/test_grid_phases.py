@@ -8,12 +8,20 @@ import threading
 import numpy as np
 import pytest
 
-from vdl_ros.attacks.grid import table
-from vdl_ros.attacks.grid.defences import defence_phases, defence_table
-from vdl_ros.attacks.grid.figure import draw_returns, draw_values, smoothed
-from vdl_ros.attacks.grid.phases import BASELINE, chain, choose, make_phases
-from vdl_ros.attacks.grid.records import Episodes, Trace
-from vdl_ros.attacks.grid.running import Grid
+from vdl_ros.attacks.grid import (
+    BASELINE,
+    Episodes,
+    Grid,
+    Trace,
+    chain,
+    choose,
+    defence_phases,
+    defence_table,
+    figures,
+    make_phases,
+    markdown,
+)
+from vdl_ros.attacks.grid_figure import draw_returns, draw_values, smoothed
 
 PHASES = make_phases()
 FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
@@ -108,12 +116,12 @@ def test_the_table_has_means_and_intervals_over_seeds():
     of = [{'mean_return_100': mean, 'episodes': 10} for mean in (8.0, 9.0, 10.0)]
     attacked = [{'mean_return_100': 4.5, 'episodes': 3, 'adversary': {'inject_share': 0.25}}]
     phases = [PHASES[name] for name in (BASELINE, 'frozen-fgsm-0.01', FGSM_OF_NOISE)]
-    found = table.figures(phases, {BASELINE: of, 'frozen-fgsm-0.01': attacked})
+    found = figures(phases, {BASELINE: of, 'frozen-fgsm-0.01': attacked})
     assert [each['phase'] for each in found] == [BASELINE, 'frozen-fgsm-0.01']
     assert found[0]['mean'] == 9.0
     assert found[0]['interval'] == pytest.approx(4.30 / math.sqrt(3))
     assert found[1]['interval'] is None
-    assert table.markdown(found).splitlines()[2:] == [
+    assert markdown(found).splitlines()[2:] == [
         '| baseline | none |  |  | 3 | 9.0 | ± 2.5 | 30 | 0.0 |',
         '| baseline | fgsm | 0.01 | 25% | 1 | 4.5 |  | 3 | 4.5 |']
 

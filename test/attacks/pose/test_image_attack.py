@@ -6,14 +6,11 @@ import torch
 from torch import nn
 
 from vdl_ros.attacks.attack_config import AttackConfig
-from vdl_ros.attacks.perturbations import gradient
-from vdl_ros.attacks.pose.image_attack import ImageAttack, warning
-from vdl_ros.attacks.pose.pose_victim import PoseVictim
-from vdl_ros.attacks.victim import Seen
+from vdl_ros.attacks.attacker import Seen, gradient
+from vdl_ros.attacks.pose_attack import ImageAttack, PoseVictim, warning
 from vdl_ros.common.settings import SettingError
 from vdl_ros.pose.estimator import PoseEstimator
-from vdl_ros.pose.networks import SIZE, Raw
-from vdl_ros.pose.outputs import ENCODED
+from vdl_ros.pose.networks import ENCODED, SIZE, Raw
 
 PIXELS = 3 * SIZE * SIZE
 #: Of the joints when a picture is flipped.

@@ -11,8 +11,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
-from vdl_ros.envs.lag.realtime import RealTimeVectorEnv
-from vdl_ros.envs.lag.tick_window import Outcome, TickWindow
+from vdl_ros.envs.realtime import Outcome, RealTimeVectorEnv, TickWindow
 
 LIMIT = 60.0
 

@@ -9,15 +9,14 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode
 
 import vdl_ros.envs  # noqa: F401
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535 import arm_task, reach_task
-from vdl_ros.envs.owi535.joint_sensor import JITTER
-from vdl_ros.envs.owi535.reach_observation import FEATURES
-from vdl_ros.envs.owi535.reach_task import ReachTask
+from vdl_ros.envs.owi535 import arm_task, reach
+from vdl_ros.envs.owi535.arm_task import JITTER
+from vdl_ros.envs.owi535.reach import FEATURES, ReachTask
 from vdl_ros.envs.registration import REACH
 
 # To read the description takes a tenth of a second.
@@ -105,8 +104,8 @@ def test_success_is_a_second_within_two_centimetres_at_any_rate(reward, rate, st
         assert [outcome.rewards.tolist() for outcome in outcomes] == [[0] * 3] * 10 + [[1] * 3]
     elif rate == 10.0:
         assert outcomes[-1].rewards == pytest.approx(
-            reach_task.WITHIN * (1 - outcomes[-1].distance / reach_task.CLOSE)
-            + reach_task.SUCCESS - reach_task.STEP_COST, abs=1e-3)
+            reach.WITHIN * (1 - outcomes[-1].distance / reach.CLOSE)
+            + reach.SUCCESS - reach.STEP_COST, abs=1e-3)
     random = placed(task, 0.025)
     assert not any(task.step(off, random).success.any() for _ in range(2 * steps))
 
@@ -133,7 +132,7 @@ def test_delays_are_added_to_those_of_the_twins():
 def travel(pose, poses):
     """Return the time until an arm at ``pose`` can be in one of ``poses``, s."""
     speed = GEOMETRY.velocity
-    return max(reach_task.NO_TRAVEL, min(
+    return max(reach.NO_TRAVEL, min(
         max(abs(pose[j] - other[j]) / speed[j] for j in range(4)) for other in poses))
 
 
@@ -147,11 +146,11 @@ def test_the_dense_reward_is_progress_less_costs():
         positions, task._at_target, strict=True)] for positions in (here, task.positions)])
     assert len(np.unique(travels)) > 64
     expected = (
-        reach_task.PROGRESS * (before.distance - after.distance)
-        + reach_task.TRAVEL * (travels[0] - travels[1])
-        + reach_task.WITHIN * (1 - after.distance / reach_task.CLOSE).clip(min=0)
-        - reach_task.STEP_COST
-        - 2 * reach_task.SWITCH_COST - reach_task.COLLISION_COST * after.collided)
+        reach.PROGRESS * (before.distance - after.distance)
+        + reach.TRAVEL * (travels[0] - travels[1])
+        + reach.WITHIN * (1 - after.distance / reach.CLOSE).clip(min=0)
+        - reach.STEP_COST
+        - 2 * reach.SWITCH_COST - reach.COLLISION_COST * after.collided)
     assert after.rewards == pytest.approx(expected)
 
 

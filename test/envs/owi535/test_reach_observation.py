@@ -6,19 +6,21 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.owi535.reach_description import MisfitError, check, describe
-from vdl_ros.envs.owi535.reach_observation import (
+from vdl_ros.envs.owi535.arm_task import INSIDE
+from vdl_ros.envs.owi535.reach import (
     FEATURES,
     IN_FLIGHT,
     MOTORS,
     JointReading,
+    MisfitError,
     ReachObserver,
+    check,
+    describe,
 )
-from vdl_ros.envs.owi535.twin_ranges import INSIDE
 from vdl_ros.envs.registration import REACH
 
 GEOMETRY = load()

@@ -10,8 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.owi535.reach_observation import FEATURES
-from vdl_ros.envs.owi535.reach_pixels import ReachPixelsTask
+from vdl_ros.envs.owi535.reach import FEATURES, ReachPixelsTask
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_PIXELS
 

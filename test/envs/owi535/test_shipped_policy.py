@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common.files import find_resource
 from vdl_ros.envs.registration import REACH
+from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import Act, evaluate
-from vdl_ros.saved_policy import load_policy
 
 TARGETS = 100
 

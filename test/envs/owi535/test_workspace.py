@@ -8,16 +8,14 @@ import pytest
 
 import vdl_ros.envs  # noqa: F401
 from vdl_ros.arm.calibration.calibration_file import Calibration, write
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.twins.twin_parameters import TwinParameters
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.batched_motors import TwinParameters
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535.reach_task import ReachTask
-from vdl_ros.envs.owi535.twin_ranges import HELD_OUT, INSIDE, NOMINAL, TwinRanges
-from vdl_ros.envs.owi535.workspace import CUBE, Workspace
+from vdl_ros.envs.owi535.arm_task import CUBE, HELD_OUT, INSIDE, NOMINAL, TwinRanges, Workspace
+from vdl_ros.envs.owi535.reach import ReachTask
 from vdl_ros.envs.registration import REACH
 
 CHECKER = CollisionChecker(build_scene())

@@ -7,7 +7,7 @@ import pytest
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, make
-from vdl_ros.envs.pixels.car_racing import Controls
+from vdl_ros.envs.pixels import Controls
 
 NAME = 'vdl_ros/CarRacingPixels-v0'
 

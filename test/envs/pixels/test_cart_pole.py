@@ -7,8 +7,7 @@ from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
-from vdl_ros.envs.pixels.cart_pole import REPEATS, draw
-from vdl_ros.envs.pixels.frames import bilinear, shrink
+from vdl_ros.envs.pixels import REPEATS, bilinear, draw, shrink
 from vdl_ros.envs.registration import CART_POLE_PIXELS
 
 NAME = 'vdl_ros/CartPolePixels-v0'

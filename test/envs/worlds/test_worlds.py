@@ -9,7 +9,7 @@ import pytest
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make, make_shared
-from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter
 
 DUEL = EnvConfig(env_id=duel_world.DUEL, num_envs=2)

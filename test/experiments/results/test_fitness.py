@@ -5,14 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.experiments.results.fitness import (
+from vdl_ros.experiments.fitness import (
     SessionFitness,
     mean_strength,
     session_fitness,
     trial_fitness,
 )
-from vdl_ros.experiments.results.references import references
-from vdl_ros.experiments.specs.spec_config import ReferenceConfig
+from vdl_ros.experiments.page import references
+from vdl_ros.experiments.spec import ReferenceConfig
 
 # Strength is return / 10.
 TEN = ReferenceConfig(random_return=0.0, standard_return=10.0, standard_steps=1000)

@@ -5,8 +5,8 @@ import json
 import pytest
 import yaml
 
-from vdl_ros.experiments.running.trials import TrialRunner
-from vdl_ros.experiments.specs.checker import read_specs
+from vdl_ros.experiments.checker import read_specs
+from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.tools import experiment
 
 PPO = {'algorithm': 'ppo', 'unroll_length': 10, 'batch_size': 1, 'total_steps': 6000}

@@ -13,19 +13,18 @@ from optuna.pruners import NopPruner
 from optuna.samplers import RandomSampler
 from optuna.trial import Trial
 
-from vdl_ros.experiments.running.samplers import make_sampler
-from vdl_ros.experiments.running.search import Searcher, _suggest
-from vdl_ros.experiments.running.storage import (
+from vdl_ros.experiments.checker import read_specs
+from vdl_ros.experiments.search import (
+    Searcher,
     StorageError,
+    _suggest,
     folder_lock,
+    make_sampler,
     open_storage,
     open_study,
     storage_errors,
 )
-from vdl_ros.experiments.specs.checker import read_specs
-from vdl_ros.experiments.specs.spaces import make_space
-from vdl_ros.experiments.specs.spec import Search, agent_settings
-from vdl_ros.experiments.specs.spec_config import SearchConfig
+from vdl_ros.experiments.spec import Search, SearchConfig, agent_settings, make_space
 from vdl_ros.rl.runs.training_process import TrainingError
 
 CONTENT = {

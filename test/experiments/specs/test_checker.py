@@ -7,7 +7,7 @@ import jsonschema
 import pytest
 import yaml
 
-from vdl_ros.experiments.specs.checker import find_files, read_specs
+from vdl_ros.experiments.checker import find_files, read_specs
 from vdl_ros.tools import experiment
 
 ROOT = Path(__file__).resolve().parents[3]

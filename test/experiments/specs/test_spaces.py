@@ -4,10 +4,9 @@ import optuna
 import pytest
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.experiments.running.search import _suggest
-from vdl_ros.experiments.specs.bodies import bodies
-from vdl_ros.experiments.specs.spaces import make_space, split_key
-from vdl_ros.experiments.specs.spec import agent_settings
+from vdl_ros.experiments.population import bodies
+from vdl_ros.experiments.search import _suggest
+from vdl_ros.experiments.spec import agent_settings, make_space, split_key
 
 KNOWN = agent_settings()
 

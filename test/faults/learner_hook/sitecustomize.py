@@ -17,7 +17,7 @@ import sys
 PHASES = {
     'joining': ('vdl_ros.rl.distributed.process_group', 'ProcessGroup', '__init__', 1),
     'sharing the state': ('vdl_ros.rl.distributed.process_group', 'ProcessGroup', 'broadcast', 2),
-    'collecting': ('vdl_ros.ros.training.trajectories', 'TrajectoryInbox', 'get', 100),
+    'collecting': ('vdl_ros.ros.training.messages', 'TrajectoryInbox', 'get', 100),
     'updating': ('vdl_ros.rl.distributed.process_group', 'ProcessGroup', 'all_reduce_gradients',
                  50),
 }

@@ -7,7 +7,7 @@ from rclpy.serialization import serialize_message
 from torch.utils.data import DataLoader
 
 from vdl_ros.bags.reader import BagError
-from vdl_ros.pose.data.dataset import DataError, PoseDataset, keep_batch
+from vdl_ros.pose.dataset import DataError, PoseDataset, keep_batch
 
 
 def collect(data, **options):

@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.pose.data.domain_randomization import DISTANCE, DOMAINS, ELEVATION, SPLITS, sample
-from vdl_ros.pose.data.randomized_scene import RandomizedScene
+from vdl_ros.arm.geometry import load
+from vdl_ros.pose.domain_randomization import (
+    DISTANCE,
+    DOMAINS,
+    ELEVATION,
+    SPLITS,
+    RandomizedScene,
+    sample,
+)
 
 GEOMETRY = load()
 

@@ -2,7 +2,7 @@
 
 import random
 
-from vdl_ros.pose.data.pending_frames import FrameTracker, UnsolicitedFrames
+from vdl_ros.pose.pending_frames import FrameTracker, UnsolicitedFrames
 
 PARTS = ('a', 'b', 'c')
 

@@ -12,16 +12,13 @@ import torch
 from torch import nn
 
 from vdl_ros.common.tensor_file import load_tensor_file
-from vdl_ros.pose.data.dataset import PoseDataset
-from vdl_ros.pose.estimator import Estimate
-from vdl_ros.pose.model_file import load_model, save_model
+from vdl_ros.pose import training
+from vdl_ros.pose.dataset import PoseDataset
+from vdl_ros.pose.estimator import Estimate, load_model, save_model
+from vdl_ros.pose.evaluation import calibrate, calibrated, score
+from vdl_ros.pose.losses import PoseOptimizer
 from vdl_ros.pose.networks import make_model
-from vdl_ros.pose.training import training
-from vdl_ros.pose.training.evaluation import calibrate, calibrated, score
-from vdl_ros.pose.training.optimizer import PoseOptimizer
-from vdl_ros.pose.training.run_folder import PoseRun
-from vdl_ros.pose.training.training import Trainer
-from vdl_ros.pose.training.training_config import TrainingConfig
+from vdl_ros.pose.training import PoseRun, Trainer, TrainingConfig
 from vdl_ros.tools import evaluate_pose, train_pose
 
 

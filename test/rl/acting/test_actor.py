@@ -7,17 +7,15 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_extras
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import load_weights, weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import load_weights, make_policy, weights
+from vdl_ros.rl.settings import DqnConfig, TrainConfig
 
 BATCH = 3
 

@@ -14,12 +14,10 @@ from central_sides import STEPS, TRAIN, Asking, Learner, go_on, local_unrolls
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting import central_inference as module
-from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollError
-from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
+from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.settings import DqnConfig, exploration_schedule
 
 COUNTER, PIXELS = 'vdl/Counter-v0', 'vdl/PixelCounter-v0'
 

@@ -7,14 +7,13 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.envs.counter import episode_length
+from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
-from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.settings import DqnConfig, TrainConfig
 
 NUMBERS = gymnasium.spaces.Box(-1, 1, (3,), np.float32)
 ACTIONS = gymnasium.spaces.Discrete(4)

@@ -1,6 +1,6 @@
 """An actor stays with its learner while that one is active, however many publish policies."""
 
-from vdl_ros.rl.acting.learner_choice import LearnerChoice, make_learner_id
+from vdl_ros.rl.acting.flow_control import LearnerChoice, make_learner_id
 
 
 class Actor:

@@ -7,14 +7,12 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.distributions import Categorical, EpsilonGreedy
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.policy import Output
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import Output, make_policy
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 
 class Linear(nn.Module):

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.runs.array_file import load_array_file, save_array_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.run_folder import load_array_file, save_array_file
+from vdl_ros.rl.settings import make_algorithm_config
 
 # One step of the optimiser or more with each update, so that nothing is left waiting.
 REPLAY = {'replay_size': 400, 'replay_start': 1, 'replay_batch': 8, 'replay_ratio': 2.0}

@@ -9,11 +9,9 @@ from gymnasium import spaces
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config
 
 
 class Recall(gymnasium.vector.VectorEnv):

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.settings import make_algorithm_config
 
 
 class Walk(gymnasium.vector.VectorEnv):

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import nn
 
-from vdl_ros.rl.algorithms.optimizer import PolicyOptimizer
+from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
 from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 CONFIG = TrainConfig(total_steps=1000, learning_rate=0.01)
 

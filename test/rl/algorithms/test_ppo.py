@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithm_config import PpoConfig
-from vdl_ros.rl.algorithms.kl_penalty import KlPenalty
-from vdl_ros.rl.algorithms.ppo import PpoBatch
+from vdl_ros.rl.algorithms.ppo import KlPenalty, PpoBatch
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.settings import PpoConfig
 
 # Tensors of a batch with a value for each step; an update adds the last three.
 STEPWISE = ('actions', 'rewards', 'terminated', 'behaviour_log_probs', 'valid',

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.rl.algorithms.reinforce import Episode, EpisodeAssembly
 from vdl_ros.rl.data.batch import make_batch
-from vdl_ros.rl.data.episode_assembly import Episode, EpisodeAssembly
 
 
 @pytest.fixture

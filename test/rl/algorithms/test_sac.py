@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithm_config import make_algorithm_config
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.settings import make_algorithm_config
 
 ACTIONS = gymnasium.spaces.Discrete(4)
 FORCES = gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.data import episode_assembly
+from vdl_ros.rl.algorithms import reinforce
+from vdl_ros.rl.algorithms.reinforce import Episode, EpisodeAssembly, pad
 from vdl_ros.rl.data.batch import Batch, Source
-from vdl_ros.rl.data.episode_assembly import Episode, EpisodeAssembly, pad
 
 FOREVER = 10_000
 
@@ -179,7 +179,7 @@ def test_a_restarted_actor_starts_a_new_episode():
 
 
 def test_the_oldest_unfinished_episodes_are_dropped(monkeypatch):
-    monkeypatch.setattr(episode_assembly, '_MOST', 2)
+    monkeypatch.setattr(reinforce, '_MOST', 2)
     assembly = EpisodeAssembly(FOREVER)
 
     def column(is_reset, done):

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from vdl_ros.envs.counter import episode_length
+from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode

@@ -5,7 +5,7 @@ import re
 import numpy as np
 import pytest
 
-from vdl_ros.rl.data.frame_stack import stack, unstack
+from vdl_ros.rl.data.unroll import stack, unstack
 
 
 def unroll(rng, steps, batch, size, shape, is_reset, black=False):

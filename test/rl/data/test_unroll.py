@@ -10,8 +10,8 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.settings import TrainConfig
 
 STEPS, BATCH = 6, 2
 

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.distributed.collectives import (
-    Group,
-    explained_variance,
-    masked_mean,
-    standardized,
-)
+from vdl_ros.rl.distributed.collectives import Group, explained_variance, masked_mean, standardized
 
 
 def test_standardized_ignores_masked_values():

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, make_algorithm_config, verify
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config, verify
 
 PERIOD = 3
 # Weights are drawn from the seed of all threads.

@@ -17,7 +17,7 @@ from vdl_ros.rl.distributed import process_group as module
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.distributed.process_group import ProcessGroup, agree_on_nccl, join
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 PROCESSES = multiprocessing.get_context('forkserver')
 PATIENCE = 60.0

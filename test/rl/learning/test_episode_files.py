@@ -8,10 +8,9 @@ import torch
 
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.learning.episode_record import EpisodeRecord
-from vdl_ros.rl.learning.episode_table import EpisodeTable
+from vdl_ros.rl.learning.episode_table import EpisodeRecord, EpisodeTable
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 
 @pytest.fixture

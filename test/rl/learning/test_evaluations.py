@@ -17,7 +17,7 @@ from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400, eval_every=100)
 

@@ -9,12 +9,10 @@ import pytest
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.algorithm_config import ALGORITHM_SETTINGS, PpoConfig
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import load_weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import load_weights, make_policy
+from vdl_ros.rl.settings import ALGORITHM_SETTINGS, PpoConfig, TrainConfig
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=8, total_steps=1000)
 

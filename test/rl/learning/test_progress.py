@@ -10,7 +10,7 @@ import pytest
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.progress import Progress
-from vdl_ros.rl.learning.rates import RateWindow
+from vdl_ros.rl.learning.reporting import RateWindow
 
 
 def unroll(sequence, start_id=2**62 + 1, reward=1.0, batch=2, success=None):

@@ -1,6 +1,6 @@
 """The trial that chooses the learner's threads: the fastest number, the smallest of equals."""
 
-from vdl_ros.rl.learning.thread_choice import ThreadChoice, candidates
+from vdl_ros.rl.device import ThreadChoice, candidates
 
 
 class Training:

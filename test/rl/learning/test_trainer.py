@@ -13,16 +13,15 @@ import pytest
 import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from vdl_ros.common.thread_timer import CALLBACKS, TRAINING, ThreadTimer
+from vdl_ros.common.metrics import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.unroll import UnrollError
-from vdl_ros.rl.learning.inbox import EndOfBagError
+from vdl_ros.rl.data.unroll import EndOfBagError, UnrollError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import realtime_text, status_line
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400)
 SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
@@ -211,7 +210,7 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
 def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     """An actor restarts, and the learner is killed long before its next checkpoint."""
     # Every look at the clock takes a second.
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time',
+    monkeypatch.setattr('vdl_ros.rl.learning.reporting.time',
                         SimpleNamespace(monotonic=itertools.count().__next__))
 
     def disturb(inbox):
@@ -346,7 +345,7 @@ def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written
 
     monkeypatch.setattr(run.folder, 'report', sometimes)
     # A row for every update.
-    monkeypatch.setattr('vdl_ros.rl.learning.run_reporter.time',
+    monkeypatch.setattr('vdl_ros.rl.learning.reporting.time',
                         SimpleNamespace(monotonic=itertools.count().__next__))
     assert run() == 'total_steps'
     assert sum(line.startswith('progress not written: ') for line in run.lines) == 2

@@ -6,9 +6,8 @@ import torch
 from gymnasium import spaces
 from torch import distributions as reference
 
-from vdl_ros.rl.algorithm_config import A3cConfig, DqnConfig, ImpalaConfig, PpoConfig
 from vdl_ros.rl.policy.distributions import Boltzmann, EpsilonGreedy, for_values
-from vdl_ros.rl.policy.exploration import exploration_schedule
+from vdl_ros.rl.settings import A3cConfig, DqnConfig, ImpalaConfig, PpoConfig, exploration_schedule
 
 NAMES = [f'actor-{i}' for i in range(200)]
 

@@ -10,9 +10,9 @@ from gymnasium import spaces
 from torch import nn
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
-from vdl_ros.rl.policy.factory import make_policy
 from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
-from vdl_ros.rl.train_config import NETWORKS, TrainConfig
+from vdl_ros.rl.policy.policy import make_policy
+from vdl_ros.rl.settings import NETWORKS, TrainConfig
 
 # Filters, kernel, stride of each convolution, what is put out, for pictures [4, 84, 84].
 DRAWN = {

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.policy.normalizer import Normalizer
+from vdl_ros.rl.policy.networks import Normalizer
 
 SHAPES = [(), (3,), (2, 3)]
 

@@ -10,17 +10,13 @@ import pytest
 import torch
 from gymnasium import spaces
 
-from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.make_actor import make_actor
-from vdl_ros.rl.acting.numpy_actor import NumpyActor
-from vdl_ros.rl.algorithm_config import DqnConfig, PpoConfig, SacConfig
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.numpy_distributions import ActionValues, MultiCategorical
-from vdl_ros.rl.policy.numpy_policy import make_numpy_policy
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.acting.make_actor import NumpyActor, make_actor
+from vdl_ros.rl.policy.numpy_policy import ActionValues, MultiCategorical, make_numpy_policy
+from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.settings import DqnConfig, PpoConfig, SacConfig, TrainConfig
 
 BATCH = 5
 FLOATS = spaces.Box(-9.0, 9.0, (4,))

@@ -8,9 +8,7 @@ import torch
 from gymnasium import spaces
 
 from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.rl.algorithm_config import DqnConfig, SacConfig
-from vdl_ros.rl.policy import factory
-from vdl_ros.rl.policy import precision as module
+from vdl_ros.rl.policy import policy as module
 from vdl_ros.rl.policy.distributions import (
     Boltzmann,
     Categorical,
@@ -19,7 +17,7 @@ from vdl_ros.rl.policy.distributions import (
     MultiCategorical,
     SquashedGaussian,
 )
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import DqnConfig, SacConfig, TrainConfig
 
 IMAGES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
 SMALL = spaces.Box(0, 255, (3, 36, 36), np.uint8)
@@ -33,7 +31,7 @@ SAC = SacConfig()
 
 
 def make(space=NUMBERS, action_space=ACTIONS, own=None, precision='float32', **config):
-    return factory.make_policy(
+    return module.make_policy(
         TrainConfig(precision=precision, **config), space, action_space, own)
 
 

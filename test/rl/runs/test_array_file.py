@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vdl_ros.rl.runs.array_file import ArrayFileError, load_array_file, save_array_file
+from vdl_ros.rl.runs.run_folder import ArrayFileError, load_array_file, save_array_file
 
 ARRAYS = {'a': np.arange(12.0).reshape(3, 4), 'b': np.array(5), 'c': np.zeros((0, 2), bool)}
 

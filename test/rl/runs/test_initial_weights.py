@@ -7,7 +7,7 @@ import torch
 
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import CheckpointError, save_checkpoint
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
 CHOICE = gymnasium.spaces.Discrete(2)

@@ -9,14 +9,12 @@ import yaml
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from tensorboard.summary.writer import event_file_writer
 
-from vdl_ros import presets
 from vdl_ros.common.settings import select
+from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
-from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, saved_settings
 from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.runs.saved_settings import saved_settings
 
 PARTS = {'config': {}, 'learner': {'agent_steps': 0}, 'progress': {}}
 
@@ -239,7 +237,7 @@ def test_settings_of_one_start_are_not_resumed(tmp_path):
     for given, actors in (
             ({}, 2), ({'num_actors': 7}, 7), ({'num_actors': 5, 'num_learners': 2}, 3),
             ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)):
-        values = presets.resolve(given, saved_settings(tmp_path / 'b'))
+        values = config_file.resolve(given, saved_settings(tmp_path / 'b'))
         assert select(RunConfig, values).own_actors == actors, given
         assert values['seed'] == 3, given
 

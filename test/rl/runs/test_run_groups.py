@@ -5,8 +5,13 @@ import shutil
 import pytest
 import yaml
 
-from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
-from vdl_ros.rl.runs.run_groups import check_group, environments, group_labels
+from vdl_ros.rl.runs.recorded_run import (
+    RecordedRun,
+    RunReadError,
+    check_group,
+    environments,
+    group_labels,
+)
 
 SETTINGS = {'env_id': 'CartPole-v1', 'algorithm': 'impala', 'learning_rate': 0.001,
             'hidden_size': 64, 'total_steps': 1000, 'seed': 1}

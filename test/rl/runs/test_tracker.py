@@ -7,10 +7,10 @@ from types import SimpleNamespace
 import pytest
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.rl.runs import tracker
+from vdl_ros.rl.runs import trackers
+from vdl_ros.rl.runs.run_config import TRACKERS, RunFolderConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.runs.run_folder_config import TRACKERS, RunFolderConfig
-from vdl_ros.rl.runs.tracker import Tracker, verify_tracker
+from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
 
 
 class FakeWandb:
@@ -37,7 +37,7 @@ class FakeWandb:
 def wandb(monkeypatch):
     fake = FakeWandb()
     monkeypatch.setitem(sys.modules, 'wandb', fake)
-    monkeypatch.setattr(tracker, 'verify_tracker', lambda name: None)
+    monkeypatch.setattr(trackers, 'verify_tracker', lambda name: None)
     monkeypatch.setattr('vdl_ros.rl.runs.run_folder.verify_tracker', lambda name: None)
     monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve', lambda *_, **__: None)
     monkeypatch.delenv('WANDB_MODE', raising=False)
@@ -74,7 +74,7 @@ def test_a_tracker_that_fails_is_one_warning(wandb, tmp_path):
 
 
 def test_a_tracker_that_hangs_delays_nothing_but_the_end(wandb, tmp_path, monkeypatch):
-    monkeypatch.setattr(tracker, '_CLOSE_S', 0.1)
+    monkeypatch.setattr(trackers, '_CLOSE_S', 0.1)
     over = threading.Event()
     wandb.fails = over.wait
     lines = []
@@ -88,7 +88,7 @@ def test_a_tracker_that_hangs_delays_nothing_but_the_end(wandb, tmp_path, monkey
 
 
 def test_a_tracker_that_is_not_installed_is_one_line(monkeypatch, tmp_path):
-    monkeypatch.setattr(tracker.importlib.util, 'find_spec', lambda name: None)
+    monkeypatch.setattr(trackers.importlib.util, 'find_spec', lambda name: None)
     for name in TRACKERS[1:]:
         with pytest.raises(SettingError, match=f'^tracker: {name!r} is not installed: pip install '
                                                f'{name}.*, or the extra {name} of vdl_ros$'):

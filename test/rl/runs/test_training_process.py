@@ -10,7 +10,7 @@ import threading
 import psutil
 import pytest
 
-from vdl_ros.rl.runs.run_lock import in_use
+from vdl_ros.common.files import in_use
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 
 SETTINGS = {'env_id': 'CartPole-v1', 'num_envs': '4', 'hidden_size': '8',

@@ -3,8 +3,7 @@
 import pytest
 from builtin_interfaces.msg import Time
 
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message
 from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector

@@ -11,7 +11,7 @@ from std_msgs.msg import String
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.bags.recording import Recording
-from vdl_ros.ros.bags.recording_config import RecordConfig
+from vdl_ros.ros.node_settings import RecordConfig
 
 
 @pytest.fixture

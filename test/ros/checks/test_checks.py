@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from vdl_ros.arm.driver.udev_rule import how_to_install
+from vdl_ros.arm.driver.usb import how_to_install
 from vdl_ros.ros import checks
-from vdl_ros.ros.checks import machine, middleware, open_doors
+from vdl_ros.ros.checks import machine
 from vdl_ros.ros.checks.loopback import Loopback, check_loopback
-from vdl_ros.ros.checks.types import Finding, System, amount
+from vdl_ros.ros.checks.machine import Finding, System, amount
 
 HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
 UP, LOOPBACK, DOWN = '0x1003\n', '0x9\n', '0x1002\n'
@@ -43,28 +43,28 @@ MEMORY = {'proc/meminfo': 'MemTotal: 9 kB\nMemAvailable: 9000000 kB\n'}
 GIB = 1 << 30
 # Check, files, environment, space of shared memory, more arguments, status, words of it.
 CASES = [
-    *((middleware.check_domain, {}, {'ROS_DOMAIN_ID': domain}, GIB, (), status, '')
+    *((machine.check_domain, {}, {'ROS_DOMAIN_ID': domain}, GIB, (), status, '')
       for domain, status in (('', 'ok'), ('101', 'ok'), ('215', 'ok'), ('102', 'warn'),
                              ('214', 'warn'), ('233', 'fail'), ('-1', 'fail'), ('lab', 'fail'))),
-    *((middleware.check_discovery, {}, environ, GIB, (), status, '') for environ, status in (
+    *((machine.check_discovery, {}, environ, GIB, (), status, '') for environ, status in (
         ({}, 'ok'), (HERE, 'ok'), ({RANGE: 'OFF'}, 'warn'), ({RANGE: 'WORLD'}, 'fail'),
         ({'ROS_LOCALHOST_ONLY': '1'}, 'warn'),
         ({RANGE: 'SYSTEM_DEFAULT', 'ROS_STATIC_PEERS': 'a'}, 'warn'))),
     # It needs the loopback interface.
-    *((middleware.check_discovery, {'sys/class/net/lo/flags': flags}, HERE, GIB, (), status, '')
+    *((machine.check_discovery, {'sys/class/net/lo/flags': flags}, HERE, GIB, (), status, '')
       for flags, status in (('0x9', 'ok'), ('0x8', 'fail'), ('?', 'ok'))),
-    (middleware.check_python, {}, {}, GIB, ((3, 9, 2),), 'fail', ''),
-    (middleware.check_python, {}, {}, GIB, ((3, 10, 0),), 'ok', ''),
-    (middleware.check_distribution, {}, {}, GIB, (), 'ok', ''),
-    *((middleware.check_transport, {}, environ, space, (), status, '')
+    (machine.check_python, {}, {}, GIB, ((3, 9, 2),), 'fail', ''),
+    (machine.check_python, {}, {}, GIB, ((3, 10, 0),), 'ok', ''),
+    (machine.check_distribution, {}, {}, GIB, (), 'ok', ''),
+    *((machine.check_transport, {}, environ, space, (), status, '')
       for environ, space, status in (
         (HERE, 8 * GIB, 'ok'), (HERE, 1 << 20, 'warn'),
         ({'VDL_TRANSPORT': 'default'}, 8 * GIB, 'warn'),
         ({'VDL_TRANSPORT': 'pigeon'}, 8 * GIB, 'fail'))),
-    *((middleware.check_sockets, {f'{CORE}/rmem_max': limit, f'{CORE}/wmem_max': limit}, {}, GIB,
+    *((machine.check_sockets, {f'{CORE}/rmem_max': limit, f'{CORE}/wmem_max': limit}, {}, GIB,
        (), status, words) for limit, status, words in (
         ('212992', 'warn', 'sysctl'), (str(4 << 20), 'ok', ''))),
-    *((middleware.check_fragments, {f'{IPV4}/ipfrag_time': seconds,
+    *((machine.check_fragments, {f'{IPV4}/ipfrag_time': seconds,
                                     f'{IPV4}/ipfrag_high_thresh': str(128 << 20)},
        environ, GIB, (), status, '') for environ, seconds, status in (
         ({}, '30', 'ok'), (HERE, '30', 'ok'), ({'VDL_TRANSPORT': 'shm'}, '30', 'warn'),
@@ -85,7 +85,7 @@ CASES = [
         (True, '', 'ok'), (False, '', 'ok'), (False, '10.0.0.2', 'warn'))),
     (machine.check_libraries, {}, {}, GIB, (), 'ok', 'numpy'),
     # Which networks reach the nodes; flags of interfaces that cannot be read are up.
-    *((open_doors.check_network,
+    *((machine.check_network,
        {f'sys/class/net/{name}/flags': flags for name, flags in interfaces.items()}, environ, GIB,
        (), status, words) for environ, interfaces, status, words in (
         ({}, {'lo': LOOPBACK, 'eth0': UP}, 'warn', 'every host on eth0 can send to the nodes'),
@@ -113,11 +113,11 @@ def test_middleware(tmp_path):
     files = {'share/rmw_fastrtps_cpp/package.xml': manifest,
              'share/rmw_other/package.xml': manifest, 'lib/libfastrtps.so.2.14.5': ''}
     environ = {'AMENT_PREFIX_PATH': str(tmp_path)}
-    found = middleware.check_middleware(fake(tmp_path, files, environ))
+    found = machine.check_middleware(fake(tmp_path, files, environ))
     assert (found.status, found.finding) == ('ok', 'rmw_fastrtps_cpp 8.4.3, Fast DDS 2.14.5')
     for name, status in (('rmw_other', 'warn'), ('rmw_absent', 'fail')):
         environ['RMW_IMPLEMENTATION'] = name
-        assert middleware.check_middleware(fake(tmp_path, environ=environ)).status == status
+        assert machine.check_middleware(fake(tmp_path, environ=environ)).status == status
 
 
 def test_missing_files_and_exceptions_are_findings_of_one_line_and_no_errors(tmp_path):
@@ -141,12 +141,12 @@ def test_shared_memory(tmp_path):
     (tmp_path / 'proc').mkdir()
     for path in (tmp_path / 'dev/shm').iterdir():
         os.utime(path, (0, 0))
-    found = middleware.check_shared_memory(system)
+    found = machine.check_shared_memory(system)
     assert (found.status, found.figures['stale_files']) == ('warn', 2)
     assert '--clean' in found.advice
-    assert middleware.check_shared_memory(fake(tmp_path / 'a')).status == 'ok'
+    assert machine.check_shared_memory(fake(tmp_path / 'a')).status == 'ok'
     small = fake(tmp_path / 'a', space=(64 << 20, 64 << 20))
-    assert middleware.check_shared_memory(small).status == 'warn'
+    assert machine.check_shared_memory(small).status == 'warn'
 
 
 def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
@@ -184,7 +184,7 @@ def test_ports_that_others_reach_are_named():
              'host:=127.0.0.1'),
             ([('learner', '10.0.0.5', 29400)], 'warn', 'learner at 10.0.0.5', 'group_address'),
             ([('actor', '::', 5)], 'warn', 'actor at :: port 5', 'close it')):
-        found = open_doors.check_ports(System(environ={}), listening)
+        found = machine.check_ports(System(environ={}), listening)
         assert found.status == status, listening
         assert finding in found.finding
         assert advice in found.advice
@@ -206,7 +206,7 @@ def test_a_real_port_is_found_and_those_of_other_programs_are_not(tmp_path):
             stdout=subprocess.PIPE) as process:
         port, near = process.stdout.readline().split()
         other = mine.getsockname()[1]
-        found = open_doors.check_ports(System(tmp_path, {}))
+        found = machine.check_ports(System(tmp_path, {}))
         process.communicate()
     assert found.status == 'warn'
     assert f'viewer at 0.0.0.0 port {port}' in found.finding
@@ -234,9 +234,9 @@ def test_security_settings_and_modes_of_keys(tmp_path):
         environ = {'ROS_HOME': str(tmp_path / 'home'), **environ}
         if mode is not None:
             environ['ROS_SECURITY_KEYSTORE'] = keystore(tmp_path / str(number), mode)
-        found = open_doors.check_security(System(tmp_path, environ))
+        found = machine.check_security(System(tmp_path, environ))
         assert (found.status, words in found.finding) == (status, True), found
     # Keys in ROS_HOME are checked without settings.
     keystore(tmp_path / 'keystore', 0o604)
-    found = open_doors.check_security(System(tmp_path, {'ROS_HOME': str(tmp_path)}))
+    found = machine.check_security(System(tmp_path, {'ROS_HOME': str(tmp_path)}))
     assert (found.status, found.advice) == ('warn', f'chmod -R go= {tmp_path}/keystore')

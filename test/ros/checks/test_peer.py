@@ -4,14 +4,15 @@ import random
 
 import pytest
 
-from vdl_ros.ros.checks.peer.clock_offset import Exchange, estimate_offset
-from vdl_ros.ros.checks.peer.host_settings import (
+from vdl_ros.ros.checks.machine import System
+from vdl_ros.ros.checks.peer_checks import (
     NAMES,
+    Exchange,
     check_ranges,
     check_settings,
+    estimate_offset,
     read_settings,
 )
-from vdl_ros.ros.checks.types import System
 
 ADDRESSES = '10.0.0.1', '10.0.0.2'
 

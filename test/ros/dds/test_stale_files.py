@@ -20,9 +20,14 @@ import rclpy
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import recorder
 from vdl_ros.ros import qos
-from vdl_ros.ros.dds import shm_files
-from vdl_ros.ros.dds.stale_ports import first_port, reserved, stale_ports
-from vdl_ros.ros.dds.stale_shared_memory import clean_stale_shared_memory, stale_shared_memory
+from vdl_ros.ros.dds import shared_memory
+from vdl_ros.ros.dds.shared_memory import (
+    clean_stale_shared_memory,
+    first_port,
+    reserved,
+    stale_ports,
+    stale_shared_memory,
+)
 
 LATER = 4e9  # seconds since 1970, long after any file of a test
 
@@ -201,9 +206,9 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
     def ports():
         """Return the ports of this domain that have a reader."""
         found = set()
-        for path in Path('/', shm_files.FOLDER).glob('*_port*_el'):
+        for path in Path('/', shared_memory.FOLDER).glob('*_port*_el'):
             port = int(path.name.removesuffix('_el').rpartition('port')[2])
-            if first <= port < first + 240 and shm_files.is_locked(path):
+            if first <= port < first + 240 and shared_memory.is_locked(path):
                 found.add(port)
         return found
 

@@ -10,9 +10,9 @@ import yaml
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import CompressedImage, Image
 
-from vdl_ros.arm.model import geometry
+from vdl_ros.arm import geometry
 from vdl_ros.common.settings import SettingError
-from vdl_ros.ros.messages import camera_info
+from vdl_ros.ros.messages import images
 from vdl_ros.ros.messages.images import ImageError, from_image, to_compressed_image, to_image
 
 STAMP = Time(sec=12, nanosec=345)
@@ -143,8 +143,8 @@ def test_a_cv_bridge_is_asked_for_other_encodings_and_not_believed(monkeypatch):
 
 def test_a_pinhole_and_an_uncalibrated_camera():
     matrix = [[300.0, 0.0, 159.5], [0.0, 310.0, 119.5], [0.0, 0.0, 1.0]]
-    unstamped = camera_info.pinhole(matrix, 320, 240)
-    info = camera_info.stamped(unstamped, STAMP)
+    unstamped = images.pinhole(matrix, 320, 240)
+    info = images.stamped(unstamped, STAMP)
     assert (info.width, info.height, info.distortion_model) == (320, 240, 'plumb_bob')
     assert (info.header.stamp, info.header.frame_id) == (STAMP, 'camera_optical_frame')
     assert unstamped.header.stamp.sec == 0, 'a stamp is for one message'
@@ -153,7 +153,7 @@ def test_a_pinhole_and_an_uncalibrated_camera():
     assert list(np.reshape(info.p, (3, 4))[:, 3]) == [0, 0, 0]
     np.testing.assert_array_equal(np.reshape(info.r, (3, 3)), np.eye(3))
     assert list(info.d) == [0.0] * 5
-    info = camera_info.uncalibrated(64, 48)
+    info = images.uncalibrated(64, 48)
     assert (info.width, info.height) == (64, 48)
     assert not np.any(info.k)
 
@@ -172,14 +172,14 @@ GOOD = {
 def test_a_calibration_is_read_and_nonsense_is_refused(tmp_path):
     path = tmp_path / 'webcam.yaml'
     path.write_text(yaml.safe_dump(GOOD))
-    info = camera_info.load_calibration(str(path))
+    info = images.load_calibration(str(path))
     assert (info.width, info.height, info.distortion_model) == (640, 480, 'plumb_bob')
     assert list(info.d) == [0.1, -0.2, 0.001, 0, 0]
     assert list(info.k) == GOOD['camera_matrix']['data']
     assert list(info.p) == GOOD['projection_matrix']['data']
 
     def line():
-        found = refused(camera_info.load_calibration, str(path), error=SettingError)
+        found = refused(images.load_calibration, str(path), error=SettingError)
         assert found.startswith(f'calibration: {path}: ')
         return found
 

@@ -7,9 +7,9 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TransformStamped
 from tf2_msgs.msg import TFMessage
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.ros.messages.transforms import ArmFrames, FrameError, FrameTree, quaternion
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.ros.messages.joint_messages import ArmFrames, FrameError, FrameTree, quaternion
 
 POSE = np.array([0.4, -0.3, 0.8, 0.2, 0.1])
 

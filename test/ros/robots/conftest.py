@@ -15,10 +15,9 @@ from std_msgs.msg import Bool
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.ros import qos
-from vdl_ros.ros.robots.registration import register
+from vdl_ros.ros.robots.robot_env import register
 
 
 class Robot:

@@ -8,28 +8,27 @@ from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
-from vdl_ros.common.thread_timer import ACTING, TRAINING, ThreadTimer
+from vdl_ros.common.metrics import ACTING, TRAINING, ThreadTimer
 from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics
-from vdl_ros.ros.statistics.reaction_time_statistics import (
-    ReactionTimeStatistics,
-    is_reaction_time,
-)
-from vdl_ros.ros.statistics.run_scalars import RunScalars, Scalar, is_scalar, read_scalar
-from vdl_ros.ros.statistics.thread_time_statistics import (
-    Share,
-    ThreadTimeStatistics,
-    is_thread_time,
-    mean_shares,
-    read_share,
-)
-from vdl_ros.ros.statistics.topic_scalars import TopicScalars, scalars
-from vdl_ros.ros.statistics.topic_statistics import (
+from vdl_ros.ros.statistics.readers import TopicScalars, scalars
+from vdl_ros.ros.statistics.statistics import (
     AGE,
     LOSS,
     PERIOD,
+    ReactionTimeStatistics,
+    RunScalars,
+    Scalar,
+    Share,
+    ThreadTimeStatistics,
     TopicStatistics,
     Window,
+    is_reaction_time,
+    is_scalar,
+    is_thread_time,
+    mean_shares,
+    read_scalar,
+    read_share,
     statistic_points,
 )
 

@@ -12,8 +12,8 @@ from rclpy.time import Time
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
 from vdl_ros.ros import qos
-from vdl_ros.ros.statistics import topic_statistics as module
-from vdl_ros.ros.statistics.topic_statistics import (
+from vdl_ros.ros.statistics import statistics as module
+from vdl_ros.ros.statistics.statistics import (
     AGE,
     LOSS,
     PERIOD,

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from vdl_ros.ros.statistics.topic_statistics import AGE, LOSS, PERIOD, Figures, Window
-from vdl_ros.ros.statistics.topic_table import Row, Screen, TopicTable, table_text
+from vdl_ros.ros.statistics.readers import Row, Screen, TopicTable, table_text
+from vdl_ros.ros.statistics.statistics import AGE, LOSS, PERIOD, Figures, Window
 
 
 def window(node='/learner', topic='/trajectories', metric=AGE, seconds=1.0, count=10, mean=2.0):

@@ -6,16 +6,14 @@ import pytest
 import rclpy
 from std_msgs.msg import String
 
-from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Policy
-from vdl_ros.rl.algorithm_config import make_algorithm_config
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
-from vdl_ros.ros.training.actor_modes import CentralInferenceMode, LocalInferenceMode
+from vdl_ros.ros.training.actor import CentralInferenceMode, LocalInferenceMode
 
 ENV = EnvConfig(env_id='vdl/PixelCounter-v0')
 

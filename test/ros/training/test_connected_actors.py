@@ -1,6 +1,6 @@
 """The learner's lines about its actors."""
 
-from vdl_ros.ros.training.connected_actors import PATIENCE_S, ConnectedActors
+from vdl_ros.ros.training.training import PATIENCE_S, ConnectedActors
 
 
 class Logger:

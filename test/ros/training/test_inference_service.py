@@ -9,7 +9,7 @@ from central_sides import Asking, Learner
 
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.ros.training.inference_service import InferenceService
-from vdl_ros.ros.training.observations import to_observation
+from vdl_ros.ros.training.messages import to_observation
 
 ENV_ID = 'vdl/Counter-v0'
 PATIENCE_S = 60.0

@@ -12,16 +12,15 @@ from rclpy.time import Time
 
 from vdl_ros.msg import Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.learning.inbox import EndOfBagError
-from vdl_ros.ros.training.end_of_bag import EndOfBag
-from vdl_ros.ros.training.trajectories import (
+from vdl_ros.rl.data.unroll import EndOfBagError, UnrollSchema
+from vdl_ros.ros.training.messages import (
     RefusedError,
     TrajectoryInbox,
     policy_config,
     to_policy,
     to_trajectory,
 )
+from vdl_ros.ros.training.training import EndOfBag
 
 STEPS = 4
 SCHEMA = UnrollSchema(

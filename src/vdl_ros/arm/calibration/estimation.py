@@ -1,5 +1,4 @@
-"""
-Parameters of an arm, estimated from what was recorded while single joints moved.
+"""Parameters of an arm, estimated from what was recorded while single joints moved.
 
 The model is that of ``simulation/motor_model.py``, seen from outside: a joint does ``delay`` later
 what its motor is told, and starts another ``start_delay`` later; it turns at a speed that its load
@@ -17,12 +16,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.arm.calibration.moves import SETTLE
-from vdl_ros.arm.calibration.recording import Recording, Stroke
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.calibration.moves import SETTLE, Recording, Stroke
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import Scene
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.twins.gravity import Gravity
+from vdl_ros.arm.simulation.twins import Gravity
 
 __all__ = ['Estimate', 'JointEstimate', 'estimate', 'lag']
 
@@ -47,8 +45,7 @@ class Estimate:
 
 @dataclasses.dataclass(frozen=True)
 class JointEstimate:
-    """
-    One joint.
+    """One joint.
 
     ``sign`` is 1 if the joint's angle increases when its motor is commanded forward, else -1.
     Speeds are without load, rad/s. ``delay`` is the time from the command off to when the joint,
@@ -68,8 +65,7 @@ class JointEstimate:
 
 
 def estimate(recording: Recording, scene: Scene) -> dict[str, JointEstimate]:
-    """
-    Return what moves show, by joint; joints that hardly moved are missing.
+    """Return what moves show, by joint; joints that hardly moved are missing.
 
     Args:
         recording: of the moves of ``moves.py``.

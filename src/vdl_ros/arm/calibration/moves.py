@@ -1,15 +1,8 @@
-"""
-The moves of a calibration, as a state machine: readings of the joints in, commands out.
-
-First a short move of each joint shows which way it turns. Then the arm is brought upright, and
-one joint after the other moves to and fro about that pose, so that each direction is measured
-after a reversal and without one, and rising as well as falling. One motor runs at a time.
-
-Whatever is unsafe raises :class:`CalibrationError`; the owner then switches the motors off.
-"""
+"""How far and how long joints move while they are calibrated, by the kind of measurement."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Generator, Sequence
@@ -17,15 +10,99 @@ from collections.abc import Generator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.arm.calibration.moves_config import BY_TRUTH, MovesConfig
-from vdl_ros.arm.calibration.recording import Recording
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.simulation.collisions import CollisionChecker
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.simulation.scene import CollisionChecker
 
-__all__ = ['CalibrationError', 'CalibrationMoves']
+__all__ = ['BY_CAMERA', 'BY_TRUTH', 'CalibrationError', 'CalibrationMoves', 'MovesConfig',
+           'Recording', 'Stroke']
+
+
+@dataclasses.dataclass(frozen=True)
+class MovesConfig:
+    """Moves of a calibration.
+
+    A joint moves ``reach`` (rad) to both sides of the arm upright, or ``share`` of its travel if
+    that is less, ``rounds`` times. Readings are averaged for ``average`` s at rest, and may be
+    ``stale_after`` s old. ``noticed`` is the least distance that shows that a joint moved, rad,
+    within ``onset`` s; ``close`` is how far an angle may be off, rad.
+    """
+
+    reach: float
+    rounds: int
+    average: float
+    stale_after: float
+    noticed: float
+    onset: float
+    close: float
+    share: float = 0.35
+
+
+#: Exact positions, 60 times a second.
+BY_TRUTH = MovesConfig(0.5, 1, 0.25, 0.5, 0.03, 2.0, 0.08)
+#: Estimates from pictures: errors of some degrees that change within seconds.
+BY_CAMERA = MovesConfig(0.8, 2, 0.6, 1.0, 0.12, 4.0, 0.2)
+
 
 Array = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class Stroke:
+    """One motor ran alone from ``start`` to ``end``, s, as ``command`` says, -1 or 1.
+
+    The arm was at rest from ``rested`` on, as far as commands go, and after it until ``next``.
+    """
+
+    joint: int
+    command: int
+    start: float
+    end: float
+    rested: float
+    next: float
+
+
+@dataclasses.dataclass
+class Recording:
+    """Readings and commands of one clock, in the order of time.
+
+    ``times`` has N times, s, and ``positions`` float64 [5] for each, rad, NaN where a joint is not
+    measured; ``command_times`` has M times and ``commands`` five directions for each.
+    """
+
+    times: list[float] = dataclasses.field(default_factory=list)
+    positions: list[Array] = dataclasses.field(default_factory=list)
+    command_times: list[float] = dataclasses.field(default_factory=list)
+    commands: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
+
+    def reading(self, stamp: float, positions: Array) -> None:
+        """Add a reading, float64 [5], rad."""
+        self.times.append(stamp)
+        self.positions.append(np.array(positions, np.float64))
+
+    def command(self, stamp: float, directions: tuple[int, ...]) -> None:
+        """Add a command, if it differs from the last one."""
+        if not self.commands or self.commands[-1] != directions:
+            self.command_times.append(stamp)
+            self.commands.append(directions)
+
+    def strokes(self) -> list[Stroke]:
+        """Return the moves of single motors from rest to rest."""
+        found = []
+        off = (0,) * len(JOINTS)
+        ends = [*self.command_times[1:], math.inf]
+        for number, (start, end, command) in enumerate(
+                zip(self.command_times, ends, self.commands, strict=True)):
+            around = [self.commands[other] for other in (number - 1, number + 1)
+                      if 0 <= other < len(self.commands)]
+            if sum(map(abs, command)) != 1 or len(around) < 2 or any(
+                    each != off for each in around):
+                continue
+            joint = next(index for index, value in enumerate(command) if value)
+            found.append(Stroke(joint, command[joint], start, end,
+                                self.command_times[number - 1], ends[number + 1]))
+        return found
+
+
 _Script = Generator[Motors, None, None]
 
 #: Time that a joint needs to come to rest after its motor is off, s.
@@ -52,8 +129,7 @@ class CalibrationError(RuntimeError):
 
 
 class CalibrationMoves:
-    """
-    Moves the arm and records what it does; see the module.
+    """Moves the arm and records what it does; see the module.
 
     ``step`` of ``steps`` is done now, ``text`` says what that is; ``done`` ends it. Joints that
     are not measured (NaN) stay off and are taken to be straight.
@@ -63,8 +139,7 @@ class CalibrationMoves:
         self, checker: CollisionChecker, config: MovesConfig = BY_TRUTH,
         joints: Sequence[str] = JOINTS,
     ) -> None:
-        """
-        Start with motors off.
+        """Start with motors off.
 
         Args:
             checker: finds collisions of the arm as it is described.
@@ -93,8 +168,7 @@ class CalibrationMoves:
         self._script = self._run()
 
     def accepted(self, stamp: float, motors: Motors) -> None:
-        """
-        Record a command that the arm accepted at ``stamp``, s.
+        """Record a command that the arm accepted at ``stamp``, s.
 
         Raises:
             CalibrationError: it is not the command of this calibration.
@@ -104,8 +178,7 @@ class CalibrationMoves:
         self._check_obeyed()
 
     def update(self, now: float, stamp: float, positions: Array) -> Motors:
-        """
-        Return the command from now on, until the next call; call it 50 times a second.
+        """Return the command from now on, until the next call; call it 50 times a second.
 
         Args:
             now: time of the clock of all stamps, s.

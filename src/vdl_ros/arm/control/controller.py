@@ -1,30 +1,64 @@
-"""
-Trajectory controller for motors that can only be on or off.
-
-Measurements arrive late and motors react late. The controller therefore records the commands since
-a measurement and predicts where each joint comes to rest if its motor is switched off now. A motor
-starts when that is farther than ``start_band`` from the target and stops when it is within
-``stop_band`` or beyond. Between the two nothing is switched, so the motors do not chatter. A
-reversal always passes through off.
-
-A trajectory that is faster than the motors waits for them instead of cutting corners.
-"""
+"""Settings of the trajectory controller."""
 
 from __future__ import annotations
 
 import collections
+import dataclasses
 import math
 from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.control.controller_config import ControllerConfig
 from vdl_ros.arm.control.trajectory import JointTrajectory, TrajectoryError
-from vdl_ros.arm.model.geometry import ArmGeometry, Positions
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import ArmGeometry, Positions
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['Directions', 'TrajectoryController', 'TrajectoryError']
+__all__ = ['ControllerConfig', 'Directions', 'TrajectoryController', 'TrajectoryError']
+
+
+@dataclasses.dataclass(frozen=True)
+class ControllerConfig:
+    """Settings of the trajectory controller for on/off motors."""
+
+    start_band: float = setting(
+        0.030, 'A motor starts if its predicted distance exceeds this.', minimum=0.001,
+        maximum=1.0, unit='rad')
+    stop_band: float = setting(
+        0.008, 'A motor stops if its predicted distance is below this.', minimum=0.0, maximum=1.0,
+        unit='rad')
+    goal_tolerance: float = setting(
+        0.040, 'Largest measured distance of any joint at the end.', minimum=0.001, maximum=1.0,
+        unit='rad')
+    path_tolerance: float = setting(
+        0.12, 'The trajectory waits for a joint that lags by more than this.', minimum=0.001,
+        maximum=3.0, unit='rad')
+    response_time: float = setting(
+        0.06, 'Time from a command to its effect.', minimum=0.0, maximum=2.0, unit='s')
+    stale_after: float = setting(
+        0.3, 'Motors are off while the newest measurement is older.', minimum=0.01, maximum=10.0,
+        unit='s')
+    goal_timeout: float = setting(
+        3.0, 'A trajectory is aborted after this without progress.', minimum=0.1, maximum=60.0,
+        unit='s')
+    viewer_timeout: float = setting(
+        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed. '
+        'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
+
+    def __post_init__(self) -> None:
+        """Check the order of the bands.
+
+        Raises:
+            SettingError: bands in the wrong order; the message names them.
+        """
+        for less, more in (('stop_band', 'start_band'), ('start_band', 'goal_tolerance'),
+                           ('start_band', 'path_tolerance')):
+            if getattr(self, less) >= getattr(self, more):
+                raise SettingError(
+                    f'{less}: {getattr(self, less):g} is not allowed: less than {more}, '
+                    f'{getattr(self, more):g}')
+
 
 #: int8 [5]: -1, 0 or 1 for each joint.
 Directions = NDArray[np.int8]
@@ -35,8 +69,7 @@ PROGRESS = 0.01
 
 
 class TrajectoryController:
-    """
-    Runs one trajectory at a time; a new one replaces it.
+    """Runs one trajectory at a time; a new one replaces it.
 
     ``state`` is ``'idle'``, ``'running'``, ``'done'`` or ``'aborted'``; ``reason`` is one line on
     why a trajectory was aborted or refused. All times are seconds of one clock.
@@ -46,8 +79,7 @@ class TrajectoryController:
         self, geometry: ArmGeometry, config: ControllerConfig | None = None,
         speed: Positions | None = None, longest_gap: float = math.inf,
     ):
-        """
-        Make an idle controller.
+        """Make an idle controller.
 
         Args:
             geometry: limits, and default speeds, of the joints.
@@ -92,8 +124,7 @@ class TrajectoryController:
     def start(
         self, names: Sequence[str], positions: Sequence[Sequence[float]], times: Sequence[float],
     ) -> None:
-        """
-        Start a trajectory at the next update; it replaces a running one.
+        """Start a trajectory at the next update; it replaces a running one.
 
         Args:
             names: joints, in the order of the columns.
@@ -128,8 +159,7 @@ class TrajectoryController:
     def update(
         self, now: float, positions: ArrayLike | None, stamp: float | None, paused: str = '',
     ) -> Directions:
-        """
-        Return the motor directions until the next update, int8 [5].
+        """Return the motor directions until the next update, int8 [5].
 
         Call it at a steady rate with the latest measurement, even an old one.
 
@@ -203,8 +233,7 @@ class TrajectoryController:
         return command
 
     def _switch(self, now: int, missing: float, ahead: float) -> int:
-        """
-        Return -1, 0 or 1 for a motor that runs ``now`` with ``missing`` rad to go.
+        """Return -1, 0 or 1 for a motor that runs ``now`` with ``missing`` rad to go.
 
         A running motor may lead a target that still has ``ahead`` rad to its next point: this
         halves the switching on a slow path.

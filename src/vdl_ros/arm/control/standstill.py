@@ -13,8 +13,7 @@ LONGEST_GAP = 1.0
 
 
 class StandstillDetector:
-    """
-    Tells whether input may have waited through a standstill.
+    """Tells whether input may have waited through a standstill.
 
     What was sent meanwhile arrives afterwards, when nobody expects motion any more.
     """
@@ -23,8 +22,7 @@ class StandstillDetector:
         self, longest_gap: float = LONGEST_GAP, settling: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Begin with the first update.
+        """Begin with the first update.
 
         Args:
             longest_gap: between two updates, s; infinity: nothing is a standstill.

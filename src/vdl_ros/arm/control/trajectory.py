@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from vdl_ros.arm.model.geometry import ArmGeometry, Positions
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import ArmGeometry, Positions
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['JointTrajectory', 'TrajectoryError']
+__all__ = ['GoalTolerances', 'JointTrajectory', 'ToleranceError', 'TrajectoryError']
 
 
 # Limit of points; their check takes 0.1 s, in which the controller sends nothing.
@@ -23,8 +24,7 @@ class TrajectoryError(ValueError):
 
 
 class JointTrajectory:
-    """
-    Timed points with straight lines between them.
+    """Timed points with straight lines between them.
 
     ``joints`` are the indices of the joints that it moves, in the order of ``joints.JOINTS``;
     ``times`` is float64 [N], s; ``points`` is float64 [N, 5], rad, with NaN for other joints.
@@ -34,8 +34,7 @@ class JointTrajectory:
         self, names: Sequence[str], positions: Sequence[Sequence[float]],
         times: Sequence[float], geometry: ArmGeometry,
     ):
-        """
-        Check a trajectory.
+        """Check a trajectory.
 
         Args:
             names: joints, in the order of the columns.
@@ -92,8 +91,7 @@ class JointTrajectory:
         return float(self.times[-1])
 
     def target(self, time: float, start: Positions) -> Positions:
-        """
-        Return where the joints should be, float64 [5], rad; NaN for joints it does not move.
+        """Return where the joints should be, float64 [5], rad; NaN for joints it does not move.
 
         Args:
             time: since the start, s; after the end the target is the last point.
@@ -111,3 +109,69 @@ class JointTrajectory:
         """Return the next point, or the last one, float64 [5], rad; NaN as in ``target``."""
         after = int(np.searchsorted(self.times, time, side='right'))
         return np.array(self.points[min(after, len(self.times) - 1)])
+
+
+class ToleranceError(ValueError):
+    """Tolerances that are refused; the message is one line."""
+
+
+@dataclass(frozen=True)
+class GoalTolerances:
+    """Largest distances of joints from their targets.
+
+    Attributes:
+        path: float64 [5], rad, while the arm moves; inf: any.
+        goal: float64 [5], rad, at its end; inf: that of the controller's settings alone.
+        late: s, after the end of the trajectory's time; inf: any.
+    """
+
+    path: Positions
+    goal: Positions
+    late: float = math.inf
+
+    @staticmethod
+    def of(
+        path: Iterable[tuple[str, float]], goal: Iterable[tuple[str, float]], late: float,
+    ) -> GoalTolerances:
+        """Return the tolerances of a goal.
+
+        Args:
+            path: names of joints with distances, rad; 0: as the controller has it, less: any.
+            goal: the same.
+            late: s; 0: any.
+
+        Raises:
+            ToleranceError: an unknown joint, or a value that is not finite.
+        """
+        if not (math.isfinite(late) and late >= 0.0):
+            raise ToleranceError(f'goal_time_tolerance: {late:g} s is not allowed: at least 0')
+        return GoalTolerances(_by_joint('path_tolerance', path), _by_joint('goal_tolerance', goal),
+                              late or math.inf)
+
+    def violation(self, error: Positions, *, at_goal: bool) -> str:
+        """Return which joint is too far from its target, '' if none is.
+
+        Args:
+            error: float64 [5], rad; NaN where unknown.
+            at_goal: whether the trajectory has ended.
+        """
+        allowed = self.goal if at_goal else self.path
+        too_far = np.abs(np.nan_to_num(error)) > allowed
+        if not too_far.any():
+            return ''
+        index = int(np.argmax(too_far))
+        return (f'{JOINTS[index]}: {abs(float(error[index])):.3f} rad from its target, '
+                f'{float(allowed[index]):g} rad are allowed')
+
+
+def _by_joint(what: str, values: Iterable[tuple[str, float]]) -> Positions:
+    found = np.full(len(JOINTS), math.inf)
+    for name, value in values:
+        if name not in JOINTS:
+            raise ToleranceError(
+                f'{what}: {quoted(name)}: no such joint; there are {", ".join(JOINTS)}')
+        if not math.isfinite(value):
+            raise ToleranceError(f'{what}: {name}: {value} is not a finite number')
+        if value > 0.0:
+            found[JOINTS.index(name)] = value
+    return found

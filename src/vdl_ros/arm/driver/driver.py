@@ -1,10 +1,4 @@
-"""
-Safety logic of the arm's driver: what to send, when, and when to stop. No ROS, no USB.
-
-The arm follows its last command until the next one and has no sensors, so all protection is here:
-the command timeout (watchdog), the run time limit of each motor, the emergency stop, and the
-reaction to a failing device. A stop switches all motors off and leaves the lamp as it is.
-"""
+"""Settings of the arm's driver: safety limits, USB device and wiring."""
 
 from __future__ import annotations
 
@@ -12,17 +6,146 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-from vdl_ros.arm.driver.driver_config import SafetyConfig
 from vdl_ros.arm.driver.guardian import GuardianError
-from vdl_ros.arm.driver.protocol import Signs, encode
-from vdl_ros.arm.driver.run_time import RunTimeLimiter
-from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['ArmDriver', 'Guard', 'Link', 'Notice']
+__all__ = ['ArmDriver', 'Guard', 'Link', 'Notice', 'RunTimeLimiter', 'SafetyConfig', 'UsbConfig']
+
+
+_SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
+# Somewhat longer than the joint's travel takes at 20 deg/s.
+_RUN_TIME = 'Longest time in one direction less that in the other; then the motor only runs back.'
+
+
+@dataclass(frozen=True)
+class SafetyConfig:
+    """Safety limits that stop motors, of the real and the simulated arm."""
+
+    command_timeout: float = setting(
+        0.5, 'All motors stop after this time without a command.', minimum=0.05, maximum=5.0,
+        unit='s')
+    refresh_period: float = setting(
+        0.2, 'Period of repeating the last command, to detect a disconnected arm.', minimum=0.02,
+        maximum=5.0, unit='s')
+    reconnect_period: float = setting(
+        0.25, 'Time between attempts to find a disconnected arm.', minimum=0.05, maximum=10.0,
+        unit='s')
+    base_max_run_time: float = setting(15.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
+    shoulder_max_run_time: float = setting(10.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
+    elbow_max_run_time: float = setting(18.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
+    wrist_max_run_time: float = setting(7.0, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
+    gripper_max_run_time: float = setting(2.5, _RUN_TIME, minimum=0.05, maximum=60.0, unit='s')
+
+    return_weight: float = setting(
+        1.5, 'Weight of a second in the other direction; a joint that lifts the arm is slower.',
+        minimum=1.0, maximum=3.0)
+
+    def max_run_time(self, motor: str) -> float:
+        """Return how much longer a motor may run in one direction than in the other, s."""
+        return float(getattr(self, f'{motor}_max_run_time'))
+
+
+@dataclass(frozen=True)
+class UsbConfig:
+    """The USB device of the real arm and its wiring."""
+
+    autostart: bool = setting(True, 'Configure and activate as soon as the arm is connected.')
+    usb_product: int = setting(
+        0, 'USB product id: 0, or 1 for newer arms.', minimum=0, maximum=65535)
+    usb_timeout: float = setting(
+        0.1, 'Time-out of a USB transfer, which blocks the node.', minimum=0.005, maximum=1.0,
+        unit='s')
+    usb_backend: str = setting('', 'module:function that returns a pyusb backend; empty: libusb.')
+    base_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)
+    shoulder_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)
+    elbow_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)
+    wrist_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)
+    gripper_sign: int = setting(-1, _SIGN, minimum=-1, maximum=1)
+
+    @property
+    def signs(self) -> Signs:
+        """Return the signs by motor.
+
+        Raises:
+            SettingError: a sign is 0.
+        """
+        values = {name: getattr(self, f'{name}_sign') for name in JOINTS}
+        for name, value in values.items():
+            if value == 0:
+                raise SettingError(f'{name}_sign: 0 is not allowed: -1 or 1')
+        return Signs(**values)
+
+
+# Binary fractions of a second add up to slightly less than the limit.
+_ROUNDING_S = 1e-6
+# What a motor ran beyond its limit must be run back, s; more only while the device takes no
+# commands, and by then the joint stands at its end. Also at most this share of the limit: a motor
+# that runs back must not reach its other limit before it is below this one.
+_BEYOND_S, _BEYOND_SHARE = 0.5, 0.5
+
+
+class RunTimeLimiter:
+    """Net time of each motor in each direction; times are seconds of one clock."""
+
+    def __init__(self, limit: Callable[[str], float], weight: float) -> None:
+        """Start without any time.
+
+        Args:
+            limit: returns a motor's greatest net time in one direction, s.
+            weight: of the time in the other direction.
+        """
+        self._limit, self._weight = limit, weight
+        # How the motors may run now: more than one while the device fails.
+        self._on = frozenset({Motors()})
+        self.reset(0.0)
+
+    def reset(self, now: float) -> None:
+        """Forget all times, because the joints may stand anywhere; the motors run on."""
+        self._net = {(name, direction): 0.0 for name in JOINTS for direction in (1, -1)}
+        self._at = now
+
+    def attempt(self, on: Motors, now: float) -> None:
+        """Count the time up to ``now``; from now on the motors may run as ``on``, or as before."""
+        self.advance(now)
+        # Which way a motor runs whose reversal fails cannot be known. To count both would lock it
+        # out in both, so it counts as running as before.
+        unknown: dict[str, Any] = {
+            name: 0 for name in JOINTS
+            if any(getattr(on, name) * getattr(each, name) < 0 for each in self._on)}
+        self._on |= {dataclasses.replace(on, **unknown)}
+
+    def update(self, on: Motors, now: float) -> None:
+        """Count the time up to ``now``; from now on the motors run as ``on``."""
+        self.advance(now)
+        self._on = frozenset({on})
+
+    def advance(self, now: float) -> None:
+        """Count the time up to ``now``; the motors run on as they do.
+
+        What may run in a direction counts as running in it.
+        """
+        elapsed, self._at = max(0.0, now - self._at), now
+        for (name, direction), net in self._net.items():
+            way = max(direction * getattr(on, name) for on in self._on)
+            run = elapsed * (self._weight * way if way < 0 else way)
+            limit = self._limit(name)
+            most = limit + min(_BEYOND_S, _BEYOND_SHARE * limit)
+            self._net[name, direction] = min(max(0.0, net + run), max(net, most))
+
+    @property
+    def exhausted(self) -> dict[str, int]:
+        """Return by motor the direction in which it has reached its limit.
+
+        While the device failed, a motor may seem to have reached both: then the greater counts.
+        """
+        return {name: direction for (name, direction), net in self._net.items()
+                if net >= max(self._limit(name) - _ROUNDING_S, self._net[name, -direction])}
+
 
 # The same refusal is logged again after this time, s, and at most this many different ones in it.
 _REFUSAL_S, _REFUSALS = 5.0, 5
@@ -63,8 +186,7 @@ Notice = Callable[[str, str], None]
 
 
 class ArmDriver:
-    """
-    The commanded and the actual state of the arm's motors; called from one thread.
+    """The commanded and the actual state of the arm's motors; called from one thread.
 
     Call :meth:`tick` at 50 Hz: watchdog, run time limits and reconnection depend on it.
     """
@@ -72,8 +194,7 @@ class ArmDriver:
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """
-        Start closed and inactive.
+        """Start closed and inactive.
 
         Args:
             config: settings.
@@ -128,8 +249,7 @@ class ArmDriver:
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """
-        Open the device, stop all motors, start the guard.
+        """Open the device, stop all motors, start the guard.
 
         Raises:
             ArmUsbError: the device cannot be used.
@@ -198,8 +318,7 @@ class ArmDriver:
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
-        """
-        Return what a command may do during and after an emergency stop.
+        """Return what a command may do during and after an emergency stop.
 
         After the release the first command that counts has all motors off. A sender that has
         commanded motion since before it must send such a command itself, or pause.
@@ -215,8 +334,7 @@ class ArmDriver:
         return motors
 
     def emergency_stop(self, engaged: bool, cause: str = '') -> None:
-        """
-        Keep all motors off while engaged, in any state, and then until a neutral command.
+        """Keep all motors off while engaged, in any state, and then until a neutral command.
 
         ``cause`` is logged when ``engaged`` changes.
         """

@@ -1,5 +1,4 @@
-"""
-The state of the emergency stop, and which requests change it.
+"""The state of the emergency stop, and which requests change it.
 
 Requests come from any number of publishers, each of which repeats its last one to a driver that
 starts, in any order. A request to stop always engages, except one that was answered before. A
@@ -13,8 +12,8 @@ import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted, shown
-from vdl_ros.common.run_files import write_text
 
 __all__ = ['EmergencyStop', 'StopState']
 
@@ -28,8 +27,7 @@ _END = 2**31 * 10**9
 
 @dataclass(frozen=True)
 class StopState:
-    """
-    The state: ``stamp`` is the time of the latest change, ns since 1970, 0 before the first.
+    """The state: ``stamp`` is the time of the latest change, ns since 1970, 0 before the first.
 
     ``sender`` is the node that requested the change, ``reason`` one line.
     """
@@ -48,8 +46,7 @@ class EmergencyStop:
     """Decides about requests; ``now`` is a time in ns since 1970 on the driver's clock."""
 
     def __init__(self, path: Path, now: int) -> None:
-        """
-        Continue with the state in a file.
+        """Continue with the state in a file.
 
         Args:
             path: the file; it may be missing. A file that cannot be read counts as engaged.
@@ -76,8 +73,7 @@ class EmergencyStop:
         self.state, self._known = state, known[-_REMEMBERED:]
 
     def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
-        """
-        Engage.
+        """Engage.
 
         Args:
             stamp: of the request, on the sender's clock; 0 if the request has none.
@@ -97,8 +93,7 @@ class EmergencyStop:
         return True
 
     def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
-        """
-        Release the state with the stamp ``releases``; the others as of :meth:`stop`.
+        """Release the state with the stamp ``releases``; the others as of :meth:`stop`.
 
         Returns:
             False if another state is in force.
@@ -114,8 +109,7 @@ class EmergencyStop:
         self.state = StopState(engaged, stamp, sender, shown(reason, _LONGEST))
 
     def save(self) -> None:
-        """
-        Write the state to the file.
+        """Write the state to the file.
 
         Raises:
             OSError: it cannot be written.

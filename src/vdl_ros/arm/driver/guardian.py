@@ -1,5 +1,4 @@
-"""
-Guardian process: stops the arm when its driver dies or hangs with motors on.
+"""Guardian process: stops the arm when its driver dies or hangs with motors on.
 
 The arm follows its last command until the next one, so a killed driver would leave it moving. The
 guardian holds the read end of a pipe whose write end only the driver has. The kernel closes it
@@ -28,18 +27,19 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from vdl_ros.arm.driver.protocol import Signs, encode
 from vdl_ros.arm.driver.usb import (
     ArmUsbError,
     DeviceBusyError,
     DeviceMissingError,
     DisconnectedError,
+    Signs,
     UsbArm,
+    encode,
     load_backend,
 )
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.joints import Motors
 
-__all__ = ['SILENCE_S', 'Guardian', 'GuardianError', 'main', 'stop_arm', 'watch']
+__all__ = ['Guardian', 'GuardianError', 'SILENCE_S', 'main', 'stop_arm', 'watch']
 
 _GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
 # Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
@@ -91,8 +91,7 @@ class Guardian:
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """
-        Start the process if it is not alive, and wait until it watches.
+        """Start the process if it is not alive, and wait until it watches.
 
         Raises:
             GuardianError: it does not start.
@@ -145,8 +144,7 @@ class Guardian:
         self._moving = moving
 
     def end(self, *, stopped: bool) -> None:
-        """
-        End the process.
+        """End the process.
 
         Args:
             stopped: the motors are known to be off; otherwise the guardian tries to stop them.
@@ -190,8 +188,7 @@ class Guardian:
 
 def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
           silence: float = SILENCE_S, answer: Callable[[], object] = bool) -> Motors | None:
-    """
-    Wait until the other end of a pipe is closed.
+    """Wait until the other end of a pipe is closed.
 
     Args:
         descriptor: the pipe's read end.
@@ -227,8 +224,7 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
              clock: Callable[[], float] = time.monotonic,
              pause: Callable[[float], None] = time.sleep,
              log: Callable[[str], None] = lambda text: None) -> str:
-    """
-    Send ``motors``; retry until they are accepted or the device is missing for two seconds.
+    """Send ``motors``; retry until they are accepted or the device is missing for two seconds.
 
     Args:
         motors: the command that stops the arm.

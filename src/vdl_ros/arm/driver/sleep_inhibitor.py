@@ -1,5 +1,4 @@
-"""
-Keeps the machine awake while an arm is connected, where systemd-logind runs.
+"""Keeps the machine awake while an arm is connected, where systemd-logind runs.
 
 A machine that suspends stops driver and guardian at once, and the arm follows its last command
 until somebody cuts its power. ``systemd-inhibit`` holds a lock for as long as its command runs;

@@ -1,31 +1,169 @@
-"""
-Renderer of the simulated arm, without a display, and the geometry of its camera.
+"""Appearance of the simulated scene: sets camera, colours and lights of a compiled model.
 
-The default of ``MUJOCO_GL`` is egl. MuJoCo reads it at import: a program that imports MuJoCo
-before this package has to set it.
+Every function changes the model in place, from the next image on. Materials are those of
+the URDF with the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor``);
+lights are ``key``, ``fill`` and ``arm/lamp``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.simulation import appearance
-from vdl_ros.arm.simulation.scene import CAMERA, Scene
+from vdl_ros.arm.simulation.scene import CAMERA, PREFIX, Scene
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 
-__all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'project']
+__all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'lights', 'materials', 'place_camera',
+           'project', 'set_color', 'set_field_of_view', 'set_headlight', 'set_lamp', 'set_light']
+
 
 Array = NDArray[np.float64]
 
 
-class ArmRenderer:
+def place_camera(
+    model: Any, distance: float, elevation: float, azimuth: float, roll: float = 0.0,
+) -> None:
+    """Place the camera on a sphere about ``camera_target``, looking at it.
+
+    Args:
+        model: a scene's model.
+        distance: from the target, m.
+        elevation: above the target's height, rad, from 0 to pi / 3.
+        azimuth: from the x axis towards the y axis, rad.
+        roll: counter-clockwise rotation of the image, rad.
+
+    Raises:
+        ValueError: a value that is not finite or out of its range; the message names it.
     """
-    Renders images of a scene.
+    for name, value in (('distance', distance), ('elevation', elevation), ('azimuth', azimuth),
+                        ('roll', roll)):
+        if not math.isfinite(value):
+            raise ValueError(f'{name}: {value} is not a finite number')
+    if distance <= 0.0:
+        raise ValueError(f'distance: {distance:g} is not allowed: more than 0')
+    if not 0.0 <= elevation <= math.pi / 3 + 1e-9:
+        raise ValueError(f'elevation: {elevation:g} is not allowed: from 0 to {math.pi / 3:g}')
+    mount = model.body(PREFIX + 'camera_mount')
+    mount.pos[:] = distance * np.array([
+        math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth),
+        math.sin(elevation)])
+    # x forward, z up: roll about x, look down by the elevation, turn back towards the target.
+    half = np.array([roll, elevation, azimuth + math.pi]) / 2.0
+    turn = np.array([1.0, 0.0, 0.0, 0.0])
+    for axis in (2, 1, 0):
+        part = np.zeros(4)
+        part[0], part[1 + axis] = math.cos(half[axis]), math.sin(half[axis])
+        product = np.zeros(4)
+        mujoco.mju_mulQuat(product, turn, part)
+        turn = product
+    mount.quat[:] = turn
+
+
+def set_field_of_view(model: Any, angle: float) -> None:
+    """Set the camera's vertical field of view, rad."""
+    model.camera(CAMERA).fovy[:] = math.degrees(angle)
+
+
+def materials(model: Any) -> tuple[str, ...]:
+    """Return the names of the materials."""
+    return tuple(model.mat(index).name for index in range(model.nmat))
+
+
+def lights(model: Any) -> tuple[str, ...]:
+    """Return the names of the lights."""
+    return tuple(model.light(index).name for index in range(model.nlight))
+
+
+def set_color(
+    model: Any, material: str, rgb: ArrayLike, *, specular: float | None = None,
+    shininess: float | None = None,
+) -> None:
+    """Colour a material; a texture is multiplied by the colour.
+
+    Args:
+        model: a scene's model.
+        material: one of :func:`materials`.
+        rgb: three numbers from 0 to 1.
+        specular: strength of highlights, from 0 to 1; None: unchanged.
+        shininess: sharpness of highlights, from 0 to 1; None: unchanged.
+
+    Raises:
+        KeyError: no such material.
+        ValueError: not three finite numbers.
+    """
+    found = model.mat(material)
+    found.rgba[:3] = _three(rgb, 'rgb').clip(0.0, 1.0)
+    if specular is not None:
+        found.specular[:] = specular
+    if shininess is not None:
+        found.shininess[:] = shininess
+
+
+def set_light(
+    model: Any, light: str, *, position: Sequence[float] | None = None,
+    direction: Sequence[float] | None = None, rgb: ArrayLike | None = None,
+    active: bool | None = None,
+) -> None:
+    """Change a light; None leaves a property unchanged.
+
+    Args:
+        model: a scene's model.
+        light: one of :func:`lights`.
+        position: m.
+        direction: of its beam, of any length.
+        rgb: diffuse colour, three numbers, usually from 0 to 1.
+        active: on or off.
+
+    Raises:
+        KeyError: no such light.
+        ValueError: not three finite numbers, or a direction of length 0.
+    """
+    found = model.light(light)
+    if position is not None:
+        found.pos[:] = _three(position, 'position')
+    if direction is not None:
+        vector = _three(direction, 'direction')
+        length = float(np.linalg.norm(vector))
+        if length == 0.0:
+            raise ValueError('direction: 0 0 0 is not allowed')
+        found.dir[:] = vector / length
+    if rgb is not None:
+        found.diffuse[:] = _three(rgb, 'rgb').clip(0.0)
+    if active is not None:
+        found.active[:] = active
+
+
+def set_headlight(model: Any, ambient: ArrayLike, diffuse: ArrayLike) -> None:
+    """Set the ambient light and the camera's headlight; three numbers each.
+
+    Raises:
+        ValueError: not three finite numbers.
+    """
+    model.vis.headlight.ambient[:] = _three(ambient, 'ambient').clip(0.0)
+    model.vis.headlight.diffuse[:] = _three(diffuse, 'diffuse').clip(0.0)
+
+
+def set_lamp(model: Any, on: bool) -> None:
+    """Switch the arm's lamp."""
+    model.light(PREFIX + 'lamp').active[:] = on
+    model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
+
+
+def _three(values: ArrayLike, name: str) -> Array:
+    """Return three finite numbers, float64 [3]."""
+    array = np.asarray(values, np.float64)
+    if array.shape != (3,) or not np.isfinite(array).all():
+        raise ValueError(f'{name}: {values!r} is not three finite numbers')
+    return array
+
+
+class ArmRenderer:
+    """Renders images of a scene.
 
     Only one can be open in a process: two EGL contexts corrupt each other's images. Use it in the
     thread that made it.
@@ -34,8 +172,7 @@ class ArmRenderer:
     _open: ArmRenderer | None = None
 
     def __init__(self, scene: Scene, width: int = 320, height: int = 240):
-        """
-        Open the renderer.
+        """Open the renderer.
 
         Args:
             scene: to render; changes of its model show in the next image.
@@ -75,8 +212,7 @@ class ArmRenderer:
     def render(
         self, positions: ArrayLike, lamp: bool = False, out: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint8]:
-        """
-        Return an image of the arm at ``positions``, RGB, uint8 [height, width, 3].
+        """Return an image of the arm at ``positions``, RGB, uint8 [height, width, 3].
 
         Args:
             positions: float64 [5], rad.
@@ -92,15 +228,14 @@ class ArmRenderer:
     def render_data(
         self, data: Any, lamp: bool = False, out: NDArray[np.uint8] | None = None,
     ) -> NDArray[np.uint8]:
-        """
-        Return an image of a simulation's ``data``, objects included, uint8 [height, width, 3].
+        """Return an image of a simulation's ``data``, objects included, uint8 [height, width, 3].
 
         Raises:
             RuntimeError: the renderer is closed.
         """
         if self._renderer is None:
             raise RuntimeError('the renderer is closed')
-        appearance.set_lamp(self.scene.model, lamp)
+        set_lamp(self.scene.model, lamp)
         # The camera may have moved since: its pose follows from the bodies.
         mujoco.mj_kinematics(self.scene.model, data)
         mujoco.mj_camlight(self.scene.model, data)
@@ -122,8 +257,7 @@ class ArmRenderer:
 
 
 def camera_matrix(scene: Scene, width: int, height: int) -> Array:
-    """
-    Return the intrinsic matrix, float64 [3, 3], pixels, as of ``sensor_msgs/CameraInfo.k``.
+    """Return the intrinsic matrix, float64 [3, 3], pixels, as of ``sensor_msgs/CameraInfo.k``.
 
     The origin is the centre of the upper left pixel, so the centre of the image is at
     ((width - 1) / 2, (height - 1) / 2). Pixels are square, without distortion.
@@ -135,8 +269,7 @@ def camera_matrix(scene: Scene, width: int, height: int) -> Array:
 
 
 def camera_pose(scene: Scene) -> Array:
-    """
-    Return the pose of the optical frame in ``base_link``, float64 [4, 4], m.
+    """Return the pose of the optical frame in ``base_link``, float64 [4, 4], m.
 
     z points into the scene, x to the right and y down in the image.
     """
@@ -151,8 +284,7 @@ def camera_pose(scene: Scene) -> Array:
 
 
 def project(scene: Scene, points: ArrayLike, width: int, height: int) -> Array:
-    """
-    Return the projections of points, float64 [..., 2]: column and row, pixels.
+    """Return the projections of points, float64 [..., 2]: column and row, pixels.
 
     Args:
         scene: with its camera in place.

@@ -1,5 +1,4 @@
-"""
-The MuJoCo model: the arm from its URDF, on the table of config/mujoco/scene.xml.
+"""The MuJoCo model: the arm from its URDF, on the table of config/mujoco/scene.xml.
 
 No lengths here. Added is what a URDF cannot express: actuators, the lamp's light, the camera,
 allowed contacts. Names of the arm's bodies, joints, materials have the prefix ``arm/``.
@@ -18,11 +17,12 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.model.geometry import ArmGeometry, GeometryError, load
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.common.resources import find_resource
+from vdl_ros.arm.geometry import ArmGeometry, GeometryError, load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.files import find_resource
 
-__all__ = ['CAMERA', 'PREFIX', 'Scene', 'build_scene']
+__all__ = ['CAMERA', 'CollisionChecker', 'DEEPEST', 'PREFIX', 'Scene', 'build_scene']
+
 
 PREFIX = 'arm/'
 CAMERA = PREFIX + 'camera'
@@ -34,8 +34,7 @@ UNLOADED_RATE = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """
-    A compiled model and the indices of the arm's joints in it.
+    """A compiled model and the indices of the arm's joints in it.
 
     ``model`` is a ``mujoco.MjModel``. ``qpos`` and ``dof`` are the indices of the five joints in
     ``data.qpos`` and ``data.qvel``, int [5]; ``actuators`` in ``data.ctrl``. ``load`` is the
@@ -52,8 +51,7 @@ class Scene:
     inertia: NDArray[np.float64]
 
     def set_positions(self, data: Any, positions: NDArray[np.float64]) -> None:
-        """
-        Place the arm at ``positions``, float64 [5], rad, at rest, and update derived values.
+        """Place the arm at ``positions``, float64 [5], rad, at rest, and update derived values.
 
         Joints that mimic another follow it.
         """
@@ -64,8 +62,7 @@ class Scene:
     def write_positions(
         self, qpos: NDArray[np.float64], positions: NDArray[np.float64],
     ) -> None:
-        """
-        Write joint positions, float64 [N, 5], rad, to rows of MuJoCo's ``qpos``, [N, nq].
+        """Write joint positions, float64 [N, 5], rad, to rows of MuJoCo's ``qpos``, [N, nq].
 
         Joints that mimic another follow it.
         """
@@ -77,8 +74,7 @@ class Scene:
                 qpos[:, address] = others * joint.multiplier + joint.offset
 
     def gears(self, sag: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """
-        Return stiffness and damping of the gears, each float64 [..., 5], N m/rad and N m s/rad.
+        """Return stiffness and damping of the gears, each float64 [..., 5], N m/rad and N m s/rad.
 
         Args:
             sag: deflection of a joint under ``load``, float64 [...], rad.
@@ -88,8 +84,7 @@ class Scene:
         return stiffness, 2.0 * np.sqrt(stiffness * self.inertia)  # critical
 
     def stiffen(self, sag: float) -> NDArray[np.float64]:
-        """
-        Set how far loaded joints sag; return the gears' stiffness, float64 [5], N m/rad.
+        """Set how far loaded joints sag; return the gears' stiffness, float64 [5], N m/rad.
 
         Args:
             sag: deflection of a joint under ``load``, rad.
@@ -106,8 +101,7 @@ def build_scene(
     width: int = 640, height: int = 480, path: Path | None = None,
     furnish: Callable[[Any], None] | None = None,
 ) -> Scene:
-    """
-    Return the scene: the arm on its table.
+    """Return the scene: the arm on its table.
 
     Args:
         geometry: the arm; by default that of the package.
@@ -206,3 +200,38 @@ def _add_materials(spec: Any, robot: ElementTree.Element) -> None:
         if name and not geom.contype:
             geom.material = name
             geom.rgba = [0.5, 0.5, 0.5, 1.0]  # MuJoCo's default, which a material overrides
+
+
+#: Largest penetration of parts that is allowed, m.
+DEEPEST = 0.001
+
+
+class CollisionChecker:
+    """Finds the poses in which the arm would be inside itself or something else of its scene."""
+
+    def __init__(self, scene: Scene) -> None:
+        """Check poses in ``scene``; objects stay where its model places them."""
+        self.scene = scene
+        model = scene.model
+        self._data: Any = mujoco.MjData(model)
+        self._arm = np.array([
+            model.body(model.geom_bodyid[geom]).name.startswith(PREFIX)
+            for geom in range(model.ngeom)])
+
+    def collides(self, positions: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether poses collide, bool [N]; ``positions`` is float64 [N, 5], rad."""
+        model, data = self.scene.model, self._data
+        poses = np.asarray(positions, np.float64)
+        qpos = np.tile(model.qpos0, (len(poses), 1))
+        self.scene.write_positions(qpos, poses)
+        found = np.zeros(len(poses), np.bool_)
+        for row, values in enumerate(qpos):
+            data.qpos[:] = values
+            mujoco.mj_kinematics(model, data)
+            mujoco.mj_comPos(model, data)  # the search for contacts needs it
+            mujoco.mj_collision(model, data)
+            if data.ncon:
+                contacts = data.contact
+                deep = contacts.dist < -DEEPEST
+                found[row] = bool((deep & self._arm[contacts.geom].any(axis=1)).any())
+        return found

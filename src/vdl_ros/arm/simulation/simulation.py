@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,16 +11,14 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vdl_ros.arm.model.geometry import ArmGeometry, Positions
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import Motors
-from vdl_ros.arm.simulation.collisions import DEEPEST
-from vdl_ros.arm.simulation.motor_model import GearMotors
-from vdl_ros.arm.simulation.scene import PREFIX, Scene, build_scene
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
+from vdl_ros.arm.driver.usb import Signs, decode
+from vdl_ros.arm.geometry import ArmGeometry, Positions
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
+from vdl_ros.arm.simulation.scene import DEEPEST, PREFIX, Scene, build_scene
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['ArmSimulation', 'PoseError']
+__all__ = ['ArmSimulation', 'NullGuardian', 'Pacer', 'PoseError', 'SimulatedLink']
 
 
 class PoseError(ValueError):
@@ -27,8 +26,7 @@ class PoseError(ValueError):
 
 
 class ArmSimulation:
-    """
-    The simulated arm.
+    """The simulated arm.
 
     The same configuration, seed and calls give bitwise equal positions. ``scene.model`` and
     ``data`` are MuJoCo's, for adding objects and rendering.
@@ -38,8 +36,7 @@ class ArmSimulation:
         self, config: SimulationConfig | None = None, seed: int = 0,
         geometry: ArmGeometry | None = None, scene: Scene | None = None,
     ):
-        """
-        Make the arm, standing straight up with its gripper closed.
+        """Make the arm, standing straight up with its gripper closed.
 
         Args:
             config: motors, gears, delays.
@@ -107,8 +104,7 @@ class ArmSimulation:
         self._queue.append((self._steps + delay, motors))
 
     def step(self, seconds: float) -> int:
-        """
-        Simulate ``seconds``; return the number of physics steps.
+        """Simulate ``seconds``; return the number of physics steps.
 
         Fractions of a step are kept for later calls, so that many short calls are as long as one.
 
@@ -125,8 +121,7 @@ class ArmSimulation:
         return count
 
     def reset(self, pose: ArrayLike | Mapping[str, float] | None = None) -> None:
-        """
-        Place the arm at ``pose``, at rest, motors and lamp off, and draw new speeds.
+        """Place the arm at ``pose``, at rest, motors and lamp off, and draw new speeds.
 
         Args:
             pose: resting positions, sag included, float64 [5], rad, or positions by name, others
@@ -189,8 +184,7 @@ class ArmSimulation:
         return positions
 
     def check_collision(self, positions: Positions) -> None:
-        """
-        Check the arm at ``positions``, float64 [5], rad, for collisions.
+        """Check the arm at ``positions``, float64 [5], rad, for collisions.
 
         Raises:
             PoseError: it would penetrate itself or something else.
@@ -206,3 +200,102 @@ class ArmSimulation:
                 if other == 'world':
                     other = model.geom(contact.geom[0]).name
                 raise PoseError(f'pose: {part} would be inside {other}')
+
+
+class SimulatedLink:
+    """The driver's ``Link`` to a simulated arm."""
+
+    def __init__(self, simulation: ArmSimulation, signs: Signs) -> None:
+        """Send commands to ``simulation``, wired as ``signs`` describe."""
+        self._simulation, self._signs = simulation, signs
+
+    def send(self, packet: bytes) -> None:
+        """Pass a command of 3 bytes to the simulated arm.
+
+        Raises:
+            ValueError: the bytes are no command.
+        """
+        self._simulation.command(decode(packet, self._signs))
+
+    def close(self) -> None:
+        """Do nothing: like the device, the arm keeps its last command."""
+
+
+class NullGuardian:
+    """The driver's ``Guard`` for a simulated arm, which ends with its driver."""
+
+    alive = True
+
+    def start(self) -> None:
+        """Do nothing."""
+
+    def set_lamp(self, lit: bool) -> None:
+        """Do nothing."""
+
+    def heartbeat(self, moving: bool) -> None:
+        """Do nothing."""
+
+    def end(self, *, stopped: bool) -> None:
+        """Do nothing."""
+
+
+class Pacer:
+    """Computes how much to simulate now and how long to wait.
+
+    Both are relative to one moment at which wall and simulated time agreed, so that errors do not
+    add up. A simulation that falls behind by more than ``max_lag`` does not catch up: that moment
+    is moved, and counted in ``resyncs``.
+    """
+
+    def __init__(self, real_time_factor: float = 1.0, max_lag: float = 0.2):
+        """Make a pacer; wall and simulated time agree at the first call of a method.
+
+        Args:
+            real_time_factor: simulated seconds per second of wall time.
+            max_lag: wall time, s, more than 0.
+
+        Raises:
+            ValueError: a value that is not a positive number.
+        """
+        for name, value in (('real_time_factor', real_time_factor), ('max_lag', max_lag)):
+            if not (math.isfinite(value) and value > 0.0):
+                raise ValueError(f'{name}: {value} is not allowed: a number, more than 0')
+        self.real_time_factor = real_time_factor
+        self.max_lag = max_lag
+        self.resyncs = 0
+        self._wall: float | None = None
+        self._sim = 0.0
+
+    def sync(self, wall: float, sim: float) -> None:
+        """Set the moment at which the clocks agree: monotonic and simulated time, s."""
+        self._wall, self._sim = wall, sim
+
+    def due(self, wall: float, sim: float) -> float:
+        """Return how many seconds to simulate now, at least 0.
+
+        Args:
+            wall: monotonic time, s.
+            sim: simulated time so far, s.
+        """
+        behind = self._behind(wall, sim)
+        if abs(behind) > self.max_lag * self.real_time_factor:
+            self.resyncs += 1
+            self.sync(wall, sim)
+            return 0.0
+        return max(0.0, behind)
+
+    def wait(self, wall: float, sim: float) -> float:
+        """Return the wall time to wait until ``sim`` is due, s, at least 0.
+
+        Args:
+            wall: monotonic time, s.
+            sim: simulated time to be reached, s.
+        """
+        return max(0.0, -self._behind(wall, sim) / self.real_time_factor)
+
+    def _behind(self, wall: float, sim: float) -> float:
+        """Return how late ``sim`` is, in simulated s."""
+        if self._wall is None:
+            self.sync(wall, sim)
+            return 0.0
+        return (wall - self._wall) * self.real_time_factor - (sim - self._sim)

@@ -1,13 +1,4 @@
-"""
-Keyboard control: which motors run, from a terminal's bytes and their times. No ROS, no terminal.
-
-On a terminal that reports key releases, a release stops the motor. While a key is held, the
-terminal is asked twice a second whether it is there: over a dead link no release arrives. It also
-repeats a held key; without any key for ``held_timeout`` the motors stop, because something other
-than the user's terminal may answer. On others a held key shows in
-its repeats, which start after the system's delay and then come fast: a motor runs for
-``first_timeout`` after the first byte and for ``repeat_timeout`` after every later one.
-"""
+"""Settings of the keyboard control."""
 
 from __future__ import annotations
 
@@ -15,11 +6,28 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.teleop.keyboard import Flags, Key, Keyboard
-from vdl_ros.arm.teleop.teleop_config import TeleopConfig
+from vdl_ros.common.settings import setting
 
-__all__ = ['HELP', 'KEYS', 'REPORTS', 'Teleop']
+__all__ = ['HELP', 'KEYS', 'REPORTS', 'Teleop', 'TeleopConfig']
+
+
+@dataclass(frozen=True)
+class TeleopConfig:
+    """The node ``teleop``."""
+
+    first_timeout: float = setting(
+        0.55, 'A key counts as held for this after a tap; longer than the delay before repeats.',
+        minimum=0.05, maximum=2.0, unit='s')
+    repeat_timeout: float = setting(
+        0.15, 'A key counts as held for this after a repeat.', minimum=0.02, maximum=1.0, unit='s')
+    held_timeout: float = setting(
+        5.0, 'Keys count as held for this after the last press or repeat, on terminals that '
+        'report releases.', minimum=0.5, maximum=60.0, unit='s')
+    rate: float = setting(
+        20.0, 'Rate of commands while a motor is on.', minimum=4.0, maximum=100.0, unit='Hz')
+
 
 # Bits of the kitty protocol to enable; needed are event types, for every key.
 REPORTS = 1 | 2 | 8
@@ -59,8 +67,7 @@ class _HeldKey:
 
 
 class Teleop:
-    """
-    State of the keyboard control.
+    """State of the keyboard control.
 
     ``quit`` and ``emergency`` are set by keys; ``releases``: the terminal reports key releases.
     """
@@ -84,8 +91,7 @@ class Teleop:
         self.lamp = 0
 
     def feed(self, data: bytes, now: float) -> list[str]:
-        """
-        Process input of the terminal.
+        """Process input of the terminal.
 
         Args:
             data: bytes that were read, may be empty.

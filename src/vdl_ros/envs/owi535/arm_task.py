@@ -1,39 +1,273 @@
-"""
-What the tasks have in common: random twins, late and noisy measurements, commands of B arms.
-
-A task says where its arms start, simulates them, and computes observations and rewards.
-"""
+"""Domain randomisation of the arm's tasks: the ranges from which an episode's twin is drawn."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.arm.calibration import calibration_file
-from vdl_ros.arm.model.geometry import ArmGeometry
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.simulation.collisions import CollisionChecker
-from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.arm.simulation.simulation_config import SimulationConfig
-from vdl_ros.arm.twins.twin_parameters import TwinParameters
+from vdl_ros.arm.geometry import ArmGeometry
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.batched_motors import TwinParameters
+from vdl_ros.arm.simulation.motor_model import SimulationConfig
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.lag.delays import Delay
-from vdl_ros.envs.owi535.arm_observation import IN_FLIGHT, MOVING, JointReading
-from vdl_ros.envs.owi535.joint_sensor import JointSensor
-from vdl_ros.envs.owi535.twin_ranges import RANDOMISATIONS, TwinRanges, Twins
-from vdl_ros.envs.owi535.workspace import Workspace
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, MOVING, JointReading
+from vdl_ros.envs.realtime import Delay
 
-__all__ = [
-    'FEEDBACKS', 'HOLD', 'REWARDS', 'AddedDelay', 'ArmTask', 'World', 'check_range',
-    'ranges_and_speed', 'world',
-]
+__all__ = ['AddedDelay', 'ArmTask', 'CUBE', 'FEEDBACKS', 'HELD_OUT', 'HOLD', 'INSIDE',
+           'JointSensor', 'NOMINAL', 'POSES', 'RANDOMISATIONS', 'REWARDS', 'Ranges', 'TwinRanges',
+           'Twins', 'Workspace', 'World', 'check_range', 'ranges_and_speed', 'uniform', 'world']
+
 
 Array = NDArray[np.float64]
+#: Intervals; a value is drawn uniformly from their union.
+Ranges = tuple[tuple[float, float], ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Twins:
+    """N twins and their sensors, one for each episode.
+
+    ``age`` is that of the youngest measurement, float64 [N], s. ``noise`` is the standard
+    deviation of angles measured by camera, float64 [N, 5], rad.
+    """
+
+    parameters: TwinParameters
+    age: Array
+    noise: Array
+
+    def delayed(self, measurements: Array, commands: Array) -> Twins:
+        """Return them with both delays, float64 [N], s, added."""
+        parameters = dataclasses.replace(
+            self.parameters, command_delay=self.parameters.command_delay + commands)
+        return Twins(parameters, self.age + measurements, self.noise)
+
+
+@dataclasses.dataclass(frozen=True)
+class TwinRanges:
+    """Ranges of a twin's parameters; those of the motors have the names of ``SimulationConfig``.
+
+    ``speed`` is a multiple of the description's speed, drawn for each joint, and ``noise`` is
+    drawn for each joint too.
+    """
+
+    speed: Ranges = ((0.8, 1.2),)
+    dead_zone: Ranges = ((0.0, 0.05),)
+    start_delay: Ranges = ((0.0, 0.05),)
+    time_constant: Ranges = ((0.01, 0.06),)
+    load_slowdown: Ranges = ((0.0, 0.35),)
+    sag: Ranges = ((0.003, 0.02),)
+    command_delay: Ranges = ((0.0, 0.1),)
+    #: Of a measurement when it is used: rendering, network, topics.
+    age: Ranges = ((0.0, 0.15),)
+    #: Of angles tracked by camera: 0.6 to 2.3 degrees.
+    noise: Ranges = ((0.01, 0.04),)
+
+    def about(self, measured: TwinParameters) -> TwinRanges:
+        """Return these ranges about a measured arm, of one row, instead of the described one.
+
+        Each parameter of its motors is drawn as a share of the measured value, the share of
+        ``speed``; those of the sensor stay as they are. Draw with its ``speed``.
+        """
+        motors: dict[str, Any] = {}
+        for field in dataclasses.fields(TwinParameters)[1:]:
+            value = float(getattr(measured, field.name)[0])
+            motors[field.name] = tuple((low * value, high * value) for low, high in self.speed)
+        return dataclasses.replace(self, **motors)
+
+    def draw(
+        self, random: np.random.Generator, geometry: ArmGeometry, count: int,
+        speed: Array | None = None,
+    ) -> Twins:
+        """Return ``count`` random twins.
+
+        ``speed`` is that of each joint, float64 [5], rad/s; by default the description's.
+        """
+        speed = geometry.velocity if speed is None else speed
+        joints = (count, len(JOINTS))
+        parameters = TwinParameters(
+            speed=speed * uniform(random, self.speed, joints),
+            **{field.name: uniform(random, getattr(self, field.name), (count,))
+               for field in dataclasses.fields(TwinParameters)[1:]})
+        return Twins(parameters, uniform(random, self.age, (count,)),
+                     uniform(random, self.noise, joints))
+
+
+def uniform(random: np.random.Generator, ranges: Ranges, shape: tuple[int, ...]) -> Array:
+    """Return values uniformly distributed over the union of ``ranges``."""
+    lengths = np.array([high - low for low, high in ranges])
+    along = random.uniform(0.0, lengths.sum(), shape)
+    result = np.full(shape, ranges[0][0]) + along
+    for before, after in zip(np.cumsum(lengths)[:-1], ranges[1:], strict=True):
+        result = np.where(along > before, after[0] + along - before, result)
+    return result
+
+
+def _nominal() -> TwinRanges:
+    """Return the arm of the description and of the default settings, measured at once."""
+    config = SimulationConfig()
+    fields = {field.name for field in dataclasses.fields(TwinParameters)} - {'speed'}
+    motors: dict[str, Any] = {
+        name: ((getattr(config, name), getattr(config, name)),) for name in fields}
+    return TwinRanges(
+        speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
+
+
+#: What a policy is trained on.
+INSIDE = TwinRanges()
+#: Twins of which every parameter lies outside of ``INSIDE``.
+HELD_OUT = TwinRanges(
+    speed=((0.65, 0.8), (1.2, 1.35)), dead_zone=((0.05, 0.08),), start_delay=((0.05, 0.08),),
+    time_constant=((0.06, 0.1),), load_slowdown=((0.35, 0.5),), sag=((0.02, 0.03),),
+    command_delay=((0.1, 0.2),), age=((0.15, 0.25),), noise=((0.04, 0.06),))
+NOMINAL = _nominal()
+#: By the value of an environment's argument ``randomisation``.
+RANDOMISATIONS = {'inside': INSIDE, 'held_out': HELD_OUT, 'none': NOMINAL}
+
+
+#: Measurements come at the rate of the camera: an age varies by its period, s.
+JITTER = 1.0 / 30.0
+#: Errors of angles this far apart, rad, or this long, s, are independent.
+INDEPENDENT_AFTER, RENEWED_AFTER = 0.2, 2.0
+#: Joints that the camera does not see.
+UNSEEN = np.array([name in ('wrist', 'gripper') for name in JOINTS])
+
+
+class Twin(Protocol):
+    """B arms whose past is known: the kinematic twin, or the one with physics."""
+
+    period: float
+
+    def positions_before(self, age: Array) -> Array:
+        """Return the positions ``age``, float64 [B], s, ago: float64 [B, 5], rad."""
+
+
+class JointSensor:
+    """Measures the joints of B twins.
+
+    By truth, positions are exact. By camera, errors of neighbouring poses are similar, as those of
+    ``pose/joint_filter.py`` are, and wrist and gripper are not measured.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Measure ``count`` arms, exactly and at once."""
+        shape = (count, len(JOINTS))
+        self.by_camera = np.zeros(count, np.bool_)
+        self._age = np.zeros(count)
+        self._noise, self._error, self._last = np.zeros(shape), np.zeros(shape), np.zeros(shape)
+
+    @property
+    def late_positions(self) -> Array:
+        """Return the true positions at the time of the last measurement, float64 [B, 5], rad."""
+        return self._last
+
+    def reset(
+        self, rows: NDArray[np.intp], twins: Twins, by_camera: NDArray[np.bool_],
+        positions: Array, random: np.random.Generator,
+    ) -> JointReading:
+        """Start new episodes, at time 0, and return their first measurement.
+
+        Args:
+            rows: which arms, int [N].
+            twins: their parameters.
+            by_camera: which of them are measured by camera, bool [N].
+            positions: where they are at rest, float64 [N, 5], rad.
+            random: of the errors.
+        """
+        self.by_camera[rows] = by_camera
+        self._age[rows] = twins.age
+        self._noise[rows] = np.where(by_camera[:, None], twins.noise, 0.0)
+        self._error[rows] = self._noise[rows] * random.standard_normal(positions.shape)
+        self._last[rows] = positions
+        return JointReading(self._seen(positions, self._error[rows], by_camera), -twins.age)
+
+    def read(self, twin: Twin, now: Array, random: np.random.Generator) -> JointReading:
+        """Return the latest measurement at ``now``, float64 [B], s."""
+        late = np.where(self._age > 0.0, random.uniform(0.0, JITTER, len(now)), 0.0)
+        age = self._age + late
+        positions = twin.positions_before(age)
+        moved = np.abs(positions - self._last).max(axis=1, keepdims=True)
+        keep = np.exp(-moved / INDEPENDENT_AFTER - twin.period / RENEWED_AFTER)
+        fresh = self._noise * random.standard_normal(positions.shape)
+        self._error = keep * self._error + np.sqrt(1.0 - keep**2) * fresh
+        self._last = positions
+        return JointReading(self._seen(positions, self._error, self.by_camera), now - age)
+
+    @staticmethod
+    def _seen(positions: Array, error: Array, by_camera: NDArray[np.bool_]) -> Array:
+        """Return measured positions, NaN for joints that are not measured."""
+        return np.where(by_camera[:, None] & UNSEEN, np.nan, positions + error)
+
+
+#: Number of poses; half of them are in collision and are left out.
+POSES = 40_000
+#: Edge of the cubes, m.
+CUBE = 0.03
+
+
+class Workspace:
+    """Poses of the arm, float64 [N, 5], rad, gripper closed, and their targets, float64 [N, 3], m.
+
+    Places are those of ``tool0`` in ``base_link``.
+    """
+
+    def __init__(
+        self, checker: CollisionChecker, *, straight: bool = False, count: int = POSES,
+        seed: int = 0,
+    ) -> None:
+        """Sample poses; takes about 10 us for each of ``count``.
+
+        Args:
+            checker: finds collisions; its scene has the geometry.
+            straight: whether the wrist stays at 0, for arms whose wrist is not measured.
+            count: of random poses, those in collision included.
+            seed: of the poses.
+        """
+        geometry = checker.scene.geometry
+        random = np.random.default_rng(seed)
+        poses = random.uniform(geometry.lower, geometry.upper, (count, len(JOINTS)))
+        poses[:, JOINTS.index('gripper')] = geometry.lower[JOINTS.index('gripper')]
+        if straight:
+            poses[:, JOINTS.index('wrist')] = 0.0
+        self.poses: Array = poses[~checker.collides(poses)]
+        self.places: Array = Kinematics(geometry).pose(self.poses)[:, :3, 3]
+        cubes = np.floor(self.places / CUBE).astype(np.int64)
+        _, cube, sizes = np.unique(cubes, axis=0, return_inverse=True, return_counts=True)
+        cube = cube.reshape(-1)
+        # All poses cube after cube; of each pose, where its cube begins there, and its size.
+        self._by_cube = np.argsort(cube, kind='stable')
+        self._begin, self._size = (np.cumsum(sizes) - sizes)[cube], sizes[cube]
+        weights = 1.0 / self._size
+        self._cumulative = np.cumsum(weights) / weights.sum()
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.intp]:
+        """Return the indices of ``count`` random poses, uniform in space, int [count]."""
+        found = np.searchsorted(self._cumulative, random.random(count))
+        return np.minimum(found, len(self.poses) - 1)
+
+    def neighbours(
+        self, random: np.random.Generator, indices: NDArray[np.intp], count: int,
+    ) -> Array:
+        """Return random poses whose places are in the same cube, float64 [N, count, 5], rad.
+
+        The first is the pose of ``indices``, int [N], itself. A pose may be returned twice.
+        """
+        within = random.integers(self._size[indices, None], size=(len(indices), count))
+        within = self._by_cube[self._begin[indices, None] + within]
+        within[:, 0] = indices
+        poses: Array = self.poses[within]
+        return poses
+
+
 #: A delay, or the lowest and highest one, s.
 AddedDelay = float | Sequence[float]
 Bools = NDArray[np.bool_]
@@ -70,8 +304,7 @@ world = functools.cache(World)
 def ranges_and_speed(
     randomisation: str, calibration: str, geometry: ArmGeometry,
 ) -> tuple[TwinRanges, Array]:
-    """
-    Return from which ranges twins are drawn, and about which speed, float64 [5], rad/s.
+    """Return from which ranges twins are drawn, and about which speed, float64 [5], rad/s.
 
     Args:
         randomisation: a name in ``RANDOMISATIONS``.
@@ -113,8 +346,7 @@ class ArmTask:
         self, count: int, motors: Sequence[str], reward: str, randomisation: str, feedback: str,
         calibration: str, *, measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
-        """
-        Prepare ``count`` arms.
+        """Prepare ``count`` arms.
 
         Args:
             count: number of arms, B.
@@ -201,8 +433,7 @@ class ArmTask:
     def _command(
         self, actions: NDArray[np.integer], random: np.random.Generator,
     ) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
-        """
-        Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward.
+        """Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward.
 
         Returns:
             What the motors of the twins do now, int8 [B, 5], and how many were switched, int [B].

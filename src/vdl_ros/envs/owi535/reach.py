@@ -1,13 +1,407 @@
-"""``vdl_ros/OWI535Reach-v0``: the task *reach* for Gymnasium, one arm or B at once."""
+"""The observation of the task *reach*: assembled here for the environment and for the real arm.
+
+``FEATURES`` states names, order and units of its numbers.
+"""
 
 from __future__ import annotations
 
-from vdl_ros.envs.owi535.arm_env import ArmEnv, ArmVectorEnv
-from vdl_ros.envs.owi535.reach_description import describe
-from vdl_ros.envs.owi535.reach_task import ReachTask
-from vdl_ros.envs.registration import REACH_STEPS
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
-__all__ = ['ReachEnv', 'ReachVectorEnv']
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from vdl_ros.arm.geometry import ArmGeometry, load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.twins import MEMORY, KinematicTwin
+from vdl_ros.common.quoting import quoted
+from vdl_ros.envs.owi535.arm_env import (
+    IN_FLIGHT,
+    MOVING,
+    RATE,
+    ArmEnv,
+    ArmObserver,
+    ArmVectorEnv,
+    Feature,
+    JointReading,
+    arm_features,
+    bounded,
+    bounds,
+    feature_space,
+    target_features,
+)
+from vdl_ros.envs.owi535.arm_task import HOLD, AddedDelay, ArmTask, check_range, ranges_and_speed
+from vdl_ros.envs.owi535.task_renderer import TaskRenderer
+from vdl_ros.envs.registration import REACH, REACH_STEPS
+
+__all__ = ['CLOSE', 'FEATURES', 'Feature', 'HOLD', 'IN_FLIGHT', 'JointReading', 'MOTORS',
+           'MisfitError', 'Outcome', 'POSES_AT_TARGET', 'RATE', 'ReachEnv', 'ReachObserver',
+           'ReachPixelsEnv', 'ReachPixelsTask', 'ReachPixelsVectorEnv', 'ReachTask',
+           'ReachVectorEnv', 'check', 'dense_reward', 'describe', 'travel_time']
+
+
+Array = NDArray[np.float64]
+
+#: The motors of the task, in the order of actions: the gripper does not move ``tool0``.
+MOTORS = MOVING
+FEATURES = (*arm_features(MOTORS), *target_features(), Feature('age', 's', 1.0))
+_BOUNDS = bounds(FEATURES)
+
+
+class ReachObserver:
+    """Assembles observations of the task for one arm, or for many at once."""
+
+    def __init__(self, geometry: ArmGeometry) -> None:
+        """Compute places with this geometry."""
+        self._arm = ArmObserver(geometry)
+
+    def observe(
+        self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
+        target: Array,
+    ) -> NDArray[np.float32]:
+        """Return the observation, float32 [..., len(FEATURES)].
+
+        Args:
+            reading: the latest measurement.
+            before: the measurement of the observation before, or ``reading`` if there is none.
+            now: the time, of the clock of the stamps, float64 [...], s.
+            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
+                [..., IN_FLIGHT, 4]; 0 where there was none.
+            target: the place that ``tool0`` should reach, in ``base_link``, float64 [..., 3], m.
+        """
+        view = self._arm.view(reading, before, commands)
+        age = np.asarray(now - reading.stamp)[..., None]
+        return bounded([view.features, self._arm.towards(view, target), age], _BOUNDS)
+
+
+Bools = NDArray[np.bool_]
+
+#: Distance of success, m.
+CLOSE = 0.02
+# Rates that are allowed, Hz.
+_RATES = 1.0, 100.0
+#: Dense reward: for each m nearer to the target, for each s of travel less, for a step at the
+#: target, of which less is left the nearer CLOSE is, for success, which is worth more than to stay
+#: near without it; costs of a step, of a motor switched, of a collision.
+PROGRESS, TRAVEL, WITHIN, SUCCESS = 10.0, 1.0, 0.1, 5.0
+STEP_COST, SWITCH_COST, COLLISION_COST = 0.01, 0.002, 0.05
+#: Number of poses at the target of which the nearest counts, and the travel, s, below which they
+#: do not matter: their places are up to a cube of the workspace away from the target.
+POSES_AT_TARGET, NO_TRAVEL = 16, 0.3
+# Joints that an obstacle holds, tried in this order: the weaker clutch slips first.
+_HELD = np.array([[name in names for name in JOINTS] for names in (
+    ('wrist',), ('elbow',), ('shoulder',), ('base',), ('elbow', 'wrist'),
+    ('shoulder', 'elbow', 'wrist'), JOINTS)])
+
+
+class Outcome(NamedTuple):
+    """What a step of B arms gave.
+
+    ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` the one
+    of ``tool0`` from its target, float64 [B], m; ``switched`` counts the motors whose command is
+    not that of the step before, int [B]; ``observation_delay`` is the age of the measurements and
+    ``action_delay`` that of commands when they are applied, float64 [B], s; the others are bool
+    [B].
+    """
+
+    observations: NDArray[np.float32]
+    rewards: Array
+    success: Bools
+    distance: Array
+    collided: Bools
+    switched: NDArray[np.intp]
+    observation_delay: Array
+    action_delay: Array
+
+    @property
+    def terminated(self) -> Bools:
+        """Return which episodes are over, bool [B]."""
+        return self.success
+
+    @property
+    def info(self) -> dict[str, NDArray[Any]]:
+        """Return what ``info`` has besides ``is_success``."""
+        return {
+            'distance': self.distance, 'collided': self.collided,
+            'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
+
+
+def travel_time(geometry: ArmGeometry, positions: Array, at_target: Array) -> Array:
+    """Return the time to the nearest of several poses, all joints moving at once, float64 [N], s.
+
+    Args:
+        geometry: of the arms.
+        positions: float64 [N, 5], rad.
+        at_target: poses, float64 [N, K, 5], rad; the gripper does not count.
+    """
+    count = len(MOTORS)
+    times = np.abs(at_target[..., :count] - positions[:, None, :count])
+    times /= geometry.velocity[:count]
+    nearest: Array = times.max(axis=2).min(axis=1)
+    return np.maximum(nearest, NO_TRAVEL)
+
+
+def dense_reward(
+    nearer: Array, travelled: Array, distance: Array, success: Bools,
+    switched: NDArray[np.intp], collided: Bools,
+) -> Array:
+    """Return the dense reward of a step of N arms, float64 [N].
+
+    Args:
+        nearer: how much nearer ``tool0`` came to the target, m.
+        travelled: by how much the travel time became less, s.
+        distance: of ``tool0`` from the target after it, m.
+        success: which arms have succeeded.
+        switched: number of motors that were switched.
+        collided: which arms collided.
+    """
+    return np.asarray(
+        PROGRESS * nearer + TRAVEL * travelled
+        + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
+        - STEP_COST - SWITCH_COST * switched - COLLISION_COST * collided)
+
+
+class ReachTask(ArmTask):
+    """B arms, each with a target.
+
+    ``positions`` are the true joint positions, float64 [B, 5], rad; ``targets`` float64 [B, 3], m
+    in ``base_link``.
+    """
+
+    observation_space = feature_space(FEATURES)
+    action_space = spaces.MultiDiscrete([3] * len(MOTORS))
+
+    def __init__(
+        self, count: int, reward: str = 'dense', randomisation: str = 'inside',
+        feedback: str = 'mixed', calibration: str = '', *, rate: float = RATE,
+        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
+    ) -> None:
+        """Make ``count`` arms; reset them before the first step.
+
+        Args:
+            count: number of arms, B.
+            reward: one of ``REWARDS``.
+            randomisation: a name in ``RANDOMISATIONS``.
+            feedback: one of ``FEEDBACKS``.
+            calibration: file of a measured arm, about which twins are drawn; empty: none.
+            rate: steps per second, for controllers that are faster than the task, Hz.
+            measurement_delay: added to the age of every measurement, s; or [low, high], between
+                which each episode draws.
+            command_delay: added to that of every command.
+
+        Raises:
+            EnvError: an argument that is not allowed.
+        """
+        check_range('rate', rate, *_RATES)
+        super().__init__(
+            count, MOTORS, reward, randomisation, feedback, calibration,
+            measurement_delay=measurement_delay, command_delay=command_delay)
+        self._kinematics = Kinematics(self._geometry)
+        self._observer = ReachObserver(self._geometry)
+        self._twin = KinematicTwin(
+            self._world.scene, count, 1.0 / rate, MEMORY + self._delays[0].high)
+        self.targets: Array = np.zeros((count, 3))
+        self._distance, self._travel = np.zeros(count), np.zeros(count)
+        self._at_target = np.zeros((count, POSES_AT_TARGET, len(JOINTS)))
+        self._renderer = TaskRenderer()
+
+    @property
+    def positions(self) -> Array:
+        """Return the true joint positions, float64 [B, 5], rad."""
+        return self._twin.positions
+
+    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float32]:
+        """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
+        count = len(rows)
+        twins, by_camera = self._draw(count, random)
+        starts, targets = np.empty((count, len(JOINTS))), np.empty((count, 3))
+        at_target = np.empty((count, POSES_AT_TARGET, len(JOINTS)))
+        for space, which in ((self._world.free, ~by_camera), (self._world.straight, by_camera)):
+            number = int(which.sum())
+            starts[which] = space.poses[space.draw(random, number)]
+            drawn = space.draw(random, number)
+            targets[which] = space.places[drawn]
+            at_target[which] = space.neighbours(random, drawn, POSES_AT_TARGET)
+        self._bend(starts, by_camera, random)
+        play = random.uniform(-1.0, 1.0, starts.shape)
+        self._twin.reset(rows, starts, play, twins.parameters)
+        reading = self._begin(rows, twins, by_camera, starts, random)
+        self.targets[rows] = targets
+        self._at_target[rows], self._travel[rows] = at_target, self._travel_time(starts, at_target)
+        self._distance[rows] = np.linalg.norm(
+            self._kinematics.pose(starts)[:, :3, 3] - targets, axis=1)
+        return self._observer.observe(
+            reading, reading, self._time[rows], self._commands[rows], targets)
+
+    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
+        """Command the motors, int [B, 4]: 0 backward, 1 off, 2 forward; simulate one period."""
+        directions, switched = self._command(actions, random)
+        before = self._twin.positions
+        self._twin.step(directions)
+        collided = self._world.checker.collides(self._twin.positions)
+        if collided.any():
+            self._twin.hold(self._blocked(before, np.flatnonzero(collided)))
+        self._time += self._twin.period
+        tool = self._kinematics.pose(self._twin.positions)[:, :3, 3]
+        distance = np.linalg.norm(tool - self.targets, axis=1)
+        success = self._hold(distance <= CLOSE, self._twin.period)
+        if self._dense:
+            travel = self._travel_time(self._twin.positions, self._at_target)
+            rewards = dense_reward(self._distance - distance, self._travel - travel, distance,
+                                   success, switched, collided)
+            self._travel = travel
+        else:
+            rewards = success.astype(np.float64)
+        self._distance = distance
+        reading = self._sensor.read(self._twin, self._time, random)
+        observations = self._observer.observe(
+            reading, self._before, self._time, self._commands, self.targets)
+        self._before = reading
+        return Outcome(observations, rewards, success, distance, collided, switched,
+                       *self._lags())
+
+    def render(self, arm: int) -> NDArray[np.uint8]:
+        """Return an image of one arm and its target, uint8 [H, W, 3]."""
+        return self._renderer.render(self.positions[arm], self.targets[arm])
+
+    def close(self) -> None:
+        """Free the renderer."""
+        self._renderer.close()
+
+    def _travel_time(self, positions: Array, at_target: Array) -> Array:
+        return travel_time(self._geometry, positions, at_target)
+
+    def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:
+        """Return which joints, bool [B, 5], the obstacles of arms ``rows`` hold, as few as can."""
+        blocked = np.zeros(before.shape, np.bool_)
+        for held in _HELD:
+            blocked[rows] = held
+            tried = np.where(held, before[rows], self._twin.positions[rows])
+            rows = rows[self._world.checker.collides(tried)]
+            if not len(rows):
+                break
+        return blocked
+
+
+# Differences of an arm from the one of the training that are too large: of limits, rad, and of
+# the places of tool0, m.
+_LIMIT, _PLACE = 0.35, 0.02
+# tool0 is compared with all angles at zero, and with one motor after the other turned by so much,
+# rad.
+_TURN = 0.5
+
+
+class MisfitError(ValueError):
+    """A policy that does not fit this program or this arm; the message is one line."""
+
+
+def describe(
+    randomisation: str = 'inside', calibration: str = '', rate: float = RATE,
+) -> dict[str, Any]:
+    """Return the description, plain values in SI units; arguments as of ``ReachTask``.
+
+    Raises:
+        EnvError: an argument that is not allowed.
+    """
+    geometry = load()
+    twins, speed = ranges_and_speed(randomisation, calibration, geometry)
+    ranges = dataclasses.asdict(twins)
+    return {
+        'task': REACH, 'rate': rate, 'motors': list(MOTORS),
+        'actions': ['backward', 'off', 'forward'], 'commands': IN_FLIGHT,
+        'features': [[*feature] for feature in FEATURES],
+        'twins': {name: [[*each] for each in ranges[name]] for name in ranges},
+        'arm': {'lower': geometry.lower.tolist(), 'upper': geometry.upper.tolist(),
+                'velocity': speed.tolist(), 'tool0': _places(geometry).tolist()}}
+
+
+def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
+    """Check that a policy may move an arm.
+
+    Args:
+        found: what its checkpoint says; it may come from anywhere.
+        geometry: of the arm.
+
+    Raises:
+        MisfitError: names the first thing that differs, its value and the right one.
+    """
+    wanted = describe()
+    if not found:
+        raise MisfitError('the checkpoint does not describe its environment: only those of '
+                          f'{REACH} do; one of an earlier version gets it when it is resumed')
+    try:
+        # A checkpoint may hold tensors too, whose comparison is one.
+        found = json.loads(json.dumps(dict(found)))
+    except (TypeError, ValueError, RecursionError):
+        raise MisfitError('the description of the environment is not of plain values') from None
+    for name in ('task', 'rate', 'motors', 'actions', 'commands'):
+        if found.get(name) != wanted[name]:
+            raise MisfitError(f'{name}: {quoted(found.get(name))} is not {wanted[name]!r}')
+    _check_features(found.get('features'), wanted['features'])
+    try:
+        arm = {name: _array(found['arm'][name], np.shape(wanted['arm'][name]))
+               for name in wanted['arm']}
+        # Of a policy that learned on an arm, the speed is not known.
+        speeds = None if 'robot' in found else [
+            (float(low), float(high)) for low, high in found['twins']['speed']]
+        if speeds is not None and not speeds:
+            raise ValueError
+    except (KeyError, OverflowError, TypeError, ValueError):
+        raise MisfitError('arm, twins: not a description of an arm') from None
+    _check_arm(arm, speeds, geometry)
+
+
+def _check_features(found: object, wanted: list[list[Any]]) -> None:
+    if not isinstance(found, list) or len(found) != len(wanted):
+        number = len(found) if isinstance(found, list) else 0
+        raise MisfitError(f'features: {number} are not {len(wanted)}')
+    for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
+        if one != other:
+            raise MisfitError(f'feature {index}: {quoted(one)} is not {other!r}')
+
+
+def _check_arm(
+    arm: Mapping[str, NDArray[np.float64]], speeds: list[tuple[float, float]] | None,
+    geometry: ArmGeometry,
+) -> None:
+    """Compare the arm of the training with this one; None: its speed is not known."""
+    for index, joint in enumerate(JOINTS):
+        for name in ('lower', 'upper'):
+            trained, here = arm[name][index], getattr(geometry, name)[index]
+            if not abs(trained - here) <= _LIMIT:
+                raise MisfitError(f'{joint}: its {name} limit is {here:.3f} rad, but '
+                                  f'{trained:.3f} rad in the training')
+        if speeds is None:
+            continue
+        trained, here = arm['velocity'][index], geometry.velocity[index]
+        slowest = min(low for low, _ in speeds) * trained
+        fastest = max(high for _, high in speeds) * trained
+        if not slowest <= here <= fastest:
+            raise MisfitError(f'{joint}: its speed is {here:.3f} rad/s, but {slowest:.3f} to '
+                              f'{fastest:.3f} rad/s in the training')
+    away = np.linalg.norm(arm['tool0'] - _places(geometry), axis=1).max()
+    if not away <= _PLACE:
+        raise MisfitError(f'lengths: tool0 is up to {away:.3f} m from where the arm of the '
+                          f'training has it, more than {_PLACE:g} m')
+
+
+def _places(geometry: ArmGeometry) -> NDArray[np.float64]:
+    """Return places of tool0 that depend on the arm's lengths, float64 [5, 3], m."""
+    count = len(MOTORS)
+    poses = np.zeros((count + 1, len(JOINTS)))
+    poses[1:, :count] = _TURN * np.eye(count)
+    return Kinematics(geometry).pose(poses)[:, :3, 3]
+
+
+def _array(values: object, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    array = np.asarray(values, np.float64)
+    if array.shape != shape:
+        raise ValueError(f'shape {array.shape}')
+    return array
 
 
 class ReachEnv(ArmEnv):
@@ -22,4 +416,84 @@ class ReachVectorEnv(ArmVectorEnv):
     """B arms, simulated together; arguments as of ``ReachTask``."""
 
     task = ReachTask
+    steps = REACH_STEPS
+
+
+#: Width and height of the images, pixels.
+SIZE = 84
+#: An image for ``render()`` is so many times larger.
+ENLARGED = 4
+#: Columns of the observation of *reach* that do not depend on the target: with measured joints,
+#: and the commands alone.
+_OF_ARM = {feature.name for feature in arm_features(MOTORS)} | {'age'}
+_JOINTS = [index for index, feature in enumerate(FEATURES) if feature.name in _OF_ARM]
+_COMMANDS = [index for index in _JOINTS if '_command_' in FEATURES[index].name]
+
+
+class ReachPixelsTask:
+    """B arms of the task *reach*, each with an image."""
+
+    def __init__(self, count: int, joints: bool = True, **arguments: Any) -> None:
+        """Make ``count`` arms; reset them before the first step.
+
+        Args:
+            count: number of arms, B.
+            joints: whether measured joints are observed beside image and commands.
+            arguments: of ``ReachTask``.
+
+        Raises:
+            EnvError: an argument that is not allowed.
+        """
+        self._reach = ReachTask(count, **arguments)
+        self._columns = _JOINTS if joints else _COMMANDS
+        self._images = np.zeros((count, SIZE, SIZE, 3), np.uint8)
+        self._renderer = TaskRenderer(SIZE, SIZE, rod=True)
+        self.action_space = self._reach.action_space
+        self.observation_space = spaces.Dict({
+            'image': spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8),
+            'arm': feature_space([FEATURES[index] for index in self._columns])})
+
+    def reset(
+        self, rows: NDArray[np.intp], random: np.random.Generator,
+    ) -> dict[str, NDArray[Any]]:
+        """Start episodes of arms ``rows``, int [N]; return their observations."""
+        numbers = self._reach.reset(rows, random)
+        return self._observe(numbers, rows)
+
+    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
+        """Command the motors, int [B, 4]: 0 backward, 1 off, 2 forward; simulate 0.1 s."""
+        outcome = self._reach.step(actions, random)
+        observations: Any = self._observe(outcome.observations, np.arange(len(actions)))
+        return outcome._replace(observations=observations)
+
+    def render(self, arm: int) -> NDArray[np.uint8]:
+        """Return the last image of one arm, enlarged, uint8 [H, W, 3]."""
+        return np.kron(self._images[arm], np.ones((ENLARGED, ENLARGED, 1), np.uint8))
+
+    def close(self) -> None:
+        """Free the renderer."""
+        self._renderer.close()
+        self._reach.close()
+
+    def _observe(
+        self, numbers: NDArray[np.float32], rows: NDArray[np.intp],
+    ) -> dict[str, NDArray[Any]]:
+        """Return observations of ``rows``, int [N]: images are as old as measurements."""
+        positions = self._reach.late_positions
+        for row in rows:
+            self._renderer.render(
+                positions[row], self._reach.targets[row], out=self._images[row])
+        return {'image': self._images[rows], 'arm': numbers[:, self._columns]}
+
+
+class ReachPixelsEnv(ArmEnv):
+    """One arm; arguments as of ``ReachPixelsTask``."""
+
+    task = ReachPixelsTask
+
+
+class ReachPixelsVectorEnv(ArmVectorEnv):
+    """B arms; arguments as of ``ReachPixelsTask``."""
+
+    task = ReachPixelsTask
     steps = REACH_STEPS

@@ -1,26 +1,111 @@
-"""The actor: steps B environments by a policy and records unrolls."""
+"""Steps a vector environment and keeps the current observation and resets."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.common.thread_timer import ThreadTimer
-from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
-from vdl_ros.rl.data.unroll import Arrays, UnrollSchema, add_extras
+from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, UnrollSchema, add_extras
 
-__all__ = ['Actor']
+__all__ = ['Actor', 'EnvStepper', 'SharedActors', 'Step', 'StepTogether']
+
+
+# Their names in an environment's info.
+_IN_INFO = {name: 'is_success' if name == 'success' else name for name in OPTIONAL}
+
+
+class Step(NamedTuple):
+    """The outcome of one action in each of B environments.
+
+    Attributes:
+        observation: [B, ...], after the action.
+        reward: [B] float32.
+        terminated: [B] bool.
+        truncated: [B] bool.
+        is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
+            ignored the action and reset itself; also where its info has ``is_lost``: a robot was
+            silent, and this step is none of an episode.
+        extras: those of ``unroll.OPTIONAL`` that the environment's info has: ``success`` [B] bool,
+            where the episode, if it ends here, reached its aim, from ``is_success``; of
+            environments on their own clock ``reaction_time`` and ``late_actions``.
+    """
+
+    observation: NDArray[Any]
+    reward: NDArray[Any]
+    terminated: NDArray[Any]
+    truncated: NDArray[Any]
+    is_reset: NDArray[Any]
+    extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
+
+    @property
+    def success(self) -> NDArray[Any] | None:
+        """Return where the episode reached its aim, bool [B]; None if it is unknown."""
+        return self.extras.get('success')
+
+
+class EnvStepper:
+    """Steps environments that reset themselves in the step after the last one of an episode.
+
+    Attributes:
+        envs: the environments.
+        observation: [B, ...], the current one.
+        is_reset: [B] bool, where it is the first of its episode.
+    """
+
+    def __init__(self, envs: VectorEnv, seed: int) -> None:
+        """Reset the environments with ``seed``."""
+        self.envs = envs
+        observation, _ = envs.reset(seed=seed)
+        self.observation: NDArray[Any] = np.array(observation)
+        self.is_reset: NDArray[Any] = np.ones(envs.num_envs, np.bool_)
+        self._done: NDArray[Any] = np.zeros(envs.num_envs, np.bool_)
+        space = envs.single_action_space
+        self._box = space if isinstance(space, gymnasium.spaces.Box) else None
+
+    def step(self, actions: NDArray[Any]) -> Step:
+        """Step all environments; ``actions`` [B] or [B, A] are clipped to a Box's bounds."""
+        return self.record(self.envs.step(self.clip(actions)))
+
+    def clip(self, actions: NDArray[Any]) -> NDArray[Any]:
+        """Return actions within a Box's bounds."""
+        if self._box is None:
+            return actions
+        clipped: NDArray[Any] = np.clip(actions, self._box.low, self._box.high)
+        return clipped
+
+    def record(self, outcome: tuple[Any, ...]) -> Step:
+        """Return what the environments returned for the last actions as a :class:`Step`."""
+        observation, reward, terminated, truncated, info = outcome
+        lost = info.get('is_lost')
+        is_reset = self._done if lost is None else self._done | np.asarray(lost, np.bool_)
+        step = Step(observation, reward, terminated, truncated, is_reset, self._extras(info))
+        self.observation, self.is_reset = observation, is_reset
+        self._done = np.logical_or(terminated, truncated)
+        return step
+
+    def _extras(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+        """Return the extras in ``info``, as in :class:`Step`."""
+        extras = {}
+        for name, key in _IN_INFO.items():
+            if key in info:
+                found, (dtype, shape) = np.asarray(info[key]), OPTIONAL[name]
+                # Anybody's environment may have something else of this name.
+                if found.shape == (self.envs.num_envs, *shape):
+                    extras[name] = found.astype(dtype)
+        return extras
 
 
 class Actor(ABC):
-    """
-    B environments and a copy of the policy that acts in them, by PyTorch or by NumPy.
+    """B environments and a copy of the policy that acts in them, by PyTorch or by NumPy.
 
     Consecutive unrolls overlap by one observation: x_T of one is x_0 of the next.
 
@@ -37,8 +122,7 @@ class Actor(ABC):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
-        """
-        Reset the environments.
+        """Reset the environments.
 
         Args:
             envs: the environments.
@@ -66,8 +150,7 @@ class Actor(ABC):
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
-        """
-        Load the weights of a published policy.
+        """Load the weights of a published policy.
 
         Args:
             arrays: the weights.
@@ -88,8 +171,7 @@ class Actor(ABC):
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """
-        Sample actions and update the state.
+        """Sample actions and update the state.
 
         Args:
             observations: [B, ...].
@@ -124,8 +206,7 @@ class Actor(ABC):
             return self.finish()
 
     def begin_step(self) -> NDArray[Any]:
-        """
-        Return actions for the environments, [B] or [B, A].
+        """Return actions for the environments, [B] or [B, A].
 
         With :meth:`end_step` and :meth:`finish` it is for environments that several actors step
         together; :meth:`unroll` calls them too.
@@ -166,3 +247,28 @@ class Actor(ABC):
     def close(self) -> None:
         """Close the environments."""
         self.envs.close()
+
+
+#: Takes the actions of each actor, and returns what a vector environment returns for each.
+StepTogether = Callable[[Sequence[NDArray[Any]]], Sequence[tuple[Any, ...]]]
+
+
+class SharedActors:
+    """Steps several actors at once; each records unrolls of its own length.
+
+    Attributes:
+        actors: one for each agent, with a part of the environments.
+    """
+
+    def __init__(self, actors: Sequence[Actor], step_together: StepTogether) -> None:
+        """Step the environments of all ``actors`` by ``step_together``."""
+        self.actors = list(actors)
+        self._step_together = step_together
+
+    def step(self) -> list[int]:
+        """Step once; return the indices of the actors with T steps, to be finished now."""
+        actions = [actor.begin_step() for actor in self.actors]
+        outcomes = self._step_together(actions)
+        complete = [actor.end_step(outcome)
+                    for actor, outcome in zip(self.actors, outcomes, strict=True)]
+        return [index for index, each in enumerate(complete) if each]

@@ -1,5 +1,4 @@
-"""
-Central inference: the learner chooses actions for the observations of many actors in one batch.
+"""Central inference: the learner chooses actions for the observations of many actors in one batch.
 
 The learner assembles the unrolls from these observations, so each crosses the network once.
 Credit limits actors as in ``flow_control.py``: an actor with ``max_policy_lag`` unrolls that are
@@ -19,19 +18,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
-from vdl_ros.rl.data.unroll import (
-    OPTIONAL,
-    Arrays,
-    Unroll,
-    UnrollError,
-    UnrollSchema,
-    add_extras,
-)
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.policy.weights import load_weights
+from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, Unroll, UnrollError, UnrollSchema, add_extras
+from vdl_ros.rl.policy.policy import Policy, load_weights
 
 __all__ = ['Answer', 'CentralInference', 'Request']
 
@@ -41,8 +32,7 @@ _MOST_ACTORS = 1024
 
 @dataclass(frozen=True)
 class Request:
-    """
-    One observation that waits for its actions.
+    """One observation that waits for its actions.
 
     Attributes:
         actor_id: the actor.
@@ -63,8 +53,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """
-    The actions for one observation.
+    """The actions for one observation.
 
     Attributes:
         request: the request.
@@ -120,8 +109,7 @@ class CentralInference:
             lambda actor_id: lambda steps: 0.0),
         synchronous: bool = False, max_bytes: int | None = None,
     ) -> None:
-        """
-        Choose actions with ``policy``, which must be a copy of the one that is trained.
+        """Choose actions with ``policy``, which must be a copy of the one that is trained.
 
         Args:
             policy: chooses actions; :meth:`load` sets its weights.
@@ -163,8 +151,7 @@ class CentralInference:
     def serve(
         self, requests: Sequence[Request], reject: Callable[[Request, UnrollError], None],
     ) -> tuple[list[Answer], list[Unroll]]:
-        """
-        Add observations and choose actions for all actors that have credit.
+        """Add observations and choose actions for all actors that have credit.
 
         Call it regularly, also without requests, so that actors that got credit are answered.
 

@@ -14,8 +14,8 @@ import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
-from vdl_ros.common.reaction_time import ReactionTime, in_ms
-from vdl_ros.rl.acting.env_stepper import EnvStepper
+from vdl_ros.common.metrics import ReactionTime, in_ms
+from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.policy.policy import Policy
 
@@ -24,8 +24,7 @@ __all__ = ['Act', 'Evaluation', 'evaluate']
 
 @dataclass(frozen=True)
 class Evaluation:
-    """
-    Results of an evaluation.
+    """Results of an evaluation.
 
     Attributes:
         episodes: in the order in which they ended.
@@ -71,8 +70,7 @@ class Evaluation:
 
     @property
     def interval(self) -> float:
-        """
-        Half the width of the mean's 95 % confidence interval, by the normal distribution.
+        """Half the width of the mean's 95 % confidence interval, by the normal distribution.
 
         NaN for a single episode.
         """
@@ -103,8 +101,7 @@ class Act:
         self, observations: NDArray[Any], is_reset: NDArray[Any] | None = None,
         rewards: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
-        """
-        Return actions.
+        """Return actions.
 
         Args:
             observations: [B, ...].
@@ -136,8 +133,7 @@ def evaluate(
     seed: int,
     stop: threading.Event | None = None,
 ) -> Evaluation:
-    """
-    Play ``episodes`` episodes, divided evenly among the environments.
+    """Play ``episodes`` episodes, divided evenly among the environments.
 
     Each environment counts only its share: counting the episodes that end first would favour
     short ones.

@@ -1,5 +1,4 @@
-"""
-Flow control between actors and a learner: credit in the actor, statistics in the learner.
+"""Flow control between actors and a learner: credit in the actor, statistics in the learner.
 
 Each policy message states how many trajectories of each actor the learner has used. An actor may
 have ``max_policy_lag`` more trajectories pending, then it waits. So queues are bounded, and a
@@ -10,10 +9,13 @@ policy lag of a slow actor is larger: the learner updates with the others' traje
 from __future__ import annotations
 
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ['MOST_ACTORS', 'ActorRecord', 'Credit', 'FlowStats']
+__all__ = ['ActorRecord', 'Credit', 'FlowStats', 'LearnerChoice', 'MOST_ACTORS', 'launch_of',
+           'make_learner_id']
+
 
 # Maximum of the message's uint64 field; used is one more than the largest sequence number.
 _LARGEST = 2**64 - 1
@@ -33,8 +35,7 @@ _PRESENT_S, _FORGET_S = 60.0, 600.0
 
 
 class Credit:
-    """
-    The actor's side: whether it may act.
+    """The actor's side: whether it may act.
 
     Attributes:
         max_policy_lag: trajectories that may be pending.
@@ -45,8 +46,7 @@ class Credit:
         self, max_policy_lag: int, batch_size: int = 1, timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Start without credit, until the first policy.
+        """Start without credit, until the first policy.
 
         Args:
             max_policy_lag: trajectories that may be pending.
@@ -67,8 +67,7 @@ class Credit:
     def on_policy(
         self, learner_id: str, used: int | None, version: int = 0, num_actors: int = 1,
     ) -> None:
-        """
-        Update the credit from a policy message.
+        """Update the credit from a policy message.
 
         Args:
             learner_id: its learner. Trajectories sent to an earlier learner no longer count.
@@ -118,8 +117,7 @@ class Credit:
 
     @property
     def is_lost(self) -> bool:
-        """
-        Return whether the oldest pending trajectory must be lost.
+        """Return whether the oldest pending trajectory must be lost.
 
         Either the learner has sent nothing for ``timeout``, neither a policy nor that it is busy;
         or it goes on without it, for ``timeout`` and for more updates than a trajectory can wait
@@ -145,8 +143,7 @@ class Credit:
 
 @dataclass
 class ActorRecord:
-    """
-    The learner's record of one actor process.
+    """The learner's record of one actor process.
 
     Attributes:
         actor_id: its name; processes may share one, after a restart or by mistake.
@@ -172,8 +169,7 @@ class ActorRecord:
 
 @dataclass
 class FlowStats:
-    """
-    The learner's side: counts of trajectories received, lost and used, and their policy lag.
+    """The learner's side: counts of trajectories received, lost and used, and their policy lag.
 
     Attributes:
         received: trajectories that arrived and were valid.
@@ -221,8 +217,7 @@ class FlowStats:
     _all_at: float = float('-inf')
 
     def arrive(self, actor_id: str, start_id: int, sequence: int) -> tuple[bool, int]:
-        """
-        Count a trajectory that arrived.
+        """Count a trajectory that arrived.
 
         Returns:
             Whether to learn from it, and how many before it are missing.
@@ -301,3 +296,81 @@ class FlowStats:
         sent, self._sent = self._sent, {key: used for key, (_, used) in credits.items()}
         return credits if complete else {
             key: credit for key, credit in credits.items() if sent.get(key) != credit[1]}
+
+
+def make_learner_id(launch_id: str) -> str:
+    """Return the id of a new start of a learner: LAUNCH/RANDOM.
+
+    Args:
+        launch_id: the same for all starts in one launch, of which only the last one is alive;
+            empty: this is the only start.
+    """
+    return f'{launch_id or uuid.uuid4().hex}/{uuid.uuid4().hex}'
+
+
+def launch_of(learner_id: str) -> str:
+    """Return what all starts of a learner in one launch have in common."""
+    return learner_id.rpartition('/')[0]
+
+
+class LearnerChoice:
+    """Stays with one learner until it is gone or silent.
+
+    Otherwise two trainings on one topic would make each actor change its learner, and with it its
+    environments, at every message. A learner that its launch restarted is followed at once.
+    """
+
+    def __init__(
+        self, patience: float, clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Allow any learner, until the first call of :meth:`stay_with`.
+
+        Args:
+            patience: silence after which another learner is taken, s.
+            clock: returns the time, s.
+        """
+        self._patience, self._clock = patience, clock
+        self._learner_id = ''
+        # Earlier starts in the launch of this one.
+        self._earlier: set[str] = set()
+        self._heard_at = 0.0
+        self._left_out = ''
+
+    def allows(self, learner_id: str, num_publishers: int) -> bool:
+        """Return whether a policy of this learner may be used.
+
+        Args:
+            learner_id: of the policy. A learner that was restarted has another one; see
+                :func:`make_learner_id`.
+            num_publishers: of policies; with a single one, an earlier learner is gone.
+        """
+        if learner_id == self._learner_id:
+            self.heard()
+            return True
+        if launch_of(learner_id) and launch_of(learner_id) == launch_of(self._learner_id):
+            return True
+        silent = self._clock() - self._heard_at > self._patience
+        return not self._learner_id or num_publishers <= 1 or silent
+
+    def is_over(self, learner_id: str) -> bool:
+        """Return whether its launch has started another one in its place: the policy is late."""
+        return learner_id in self._earlier
+
+    def stay_with(self, learner_id: str) -> None:
+        """Stay with the learner of a policy that could be used."""
+        if learner_id != self._learner_id:
+            if launch_of(learner_id) != launch_of(self._learner_id):
+                self._earlier.clear()
+            elif self._learner_id:
+                self._earlier.add(self._learner_id)
+            self._learner_id = learner_id
+        self.heard()
+
+    def heard(self) -> None:
+        """Note that the learner has sent something."""
+        self._heard_at = self._clock()
+
+    def is_new(self, learner_id: str) -> bool:
+        """Return whether this is the first call for a learner whose policies are not taken."""
+        before, self._left_out = self._left_out, learner_id
+        return learner_id != before

@@ -1,5 +1,4 @@
-"""
-The actor of central inference: it sends observations and receives actions.
+"""The actor of central inference: it sends observations and receives actions.
 
 As in SEED RL (Espeholt et al. 2019, arXiv:1910.06591). Arrays of one step in a message:
 
@@ -33,7 +32,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.rl.acting.env_stepper import EnvStepper, Step
+from vdl_ros.rl.acting.actor import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import (
     Arrays,
@@ -78,8 +77,7 @@ class StepSchema:
             self._expected['vectors'] = (np.dtype(np.float32), (-1, self._mixed.vector_size))
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> int:
-        """
-        Check one step; return its number of environments, B.
+        """Check one step; return its number of environments, B.
 
         Raises:
             UnrollError: names the array and what is wrong with it.
@@ -93,8 +91,7 @@ class StepSchema:
         return num_envs
 
     def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """
-        Check the bytes of each array by name, without looking at the arrays.
+        """Check the bytes of each array by name, without looking at the arrays.
 
         Raises:
             UnrollError: they cannot be those of a step.
@@ -116,8 +113,7 @@ class StepSchema:
         self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None,
         out: NDArray[Any],
     ) -> None:
-        """
-        Write the observation into ``out`` [B, ...].
+        """Write the observation into ``out`` [B, ...].
 
         Args:
             arrays: checked by :meth:`check`.
@@ -145,8 +141,7 @@ class StepSchema:
 
 
 class RemoteActor:
-    """
-    B environments whose actions come from the learner.
+    """B environments whose actions come from the learner.
 
     Attributes:
         envs: the environments.

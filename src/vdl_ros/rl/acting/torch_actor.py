@@ -10,18 +10,16 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from torch import Tensor
 
-from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.policy.weights import load_weights
+from vdl_ros.rl.policy.policy import Policy, load_weights
 
 __all__ = ['TorchActor']
 
 
 class TorchActor(Actor):
-    """
-    See :class:`Actor`.
+    """See :class:`Actor`.
 
     Attributes:
         policy: the copy of the policy.
@@ -37,8 +35,7 @@ class TorchActor(Actor):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
-        """
-        Reset the environments, and the state.
+        """Reset the environments, and the state.
 
         Args:
             envs: the environments.

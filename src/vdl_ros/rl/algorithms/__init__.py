@@ -1,21 +1,19 @@
-"""
-Learning algorithms: one file for each, to be read from top to bottom.
+"""Learning algorithms: one file for each, to be read from top to bottom.
 
 An algorithm turns a batch into optimizer steps; see ``algorithm.py``. To add one, write a file
 here named as the algorithm with a class ``Algorithm`` in it, its settings in
-``rl/algorithm_config.py``, and ``config/algorithms/<name>.yaml``.
+``rl/settings.py``, and ``config/algorithms/<name>.yaml``.
 """
 
 from __future__ import annotations
 
 import importlib
 
-from vdl_ros.rl.algorithm_config import AlgorithmConfig
 from vdl_ros.rl.algorithms.algorithm import Algorithm
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
 __all__ = ['Algorithm', 'make_algorithm']
 
@@ -24,8 +22,7 @@ def make_algorithm(
     policy: Policy, config: TrainConfig, algorithm_config: AlgorithmConfig, schema: UnrollSchema,
     group: Group | None = None,
 ) -> Algorithm:
-    """
-    Return the algorithm that ``config`` names.
+    """Return the algorithm that ``config`` names.
 
     Raises:
         ValueError: settings that do not fit this machine, such as a replay larger than its memory.

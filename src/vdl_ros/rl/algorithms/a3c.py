@@ -1,5 +1,4 @@
-"""
-A3C and A2C: policy gradient on n-step or generalised advantages.
+"""A3C and A2C: policy gradient on n-step or generalised advantages.
 
 Mnih et al. 2016, arXiv:1602.01783. Asynchronous (A3C): each batch gives an optimizer step when it
 arrives, although the acting policy is an update or more behind; as with the paper's asynchronous
@@ -14,7 +13,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.algorithms.gae import gae
+from vdl_ros.rl.algorithms.advantages import gae
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.distributed.collectives import standardized
 

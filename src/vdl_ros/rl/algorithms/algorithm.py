@@ -1,30 +1,130 @@
-"""Base class of the learning algorithms: a batch in, optimizer steps and metrics out."""
+"""The optimizer: learning rate, gradient clipping, and the check that all is finite."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
-from vdl_ros.rl.algorithm_config import AlgorithmConfig
-from vdl_ros.rl.algorithms.optimizer import PolicyOptimizer
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
 from vdl_ros.rl.distributed.collectives import Group, masked_mean
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
-__all__ = ['Algorithm', 'Metrics']
+__all__ = ['Algorithm', 'Metrics', 'PolicyOptimizer']
+
+
+class PolicyOptimizer:
+    """The optimizer of a network that several learners train together.
+
+    Attributes:
+        group: the learners that share the work.
+        learning_rate: learning rate of the next step.
+        learning_rate_factor: of the algorithm, by which the schedule's rate is multiplied.
+        steps: number of steps made.
+    """
+
+    def __init__(self, network: nn.Module, config: TrainConfig, group: Group) -> None:
+        """Make the optimizer that ``config`` names."""
+        self.group = group
+        self.learning_rate = config.learning_rate
+        self.learning_rate_factor = 1.0
+        self.steps = 0
+        self._config = config
+        self._named = [(name, parameter) for name, parameter in network.named_parameters()
+                       if parameter.requires_grad]
+        self._parameters = [parameter for _, parameter in self._named]
+        self._epsilon = 1e-5 if config.optimizer == 'adam' else config.rmsprop_epsilon
+        self._optimizer: torch.optim.Optimizer
+        if config.optimizer == 'adam':
+            self._optimizer = torch.optim.Adam(
+                self._parameters, config.learning_rate, eps=self._epsilon)
+        else:
+            self._optimizer = torch.optim.RMSprop(
+                self._parameters, config.learning_rate, alpha=0.99, eps=self._epsilon)
+
+    def schedule(self, agent_steps: int) -> None:
+        """Set the learning rate by the schedule and the factor."""
+        config = self._config
+        self.learning_rate = config.learning_rate * self.learning_rate_factor
+        if config.learning_rate_schedule == 'linear':
+            self.learning_rate *= max(1.0 - agent_steps / config.total_steps, 0.0)
+
+    def step(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> dict[str, float]:
+        """Make one step that lowers ``loss``.
+
+        Args:
+            loss: this learner's part of the mean over all.
+            metrics: scalars by TensorBoard tag, parts of means as ``loss`` is.
+
+        Returns:
+            The metrics' means over all learners, and 'losses/grad_norm', the norm of the gradient
+            before clipping.
+
+        Raises:
+            FloatingPointError: loss or gradient is not finite; no parameter has changed.
+        """
+        scalars = torch.stack([each.detach().double() for each in (loss, *metrics.values())])
+        sums = self.group.all_reduce_sum(scalars)
+        self._optimizer.zero_grad(set_to_none=True)
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.group.all_reduce_gradients(self._parameters)
+        gradients = {name: parameter.grad for name, parameter in self._named
+                     if parameter.grad is not None}
+        norm = torch.linalg.vector_norm(torch.stack([
+            torch.linalg.vector_norm(gradient) for gradient in gradients.values()]))
+        # The sum over all learners is checked, so that all fail together; only here, because each
+        # read waits for the device.
+        total, *means, length = torch.cat([sums, norm.detach().double()[None]]).tolist()
+        if not math.isfinite(total):
+            broken = [name for name, value in metrics.items() if not torch.isfinite(value)]
+            raise FloatingPointError(f'{", ".join(broken) or "loss of another learner"} '
+                                     'not finite')
+        if not math.isfinite(length):
+            broken = [name for name, gradient in gradients.items()
+                      if not torch.isfinite(gradient).all()]
+            raise FloatingPointError(
+                f'the gradient of {", ".join(broken) or "all parameters"} is not finite')
+        # After the check: a NaN factor would spoil every gradient.
+        factor = (self._config.max_grad_norm / (norm + 1e-6)).clamp(max=1.0)
+        for gradient in gradients.values():
+            gradient.mul_(factor)
+        for group in self._optimizer.param_groups:
+            group['lr'] = self.learning_rate
+        self._optimizer.step()
+        self.steps += 1
+        return dict(zip(metrics, means, strict=True)) | {'losses/grad_norm': length}
+
+    def state(self) -> dict[str, Any]:
+        """Return the optimizer's state."""
+        return self._optimizer.state_dict()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Restore :meth:`state`.
+
+        Raises:
+            TypeError: state of another optimizer.
+        """
+        # torch would accept another optimizer's state and fail at the next step.
+        was = 'adam' if 'betas' in state['param_groups'][0] else 'rmsprop'
+        if was != self._config.optimizer:
+            raise TypeError(f'optimizer {was} is not {self._config.optimizer}')
+        self._optimizer.load_state_dict(dict(state))
+        for group in self._optimizer.param_groups:
+            group['eps'] = self._epsilon
+
 
 Metrics = dict[str, Tensor]
 
 
 class Algorithm:
-    """
-    Base class of the learning algorithms; subclasses implement :meth:`update`.
+    """Base class of the learning algorithms; subclasses implement :meth:`update`.
 
     Attributes:
         learns_from_host: whether batches stay in host memory, as for a replay; else they are on
@@ -44,8 +144,7 @@ class Algorithm:
         self, policy: Policy, config: TrainConfig, algorithm_config: AlgorithmConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """
-        Learn the parameters of ``policy`` from unrolls of ``schema``.
+        """Learn the parameters of ``policy`` from unrolls of ``schema``.
 
         Raises:
             ValueError: settings that do not fit this machine.
@@ -56,8 +155,7 @@ class Algorithm:
         self.optimizer = PolicyOptimizer(policy, config, group)
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """
-        Learn from a batch.
+        """Learn from a batch.
 
         Returns:
             Metrics by TensorBoard tag, such as ``losses/policy_loss``.
@@ -72,8 +170,7 @@ class Algorithm:
         return {'optimizer': self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """
-        Restore :meth:`state`.
+        """Restore :meth:`state`.
 
         Raises:
             KeyError, TypeError, RuntimeError, ValueError: state of another algorithm or optimizer.
@@ -85,8 +182,7 @@ class Algorithm:
         return {}
 
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """
-        Restore :meth:`replay_arrays`.
+        """Restore :meth:`replay_arrays`.
 
         Raises:
             ValueError: arrays of another replay, or damaged ones.

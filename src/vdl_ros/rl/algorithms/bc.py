@@ -1,9 +1,8 @@
-"""
-Behaviour cloning: the most likely policy for the actions of demonstrations.
+"""Behaviour cloning: the most likely policy for the actions of demonstrations.
 
 Pomerleau 1989, "ALVINN: an autonomous land vehicle in a neural network"; the loss is the mean
 negative log-likelihood of the demonstrated actions. There are no rewards, so the values are not
-learned. Steps come from ``rl/data/demonstrations.py`` instead of actors.
+learned. Steps come from ``rl/learning/demonstrations.py`` instead of actors.
 """
 
 from __future__ import annotations

@@ -1,5 +1,4 @@
-"""
-DQN: action values learned from a replay of the actors' steps.
+"""DQN: action values learned from a replay of the actors' steps.
 
 Mnih et al. 2015; double (van Hasselt et al. 2016, arXiv:1509.06461), n-step (Sutton 1988),
 optionally with prioritised replay (Schaul et al. 2016, arXiv:1511.05952). Actors explore by the
@@ -18,14 +17,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vdl_ros.rl.algorithm_config import DqnConfig
 from vdl_ros.rl.algorithms import algorithm, replay_algorithm
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import DqnConfig, TrainConfig
 
 __all__ = ['Algorithm']
 
@@ -39,8 +37,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """
-        Learn the parameters of ``policy``, whose outputs are action values.
+        """Learn the parameters of ``policy``, whose outputs are action values.
 
         Raises:
             ValueError: the replay is larger than this learner's share of the memory.
@@ -79,8 +76,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             'losses/td_error': self.mean(errors.abs(), mask)}
 
     def _step_targets(self, replay: Replay, sample: Sample) -> tuple[Tensor, ...]:
-        """
-        Return values, targets, columns, times and mask of the sampled steps, [N] each.
+        """Return values, targets, columns, times and mask of the sampled steps, [N] each.
 
         Columns and times are indices into the replay, in host memory.
         """

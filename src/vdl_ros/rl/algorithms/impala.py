@@ -1,5 +1,4 @@
-"""
-IMPALA: policy gradient on V-trace advantages, for trajectories of somewhat older policies.
+"""IMPALA: policy gradient on V-trace advantages, for trajectories of somewhat older policies.
 
 Espeholt et al. 2018, arXiv:1802.01561, section 4.2. The paper sums over a batch; here each term
 is a mean over valid steps, so that the step size does not depend on T and B.
@@ -9,11 +8,11 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from vdl_ros.rl.algorithm_config import ImpalaConfig
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.algorithms.vtrace import vtrace
+from vdl_ros.rl.algorithms.advantages import vtrace
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.distributed.collectives import standardized
+from vdl_ros.rl.settings import ImpalaConfig
 
 __all__ = ['Algorithm']
 

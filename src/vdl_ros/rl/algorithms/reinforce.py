@@ -1,28 +1,148 @@
-"""
-REINFORCE: policy gradient on the discounted returns of whole episodes.
-
-Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
-learning", with a learned baseline. A termination is not bootstrapped; a time limit bootstraps from
-the baseline. Episodes are assembled from the actors' unrolls, so an episode that began under an
-older policy is a little off-policy; with ``synchronous`` by as many updates as it has unrolls.
-"""
+"""Joins unrolls to whole episodes, for algorithms that use complete returns."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
-from vdl_ros.rl.algorithm_config import ReinforceConfig
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch, transform_rewards
-from vdl_ros.rl.data.episode_assembly import Episode, EpisodeAssembly, pad
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
 from vdl_ros.rl.distributed.collectives import Group, standardized
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import ReinforceConfig, TrainConfig
 
-__all__ = ['Algorithm']
+__all__ = ['Algorithm', 'Episode', 'EpisodeAssembly', 'pad']
+
+
+# Unfinished episodes kept; beyond it, the one without data for longest is dropped.
+_MOST = 65_536
+
+
+@dataclass(frozen=True)
+class Episode:
+    """One whole episode of L steps.
+
+    Attributes:
+        observations: [L + 1, ...].
+        actions: [L] or [L, A].
+        rewards: [L] float32.
+        terminated: whether the environment ended it; else a time limit did, or it was cut.
+    """
+
+    observations: Tensor
+    actions: Tensor
+    rewards: Tensor
+    terminated: bool
+
+
+@dataclass
+class _Pending:
+    """The first part of an episode; ``next`` is the number of the unroll that continues it."""
+
+    next: int
+    parts: list[tuple[Tensor, Tensor, Tensor]]
+    steps: int
+
+
+class EpisodeAssembly:
+    """Joins the columns of consecutive unrolls to whole episodes.
+
+    Attributes:
+        cut: number of episodes that were cut because they were too long.
+    """
+
+    def __init__(self, longest: int) -> None:
+        """Cut episodes after ``longest`` steps."""
+        self.cut = 0
+        self._longest = longest
+        self._pending: dict[tuple[int, int], _Pending] = {}
+
+    def add(self, batch: Batch) -> list[Episode]:
+        """Return the whole episodes that ended in a batch.
+
+        Episodes that are incomplete because an unroll was lost are left out.
+        """
+        found: list[Episode] = []
+        column = 0
+        for source in batch.sources:
+            for number in range(source.num_envs):
+                key = source.start_id, number
+                pending = self._pending.pop(key, None)
+                if pending is not None and pending.next != source.sequence:
+                    pending = None
+                rest = self._walk(batch, column, pending, found)
+                if rest is not None:
+                    rest.next = source.sequence + 1
+                    self._pending[key] = rest
+                column += 1
+        while len(self._pending) > _MOST:
+            del self._pending[next(iter(self._pending))]
+        return found
+
+    def _walk(
+        self, batch: Batch, column: int, pending: _Pending | None, found: list[Episode],
+    ) -> _Pending | None:
+        """Go through one column; return the unfinished episode at its end."""
+        steps = len(batch.rewards)
+        starts = torch.nonzero(batch.is_reset[:steps, column]).flatten().tolist()
+        done = batch.terminated[:, column] | batch.truncated[:, column]
+        ends = torch.nonzero(done & batch.valid[:, column]).flatten().tolist()
+        start = 0 if pending is not None else None
+        if starts and starts[0] == 0:
+            start, pending = 0, None
+        elif start is None:
+            start = starts[0] if starts else None
+        while start is not None and start < steps:
+            pending = pending or _Pending(0, [], 0)
+            end = next((each for each in ends if each >= start), steps - 1)
+            begun = next((each for each in starts if start < each <= end), None)
+            if begun is not None:
+                # It was broken off: a robot was lost.
+                start, pending = begun, None
+                continue
+            room = self._longest - pending.steps
+            short = min(end, start + room - 1)
+            part = slice(start, short + 1)
+            # Copies: a view would keep the whole batch in memory until the episode ends.
+            pending.parts.append((
+                batch.observations[start:short + 2, column].clone(),
+                batch.actions[part, column].clone(), batch.rewards[part, column].clone()))
+            pending.steps += short + 1 - start
+            if short in ends or pending.steps == self._longest:
+                self.cut += short not in ends
+                found.append(_join(pending, bool(batch.terminated[short, column])))
+                pending = None
+                start = next((each for each in starts if each > short), None)
+            else:
+                return pending
+        return None
+
+
+def _join(pending: _Pending, terminated: bool) -> Episode:
+    observations, actions, rewards = zip(*pending.parts, strict=True)
+    # The last observation of a part is the first of the next.
+    return Episode(
+        torch.cat([*(each[:-1] for each in observations), observations[-1][-1:]]),
+        torch.cat(actions), torch.cat(rewards), terminated)
+
+
+def pad(episodes: Sequence[Episode]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Stack episodes along a new axis, padded to the longest.
+
+    Returns:
+        observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] and mask, float [L, N],
+        1 where there is a step; L is the longest length.
+    """
+    mask = pad_sequence([torch.ones(len(each.rewards)) for each in episodes])
+    return (pad_sequence([each.observations for each in episodes]),
+            pad_sequence([each.actions for each in episodes]),
+            pad_sequence([each.rewards for each in episodes]), mask)
 
 
 class Algorithm(algorithm.Algorithm):

@@ -1,5 +1,4 @@
-"""
-Base class of the algorithms that learn from a replay of the actors' steps.
+"""Base class of the algorithms that learn from a replay of the actors' steps.
 
 Each of several learners has its own replay, and all wait until every replay holds enough. The
 replay is in host memory, because a GPU has less; samples are sent to the policy's device. It is
@@ -16,21 +15,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vdl_ros.rl.algorithm_config import DqnConfig, SacConfig
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import DqnConfig, SacConfig, TrainConfig
 
 __all__ = ['ReplayAlgorithm']
 
 
 class ReplayAlgorithm(algorithm.Algorithm):
-    """
-    For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps.
+    """For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps.
 
     Subclasses make ``target`` and implement :meth:`loss` and :meth:`update_target`.
 
@@ -46,8 +43,7 @@ class ReplayAlgorithm(algorithm.Algorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig | SacConfig,
         schema: UnrollSchema, group: Group, *, priority_exponent: float = 0.0,
     ) -> None:
-        """
-        Make the replay; ``priority_exponent`` is alpha of prioritized sampling.
+        """Make the replay; ``priority_exponent`` is alpha of prioritized sampling.
 
         Raises:
             ValueError: the replay is larger than this learner's share of the memory.

@@ -1,22 +1,4 @@
-"""
-SAC: a policy of large entropy and its action values, learned from a replay of the actors' steps.
-
-Haarnoja et al. 2018 (arXiv:1801.01290, arXiv:1812.05905): twin critics, target critics that follow
-slowly, and a temperature that keeps the entropy at a target. For discrete actions expectations
-over all actions take the place of samples (Christodoulou 2019, arXiv:1910.07207). Continuous
-actions are squashed by tanh; densities and entropies are of actions scaled to -1 to 1.
-
-With V the soft value E[min_i Q_i(x, a) - alpha log pi(a|x)], a from the policy as it is, each
-optimizer step lowers the sum of three losses, each with gradients of its own parameters only:
-
-    critics      sum_i (r + gamma V_target(x') - Q_i(x, a))^2 / 2
-    policy       -V(x)
-    temperature  alpha (H(pi) - target entropy)
-
-With ``n_step`` the rewards of n steps are summed; of their entropies only that of the bootstrap
-observation counts, and nothing corrects for actions that the policy would no longer take. Only the
-policy travels to the actors.
-"""
+"""Critics: networks of the value of an observation and an action, beside a policy's."""
 
 from __future__ import annotations
 
@@ -29,27 +11,84 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vdl_ros.rl.algorithm_config import SacConfig
 from vdl_ros.rl.algorithms import algorithm, replay_algorithm
-from vdl_ros.rl.algorithms.optimizer import PolicyOptimizer
+from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
 from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.policy.critics import Critics
 from vdl_ros.rl.policy.distributions import SquashedGaussian
+from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import SacConfig, TrainConfig
 
-__all__ = ['Algorithm']
+__all__ = ['Algorithm', 'Critics']
+
+
+class Critics(nn.Module):
+    """Two critics whose smaller value is used (Fujimoto et al. 2018, arXiv:1802.09477).
+
+    Each has a torso of its own for images, as the policy's, and two ReLU layers over the torso's
+    features, or the numbers, and the action. The policy prepares their inputs, so they see
+    normalized observations as it does.
+    """
+
+    def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:
+        """Make critics for the inputs of a policy.
+
+        Args:
+            policy: whose :meth:`Policy.prepare` makes the inputs.
+            hidden_size: units of each of the two layers.
+            actions: A, numbers of an action; 0: actions are not inputs.
+            outputs: values of one critic: 1, or one for each action.
+        """
+        super().__init__()
+        self._critics = nn.ModuleList(
+            _Critic(policy, hidden_size, actions, outputs) for _ in range(2))
+
+    def forward(
+        self, inputs: Tensor, numbers: Tensor | None, actions: Tensor | None = None,
+    ) -> Tensor:
+        """Return the values, float [2, N, outputs].
+
+        Args:
+            inputs: [N, ...], from :meth:`Policy.prepare`.
+            numbers: [N, V] or None, likewise.
+            actions: float [N, A], if actions are inputs.
+        """
+        return torch.stack([critic(inputs, numbers, actions) for critic in self._critics])
+
+
+class _Critic(nn.Module):
+    def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:
+        super().__init__()
+        self.torso: nn.Module | None = None
+        if policy.of_images:
+            self.torso, features = make_torso(policy.network, policy.image_shape, hidden_size)
+        else:
+            features = math.prod(policy.image_shape)
+        self.layers = nn.Sequential(
+            orthogonal(nn.Linear(features + policy.num_numbers + actions, hidden_size)),
+            nn.ReLU(), orthogonal(nn.Linear(hidden_size, hidden_size)), nn.ReLU(),
+            orthogonal(nn.Linear(hidden_size, outputs), 1.0))
+
+    def forward(self, inputs: Tensor, numbers: Tensor | None, actions: Tensor | None) -> Tensor:
+        features = inputs
+        if self.torso is not None:
+            with torch.autocast(inputs.device.type, torch.bfloat16,
+                                enabled=inputs.dtype == torch.bfloat16):
+                features = self.torso(inputs)
+        rest = [each for each in (numbers, actions) if each is not None]
+        values: Tensor = self.layers(torch.cat([features.float(), *rest], -1))
+        return values
+
 
 # Beyond it an error counts linearly, so that one trajectory of huge numbers cannot end a run.
 _LARGE_ERROR = 1e4
 
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
-    """
-    Soft actor-critic; see :class:`replay_algorithm.ReplayAlgorithm`.
+    """Soft actor-critic; see :class:`replay_algorithm.ReplayAlgorithm`.
 
     Attributes:
         critics: the two critics.
@@ -64,8 +103,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: SacConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """
-        Learn the parameters of ``policy``, and critics beside it.
+        """Learn the parameters of ``policy``, and critics beside it.
 
         Raises:
             ValueError: the replay is larger than this learner's share of the memory.

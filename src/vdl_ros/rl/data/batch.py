@@ -20,8 +20,7 @@ B = TypeVar('B', bound='Batch')
 
 @dataclass(frozen=True)
 class Source:
-    """
-    The unroll that columns of a batch come from.
+    """The unroll that columns of a batch come from.
 
     Attributes:
         start_id: of the actor.
@@ -36,8 +35,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Batch:
-    """
-    Unrolls concatenated along the batch axis, time-major.
+    """Unrolls concatenated along the batch axis, time-major.
 
     Attributes:
         observations: [T + 1, B, ...].
@@ -81,8 +79,7 @@ class Batch:
 def make_batch(
     unrolls: Sequence[Unroll], schema: UnrollSchema, memory: HostMemory | None = None,
 ) -> Batch:
-    """
-    Concatenate unrolls along the batch axis; every array is copied once.
+    """Concatenate unrolls along the batch axis; every array is copied once.
 
     Args:
         unrolls: checked by ``schema``.
@@ -120,8 +117,7 @@ def make_batch(
 
 
 def transform_rewards(rewards: Tensor, how: str) -> Tensor:
-    """
-    Return rewards as the loss uses them.
+    """Return rewards as the loss uses them.
 
     ``abs_one`` clips to [-1, 1]; ``soft_asymmetric`` is 5 tanh(r / 5), with negative rewards times
     0.3 (both as in the IMPALA release); ``none`` changes nothing.

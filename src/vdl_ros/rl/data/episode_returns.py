@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['FinishedEpisode', 'EpisodeCounter', 'adversary_of']
+__all__ = ['EpisodeCounter', 'FinishedEpisode', 'adversary_of']
 
 # Episodes of each environment that may wait for one that began before them and has not ended.
 _MOST_WAITING = 100
@@ -18,8 +18,7 @@ _MOST_WAITING = 100
 
 @dataclass(frozen=True)
 class FinishedEpisode:
-    """
-    One finished episode.
+    """One finished episode.
 
     Attributes:
         environment: index among the actor's environments.
@@ -79,8 +78,7 @@ class EpisodeCounter:
         success: NDArray[np.bool_] | None = None,
         adversary: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None,
     ) -> list[FinishedEpisode]:
-        """
-        Return the episodes that ended in one unroll, ordered by time.
+        """Return the episodes that ended in one unroll, ordered by time.
 
         Args:
             rewards: [T, B].
@@ -123,8 +121,7 @@ class EpisodeCounter:
         return finished
 
     def take_successes(self) -> list[bool]:
-        """
-        Return the success of episodes that ended, in the order in which they began.
+        """Return the success of episodes that ended, in the order in which they began.
 
         Of two that began together, one that succeeds usually ends first, so that the order of
         the ends would have too many successes at first. An episode is returned once all that

@@ -1,5 +1,4 @@
-"""
-Replay buffer with uniform or prioritized sampling (Schaul et al. 2016, arXiv:1511.05952).
+"""Replay buffer with uniform or prioritized sampling (Schaul et al. 2016, arXiv:1511.05952).
 
 It stores columns of unrolls, so that each observation is in memory once and a recurrent policy can
 be run over the preceding steps. n-step returns are computed when a column is added. The buffer is
@@ -30,8 +29,7 @@ _MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Sample:
-    """
-    Positions of sampled steps.
+    """Positions of sampled steps.
 
     Attributes:
         column: int64 [N].
@@ -47,8 +45,7 @@ class Sample:
 def n_step_returns(
     rewards: Tensor, terminated: Tensor, done: Tensor, discount: float, n: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """
-    Return discounted sums of at most n rewards, and factor and time of the bootstrap value.
+    """Return discounted sums of at most n rewards, and factor and time of the bootstrap value.
 
     A sum ends at the end of the episode or of the unroll.
 
@@ -80,8 +77,7 @@ def n_step_returns(
 
 
 class Replay:
-    """
-    A ring buffer of columns of unrolls.
+    """A ring buffer of columns of unrolls.
 
     Attributes:
         observations: [columns, T + 1, ...].
@@ -96,8 +92,7 @@ class Replay:
         self, schema: UnrollSchema, size: int, discount: float, n: int, priority_exponent: float,
         learners: int = 1,
     ) -> None:
-        """
-        Allocate a buffer for about ``size`` steps.
+        """Allocate a buffer for about ``size`` steps.
 
         The system assigns memory only as steps are added. Each of several learners may use its
         part of the free memory, as if all were on this host.
@@ -219,8 +214,7 @@ class Replay:
             'largest': np.array(self._largest)}
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """
-        Restore :meth:`arrays`.
+        """Restore :meth:`arrays`.
 
         Raises:
             ValueError: they are of another buffer, or not whole; this one is as it was.

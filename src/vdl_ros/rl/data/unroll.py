@@ -1,34 +1,18 @@
-"""
-An unroll: T steps of B environments as named arrays, and the schema that checks it.
+"""Encoding of stacked frames in which each frame is sent once.
 
-=====================  ==================  =====================================================
-name                   shape               meaning
-=====================  ==================  =====================================================
-observations           [T + 1, B, ...]     x_0 ... x_T
-images, vectors        [T + 1, B, ...],    sent instead of observations that are an image and
-                       [T + 1, B, V]       numbers; ``vectors`` float32
-frames, reset_index,                       sent instead of observations, or images, that are stacks
-reset_stacks                               of frames, see ``frame_stack.py``
-is_reset               [T + 1, B] bool     x_t is the first observation of an episode
-actions                [T, B] or           int64, each part from 0; or float32 before the
-                       [T, B, A]           environment clips it
-rewards                [T, B] float32      from the environment
-terminated, truncated  [T, B] bool         how episodes ended
-behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
-success                [T, B] bool         an episode that ends here reached its aim
-reaction_time          [T, B, 4] float32   parts of the reaction time, s, in the order of
-                                           ``common/reaction_time.py``
-late_actions           [T, B] int32        steps of the environment that held the last action while
-                                           this one was not there
-adversary_l2           [T, B] float32      size of the perturbation of x_t, root mean square
-adversary_injects      [T, B] bool         an attack perturbed x_t
-state                  [B, S] float32      state of the policy before x_0; absent if S is 0
-=====================  ==================  =====================================================
+An observation of S stacked frames shares S - 1 of them with the previous one, so an unroll of
+T + 1 observations sends T + S frames instead of (T + 1) S, and the receiver stacks them again.
+Stacks at the start of an episode do not continue the previous one; these are sent whole as well.
+The frame at slot j of observation t is frame t + j of the unroll::
 
-The five before ``state`` are absent if the environment lacks them.
+    frames        f0 f1 f2 f3 f4 f5 f6        S = 4, T = 3
+    observation 0 f0 f1 f2 f3
+    observation 1    f1 f2 f3 f4
+    observation 2       f2 f3 f4 f5
+    observation 3          f3 f4 f5 f6
 
-After the end of an episode the environment ignores the next action and resets, so a step into a
-reset observation, ``is_reset[t + 1]``, is not valid for learning.
+After a reset at t, slot j of observation t + k comes from slot j + k of the stack that was sent
+whole, if j + k < S; the other slots are frames after the reset.
 """
 
 from __future__ import annotations
@@ -36,21 +20,130 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import gymnasium
 import numpy as np
+from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
+from vdl_ros.common.metrics import PARTS
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.reaction_time import PARTS
-from vdl_ros.rl.data import frame_stack
 
-__all__ = [
-    'LARGEST', 'OPTIONAL', 'Arrays', 'Expected', 'Unroll', 'UnrollError', 'UnrollSchema',
-    'add_extras', 'check_arrays', 'check_lengths', 'with_optional',
-]
+__all__ = ['Arrays', 'EndOfBagError', 'Expected', 'Inbox', 'LARGEST', 'OPTIONAL', 'Unroll',
+           'UnrollError', 'UnrollSchema', 'add_extras', 'check_arrays', 'check_lengths',
+           'check_positions', 'stack', 'unstack', 'with_optional']
+
+
+def unstack(
+    observations: NDArray[np.uint8], is_reset: NDArray[np.bool_],
+) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
+    """Split stacked observations into frames and the stacks that do not continue.
+
+    Args:
+        observations: uint8 [T + 1, B, S, H, W], the oldest frame first.
+        is_reset: bool [T + 1, B], true where an observation does not continue the previous one.
+
+    Returns:
+        frames uint8 [T + S, B, H, W]; the positions int32 [n, 2] = (t, b), t >= 1, of the resets
+        in increasing order; and the stacks uint8 [n, S, H, W] at these positions. A reset at t = 0
+        needs no stack: the frames hold the whole first observation.
+
+    Raises:
+        ValueError: a wrong shape or dtype, or an observation that does not continue the previous
+            one and is not marked as a reset.
+    """
+    _check('observations', observations, np.uint8, 5)
+    steps, batch, size = observations.shape[:3]
+    if steps < 1 or size < 1:
+        raise ValueError(f'observations: {observations.shape} holds no observation')
+    _check('is_reset', is_reset, np.bool_, 2, (steps, batch))
+    continues = (observations[1:, :, :-1] == observations[:-1, :, 1:]).all(axis=(2, 3, 4))
+    broken = np.argwhere(~(continues | is_reset[1:]))
+    if len(broken):
+        t, b = (int(index) for index in broken[0])
+        raise ValueError(
+            f'observations: number {t + 1} of environment {b} does not continue the one before '
+            'and is not marked as a reset')
+    frames = np.empty((steps + size - 1, batch, *observations.shape[3:]), np.uint8)
+    frames[:size] = observations[0].swapaxes(0, 1)
+    frames[size:] = observations[1:, :, -1]
+    positions = np.argwhere(is_reset[1:]).astype(np.int32)
+    positions[:, 0] += 1
+    return frames, positions, observations[positions[:, 0], positions[:, 1]]
+
+
+def stack(
+    frames: NDArray[np.uint8],
+    positions: NDArray[np.int32],
+    reset_stacks: NDArray[np.uint8],
+    out: NDArray[np.uint8] | None = None,
+) -> NDArray[np.uint8]:
+    """Return the observations uint8 [T + 1, B, S, H, W] that :func:`unstack` was given.
+
+    The arguments are its return values; they are checked, as they come from the network. ``out``
+    may be any writable array of that shape, such as a slice of a batch, and is then returned.
+
+    Raises:
+        ValueError: a wrong shape or dtype, or positions that are out of range or not in
+            increasing order.
+    """
+    _check('frames', frames, np.uint8, 4)
+    _check('reset_stacks', reset_stacks, np.uint8, 4)
+    count, size, height, width = reset_stacks.shape
+    _check('positions', positions, np.int32, 2, (count, 2))
+    steps, batch = frames.shape[0] - size + 1, frames.shape[1]
+    if size < 1 or steps < 1 or frames.shape[2:] != (height, width):
+        raise ValueError(
+            f'frames: {frames.shape} does not fit stacks of {size} frames {height} x {width}')
+    check_positions(positions, steps, batch)
+    shape = (steps, batch, size, height, width)
+    if out is None:
+        out = np.empty(shape, np.uint8)
+    else:
+        _check('out', out, np.uint8, 5, shape)
+        if not out.flags.writeable:
+            raise ValueError('out: is read-only')
+    time, env, row, column = frames.strides
+    out[...] = as_strided(frames, shape, (time, env, time, row, column), writeable=False)
+    # Later resets must overwrite earlier ones less than S steps before. Earlier ones reach the
+    # same observation with a greater k, so k decreases.
+    for k in range(size - 2, -1, -1):
+        within = positions[:, 0] + k < steps
+        t, b = positions[within, 0] + k, positions[within, 1]
+        out[t, b, :size - 1 - k] = reset_stacks[within, k:size - 1]
+    return out
+
+
+def check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> None:
+    """Check the positions int32 [n, 2] = (t, b) of resets.
+
+    Raises:
+        ValueError: one is outside [1, steps) x [0, batch), or they are not strictly increasing.
+    """
+    if not len(positions):
+        return
+    low, high = positions.min(axis=0), positions.max(axis=0)
+    if low[0] < 1 or high[0] >= steps or low[1] < 0 or high[1] >= batch:
+        raise ValueError(
+            f'positions: ({low[0]}, {low[1]}) to ({high[0]}, {high[1]}) is not within '
+            f'(1, 0) to ({steps - 1}, {batch - 1})')
+    order = positions[:, 0].astype(np.int64) * batch + positions[:, 1]
+    if (np.diff(order) <= 0).any():
+        raise ValueError('positions: not in increasing order of (t, b)')
+
+
+def _check(
+    name: str, array: object, dtype: type, ndim: int, shape: tuple[int, ...] | None = None,
+) -> None:
+    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != ndim:
+        found = (f'{array.dtype} with {array.ndim} axes' if isinstance(array, np.ndarray)
+                 else type(array).__name__)
+        raise ValueError(f'{name}: {found} is not {np.dtype(dtype)} with {ndim} axes')
+    if shape is not None and array.shape != shape:
+        raise ValueError(f'{name}: shape {array.shape} is not {shape}')
+
 
 Arrays = dict[str, NDArray[Any]]
 #: Bytes of one unroll: the number of environments comes over the network.
@@ -68,8 +161,7 @@ class UnrollError(ValueError):
 
 @dataclass(frozen=True)
 class Unroll:
-    """
-    One actor's unroll, with its origin.
+    """One actor's unroll, with its origin.
 
     Attributes:
         arrays: see this module's table.
@@ -130,8 +222,7 @@ def add_extras(arrays: Arrays, extras: Mapping[str, NDArray[Any]], t: int) -> No
 
 
 def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
-    """
-    Check names, dtypes, shapes and the magnitude of numbers; return B.
+    """Check names, dtypes, shapes and the magnitude of numbers; return B.
 
     Raises:
         UnrollError: the message names the array and the reason.
@@ -157,8 +248,7 @@ def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
 def check_lengths(
     expected: Expected, lengths: Mapping[str, int], steps: int, resets_per_env: int,
 ) -> int:
-    """
-    Check the bytes of each array by name, without looking at the arrays; return B.
+    """Check the bytes of each array by name, without looking at the arrays; return B.
 
     Args:
         expected: dtype and shape by name.
@@ -206,8 +296,7 @@ class UnrollSchema:
         frames_per_observation: int,
         state_size: int = 0,
     ) -> None:
-        """
-        Describe unrolls of ``unroll_length`` steps of an environment with these spaces.
+        """Describe unrolls of ``unroll_length`` steps of an environment with these spaces.
 
         Args:
             observation_space: of one environment.
@@ -264,8 +353,7 @@ class UnrollSchema:
         self._whole, self._expected = others | whole, others | sent
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """
-        Check names, dtypes, shapes and ranges.
+        """Check names, dtypes, shapes and ranges.
 
         Raises:
             UnrollError: the message names the array and the reason.
@@ -279,14 +367,13 @@ class UnrollSchema:
                                   f'{self._action_sizes[part] - 1}')
         if self.stacked:
             try:
-                frame_stack.check_positions(
+                check_positions(
                     arrays['reset_index'], self.unroll_length + 1, arrays['rewards'].shape[1])
             except ValueError as error:
                 raise UnrollError(f'reset_index: {error}') from None
 
     def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """
-        Check the bytes of each array by name, without looking at the arrays.
+        """Check the bytes of each array by name, without looking at the arrays.
 
         Raises:
             UnrollError: they cannot be those of an unroll.
@@ -301,8 +388,7 @@ class UnrollSchema:
                    for dtype, shape in self._whole.values())
 
     def check_size(self, num_envs: int) -> None:
-        """
-        Check that an unroll of ``num_envs`` environments is not too large.
+        """Check that an unroll of ``num_envs`` environments is not too large.
 
         Raises:
             UnrollError: it is larger than ``LARGEST``.
@@ -314,8 +400,7 @@ class UnrollSchema:
                 f'{size} bytes, which is not allowed: at most {LARGEST}')
 
     def empty(self, num_envs: int) -> Arrays:
-        """
-        Return empty arrays for an unroll of ``num_envs`` environments, without ``OPTIONAL``.
+        """Return empty arrays for an unroll of ``num_envs`` environments, without ``OPTIONAL``.
 
         Raises:
             UnrollError: they are too large.
@@ -335,7 +420,7 @@ class UnrollSchema:
             observations, vectors['vectors'] = self._mixed.split(observations)
         if not self.stacked:
             return {'observations' if self._mixed is None else 'images': observations, **vectors}
-        frames, index, stacks = frame_stack.unstack(observations, is_reset)
+        frames, index, stacks = unstack(observations, is_reset)
         return {'frames': frames, 'reset_index': index, 'reset_stacks': stacks, **vectors}
 
     def decode_into(
@@ -343,8 +428,7 @@ class UnrollSchema:
         arrays: Mapping[str, NDArray[Any]],
         out: NDArray[Any],
     ) -> None:
-        """
-        Write an unroll's observations into ``out`` [T + 1, B, ...].
+        """Write an unroll's observations into ``out`` [T + 1, B, ...].
 
         Raises:
             UnrollError: reset positions that are out of range.
@@ -359,7 +443,23 @@ class UnrollSchema:
             out[...] = arrays['images']
             return
         try:
-            frame_stack.stack(
+            stack(
                 arrays['frames'], arrays['reset_index'], arrays['reset_stacks'], out=out)
         except ValueError as error:
             raise UnrollError(f'reset_index: {error}') from None
+
+
+class EndOfBagError(Exception):
+    """All unrolls of a bag have been taken."""
+
+
+class Inbox(Protocol):
+    """The source of unrolls."""
+
+    def get(self, timeout: float) -> Unroll:
+        """Return the next unroll, whose arrays have passed :meth:`UnrollSchema.check`.
+
+        Raises:
+            queue.Empty: none arrived within ``timeout`` seconds.
+            EndOfBagError: no more will come.
+        """

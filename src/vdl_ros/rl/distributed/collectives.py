@@ -1,5 +1,4 @@
-"""
-Collective operations of several learners, each of which has a part of one batch.
+"""Collective operations of several learners, each of which has a part of one batch.
 
 The divisor of a loss, the statistics for standardising and the gradients are sums over all
 learners; so their step is the step that a single learner would make from the joined batch.
@@ -11,11 +10,11 @@ import math
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-__all__ = [
-    'Group', 'GroupError', 'MissingError', 'explained_variance', 'masked_mean', 'standardized',
-]
+__all__ = ['DeltaExchange', 'Group', 'GroupError', 'MissingError', 'explained_variance',
+           'masked_mean', 'standardized']
 
 
 class GroupError(RuntimeError):
@@ -27,8 +26,7 @@ class MissingError(GroupError):
 
 
 class Group:
-    """
-    The group of one learner alone: each operation returns its own input.
+    """The group of one learner alone: each operation returns its own input.
 
     Attributes:
         rank: rank of this learner, from 0.
@@ -62,8 +60,7 @@ class Group:
 
 
 def masked_mean(values: Tensor, mask: Tensor, group: Group) -> Tensor:
-    """
-    Return this learner's part of the mean over all learners of ``values`` where ``mask`` is 1.
+    """Return this learner's part of the mean over all learners of ``values`` where ``mask`` is 1.
 
     The sum of all learners' parts is the mean; the sum of their gradients is its gradient.
 
@@ -83,8 +80,7 @@ def standardized(values: Tensor, mask: Tensor, group: Group) -> Tensor:
 
 
 def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Group) -> Tensor:
-    """
-    Return 1 - Var(returns - values) / Var(returns) over all learners' valid steps, float64 [].
+    """Return 1 - Var(returns - values) / Var(returns) over all learners' valid steps, float64 [].
 
     1: the values predict the returns; 0: no better than a constant; NaN if all returns are equal.
 
@@ -101,3 +97,42 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
     # 0 / 0 without a valid step is NaN, which is not greater than 0.
     variance, error = (squares / count - (sums / count).square()).unbind()
     return torch.where(variance > 0, 1.0 - error / variance, math.nan)
+
+
+class DeltaExchange:
+    """The exchanges of one learner; all learners make the same number of updates."""
+
+    def __init__(self, network: nn.Module, period: int, group: Group) -> None:
+        """Take the weights of ``network`` as those of the last exchange.
+
+        Args:
+            network: its parameters that are learned are exchanged.
+            period: updates from one exchange to the next.
+            group: the learners.
+        """
+        self._parameters = [each for each in network.parameters() if each.requires_grad]
+        self._period = period
+        self._group = group
+        self.restart()
+
+    def restart(self) -> None:
+        """Take the present weights, which all learners have, as those of the last exchange."""
+        self._updates = 0
+        self._base = self._weights()
+
+    def after_update(self) -> None:
+        """Exchange the changes, if it is time.
+
+        Raises:
+            GroupError: another learner is gone.
+        """
+        self._updates += 1
+        if self._updates < self._period:
+            return
+        change = self._weights() - self._base
+        mean = self._group.all_reduce_sum(change) / self._group.size
+        vector_to_parameters(self._base + mean, self._parameters)
+        self.restart()
+
+    def _weights(self) -> Tensor:
+        return parameters_to_vector(self._parameters).detach().clone()

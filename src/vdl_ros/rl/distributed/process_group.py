@@ -1,5 +1,4 @@
-"""
-The process group of several learners: ``torch.distributed`` over Gloo, and NCCL between GPUs.
+"""The process group of several learners: ``torch.distributed`` over Gloo, and NCCL between GPUs.
 
 Gloo reduces tensors in host memory. NCCL reduces tensors on GPUs if each learner has its own GPU,
 because NCCL refuses two processes on one; else they go through host memory.
@@ -51,8 +50,7 @@ _TCPStore: Callable[..., Store] = dist.TCPStore  # type: ignore[attr-defined]
 
 
 class ProcessGroup(Group):
-    """
-    The group of several learners, each a process; see :func:`join`.
+    """The group of several learners, each a process; see :func:`join`.
 
     Attributes:
         uses_nccl: whether NCCL reduces tensors on GPUs.
@@ -61,8 +59,7 @@ class ProcessGroup(Group):
     def __init__(
         self, store: Store, rank: int, size: int, timeout: float, device: torch.device = CPU,
     ) -> None:
-        """
-        Connect to the others, which all must have arrived.
+        """Connect to the others, which all must have arrived.
 
         Args:
             store: the store that all are connected to.
@@ -84,8 +81,7 @@ class ProcessGroup(Group):
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)))
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:
-        """
-        See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners.
+        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners.
 
         Raises:
             GroupError: another learner is gone or silent; every later call raises it too.
@@ -142,8 +138,7 @@ class ProcessGroup(Group):
         return numbers.to(numbers.device if nccl else CPU, copy=copy)
 
     def _together(self, what: str, do: Callable[[], T]) -> T:
-        """
-        Call ``do``, which all learners call at the same time, and return its result.
+        """Call ``do``, which all learners call at the same time, and return its result.
 
         Raises:
             GroupError: names the learners it waited for, the operation, and the reason.
@@ -167,8 +162,7 @@ def join(
     rank: int, size: int, address: str, timeout: float, *,
     stop: threading.Event | None = None, device: torch.device = CPU,
 ) -> ProcessGroup | None:
-    """
-    Join the group of the other learners.
+    """Join the group of the other learners.
 
     Args:
         rank: rank of this learner; 0 listens at ``address``.
@@ -248,8 +242,7 @@ def _join(
 
 
 def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
-    """
-    Return whether all learners use NCCL, the same value on each; each calls it once.
+    """Return whether all learners use NCCL, the same value on each; each calls it once.
 
     Args:
         store: the store that all are connected to.
@@ -268,8 +261,7 @@ def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
 def _meet(
     store: Store, rank: int, size: int, deadline: float, stop: threading.Event,
 ) -> list[int]:
-    """
-    Return the ranks of the missing learners: none, or those missing at the deadline.
+    """Return the ranks of the missing learners: none, or those missing at the deadline.
 
     Raises:
         RuntimeError: learner 0 is gone.
@@ -294,8 +286,7 @@ def _meet(
 
 
 def _listen(host: str, port: int, address: str) -> Store | None:
-    """
-    Return the store of a new group, or None while another process has the port.
+    """Return the store of a new group, or None while another process has the port.
 
     Raises:
         SettingError: the address is not of this host.
@@ -323,8 +314,7 @@ def _reach(host: str, port: int) -> Store | None:
 
 
 def _local_address(host: str, port: int, address: str) -> str:
-    """
-    Return the address of this host on the route to learner 0.
+    """Return the address of this host on the route to learner 0.
 
     Raises:
         SettingError: there is no route.

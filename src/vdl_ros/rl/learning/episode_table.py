@@ -1,24 +1,102 @@
-"""Writes the episodes of a run: all in a table, the first step by step if it is measured."""
+"""Writes what a policy thought in one episode, step by step, to ``episode.csv``."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from vdl_ros.common.run_files import EPISODE, EPISODES, ProgressTable
-from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.data.unroll import Unroll
-from vdl_ros.rl.learning.episode_record import EpisodeRecord
-from vdl_ros.rl.learning.learner import Learner
+import numpy as np
+import torch
 
-__all__ = ['EpisodeTable']
+from vdl_ros.common.files import EPISODE, EPISODES, ProgressTable
+from vdl_ros.rl.data.batch import make_batch
+from vdl_ros.rl.data.episode_returns import FinishedEpisode, adversary_of
+from vdl_ros.rl.data.unroll import Unroll, UnrollError
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy.distributions import Categorical
+
+__all__ = ['EpisodeRecord', 'EpisodeTable']
+
+
+class EpisodeRecord:
+    """The first whole episode of a run, of the first environment of the first actor.
+
+    A row is a step: its number from 0, return up to and with it, value and parameters of the
+    action distribution (logits of discrete actions) for the observation as the policy saw it,
+    and size and presence of its perturbation. Value and parameters are computed here, with the
+    weights of the learner, which are those of the actor if the policy is frozen.
+    """
+
+    def __init__(self, path: Path, learner: Learner, warn: Callable[[str], None]) -> None:
+        """Write to ``path`` once the episode is over, unless the file is there."""
+        self._path, self._learner, self._warn = path, learner, warn
+        self._over = path.exists()
+        self._expected: tuple[int, int] | None = None
+        # None: it waits for the start of an episode.
+        self._rows: list[list[float]] | None = None
+
+    def add(self, unroll: Unroll) -> None:
+        """Add the steps of an unroll, if it is of the actor that is recorded."""
+        if self._over or (self._expected is not None and unroll.start_id != self._expected[0]):
+            return
+        if (unroll.start_id, unroll.sequence) != self._expected:
+            # The first one, or one after a lost one.
+            self._rows = None
+        self._expected = unroll.start_id, unroll.sequence + 1
+        try:
+            self._add(unroll)
+        except UnrollError:
+            # The trainer reports it.
+            self._expected = self._rows = None
+
+    @torch.no_grad()
+    def _add(self, unroll: Unroll) -> None:
+        learner = self._learner
+        batch = make_batch([unroll], learner.schema).columns(torch.tensor([0]))
+        device = learner.device
+        observations, is_reset, state, actions, rewards = (
+            each.to(device) for each in (batch.observations, batch.is_reset, batch.state,
+                                         batch.actions, batch.rewards))
+        parameters, values, _ = learner.policy(observations, is_reset, state, actions, rewards)
+        adversary = adversary_of(unroll.arrays)
+        steps = len(rewards)
+        sizes, injects = adversary or (np.zeros((steps, 1)), np.zeros((steps, 1)))
+        for t in range(steps):
+            if is_reset[t + 1, 0]:
+                # The environment ignored this action.
+                continue
+            if is_reset[t, 0]:
+                self._rows = []
+            if self._rows is None:
+                continue
+            total = (self._rows[-1][1] if self._rows else 0.0) + float(rewards[t, 0])
+            self._rows.append([
+                len(self._rows), total, float(values[t, 0]), float(sizes[t, 0]),
+                int(injects[t, 0]), *parameters[t, 0].tolist()])
+            if batch.terminated[t, 0] or batch.truncated[t, 0]:
+                self._write(self._rows)
+                return
+
+    def _write(self, rows: list[list[float]]) -> None:
+        """Write the episode; a full disk must not end the run."""
+        self._over = True
+        name = 'logit' if isinstance(self._learner.policy.distribution, Categorical) \
+            else 'parameter'
+        header = ['step', 'return', 'value', 'adversary_l2', 'adversary_injects',
+                  *(f'{name}_{index}' for index in range(len(rows[0]) - 5))]
+        try:
+            with self._path.open('w', newline='') as file:
+                csv.writer(file).writerows([header, *rows])
+        except OSError as error:
+            self._warn(f'{self._path.name} not written: {error}; the run goes on')
+
 
 _COLUMNS = ('agent_steps', 'return', 'length', 'adversary_l2', 'adversary_injects')
 
 
 class EpisodeTable:
-    """
-    ``episodes.csv`` with a row for each episode; ``episode.csv`` (:class:`EpisodeRecord`).
+    """``episodes.csv`` with a row for each episode; ``episode.csv`` (:class:`EpisodeRecord`).
 
     A row has the agent steps of the run when the episode arrived, the episode's return and
     length, and mean size and number of the perturbations of its observations, 0 without an attack.
@@ -27,8 +105,7 @@ class EpisodeTable:
     def __init__(
         self, folder: Path, learner: Learner, warn: Callable[[str], None], *, first: bool = True,
     ) -> None:
-        """
-        Write into ``folder``, after the rows up to ``learner.agent_steps``.
+        """Write into ``folder``, after the rows up to ``learner.agent_steps``.
 
         Args:
             folder: of the run.

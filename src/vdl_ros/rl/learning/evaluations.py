@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from vdl_ros.common.run_files import ProgressTable
+from vdl_ros.common.files import ProgressTable
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.learning.learner import Learner
@@ -30,8 +30,7 @@ _LAST_S = 600.0
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedPolicy:
-    """
-    A policy to evaluate.
+    """A policy to evaluate.
 
     Attributes:
         agent_steps: steps that it was learned from; they identify it in a run.
@@ -48,8 +47,7 @@ class EvaluatedPolicy:
 
 @dataclass(frozen=True)
 class Result:
-    """
-    What became of an evaluation.
+    """What became of an evaluation.
 
     Attributes:
         agent_steps: of the policy.
@@ -77,8 +75,7 @@ class Evaluator(Protocol):
 
 
 class Evaluations:
-    """
-    The evaluations of one run.
+    """The evaluations of one run.
 
     One is under way at a time: if they take longer than ``eval_every`` steps, there are fewer. A
     result that never comes delays nothing but further evaluations.

@@ -10,28 +10,21 @@ from typing import Any
 import gymnasium
 import torch
 
-from vdl_ros.common.thread_timer import ThreadTimer
-from vdl_ros.rl.algorithm_config import AlgorithmConfig, make_algorithm_config
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.rl.algorithms import make_algorithm
 from vdl_ros.rl.data.batch import Batch, make_batch
 from vdl_ros.rl.data.unroll import Arrays, Unroll, UnrollSchema
 from vdl_ros.rl.device import CPU, memory_of
-from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.distributed.delta_exchange import DeltaExchange
-from vdl_ros.rl.policy.factory import make_policy
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.policy.precision import choose_precision
-from vdl_ros.rl.policy.weights import weights
-from vdl_ros.rl.runs.checkpoint import pack, unpack
-from vdl_ros.rl.runs.initial_weights import load_initial_weights
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.distributed.collectives import DeltaExchange, Group
+from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy, weights
+from vdl_ros.rl.runs.checkpoint import load_initial_weights, pack, unpack
+from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, make_algorithm_config
 
 __all__ = ['Learner']
 
 
 class Learner:
-    """
-    Learns a policy from unrolls.
+    """Learns a policy from unrolls.
 
     Attributes:
         config: settings of every algorithm.
@@ -58,8 +51,7 @@ class Learner:
         device: torch.device = CPU,
         init: str = '',
     ) -> None:
-        """
-        Make the network, with weights drawn from ``config.seed`` or those of a checkpoint.
+        """Make the network, with weights drawn from ``config.seed`` or those of a checkpoint.
 
         Args:
             config: settings of every algorithm.
@@ -100,8 +92,7 @@ class Learner:
         self._timer = timer or ThreadTimer()
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
-        """
-        Learn from unrolls: :meth:`make_batch`, then :meth:`learn`.
+        """Learn from unrolls: :meth:`make_batch`, then :meth:`learn`.
 
         Raises:
             UnrollError, FloatingPointError: see there.
@@ -109,8 +100,7 @@ class Learner:
         return self.learn(self.make_batch(unrolls))
 
     def make_batch(self, unrolls: Sequence[Unroll]) -> Batch:
-        """
-        Return unrolls as one batch.
+        """Return unrolls as one batch.
 
         Raises:
             UnrollError: an unroll whose frames do not fit together.
@@ -119,8 +109,7 @@ class Learner:
             return make_batch(unrolls, self.schema, self._memory)
 
     def learn(self, batch: Batch) -> dict[str, float]:
-        """
-        Make one update from this learner's batch and those of the other learners.
+        """Make one update from this learner's batch and those of the other learners.
 
         With ``freeze`` only the steps are counted.
 
@@ -149,8 +138,7 @@ class Learner:
             return metrics
 
     def broadcast_state(self) -> None:
-        """
-        Load the state of learner 0; all learners call this at the same time.
+        """Load the state of learner 0; all learners call this at the same time.
 
         Raises:
             ValueError: learner 0 has another network, algorithm or optimizer.
@@ -169,8 +157,7 @@ class Learner:
         return weights(self.policy)
 
     def copy_policy(self) -> Policy:
-        """
-        Return a copy of the policy, to act while this one learns.
+        """Return a copy of the policy, to act while this one learns.
 
         Like every acting policy it runs on the CPU, so its precision may differ.
         """
@@ -190,8 +177,7 @@ class Learner:
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """
-        Restore :meth:`state`.
+        """Restore :meth:`state`.
 
         Raises:
             ValueError: the state of another network, algorithm or optimizer.

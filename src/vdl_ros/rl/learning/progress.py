@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from vdl_ros.common.reaction_time import PARTS, ReactionTime, in_ms
+from vdl_ros.common.metrics import PARTS, ReactionTime, in_ms
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import Unroll
@@ -26,8 +26,7 @@ _TOTALS = ('received', 'lost', 'rejected', 'stale', 'actor_restarts', 'bytes_in'
 
 
 class Progress:
-    """
-    Counts of one learner; those of learner 0 include the others'.
+    """Counts of one learner; those of learner 0 include the others'.
 
     The other learners send what is new (:meth:`drain_report`), and learner 0 adds it
     (:meth:`merge_reports`).
@@ -140,8 +139,7 @@ class Progress:
 
     @property
     def success_rate(self) -> float:
-        """
-        Share of the last 100 episodes that reached their aim, in the order of their beginnings.
+        """Share of the last 100 episodes that reached their aim, in the order of their beginnings.
 
         NaN before the first, and of environments that do not say.
         """
@@ -149,8 +147,7 @@ class Progress:
 
     @property
     def adversary(self) -> dict[str, float]:
-        """
-        Mean of the last 100 attacked episodes, {} before the first.
+        """Mean of the last 100 attacked episodes, {} before the first.
 
         ``l2`` is the mean size of perturbations, ``injects`` their number in an episode, and
         ``inject_share`` the share of observations that were perturbed.
@@ -226,8 +223,7 @@ class Progress:
             'ages_ms': [round(age, 3) for age in list(self._ages_ms)[-1000:]]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """
-        Restore :meth:`state`.
+        """Restore :meth:`state`.
 
         Raises:
             KeyError, TypeError: it is of another version.
@@ -250,8 +246,7 @@ class Progress:
             for start_id, record in self.flow_stats.actor_records.items()}
 
     def restore_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """
-        Continue the count of restarts, which may be newer than that of the checkpoint.
+        """Continue the count of restarts, which may be newer than that of the checkpoint.
 
         Args:
             restarts: restarts of actors so far.
@@ -289,8 +284,7 @@ def _duration(seconds: float) -> str:
 def realtime_text(
     rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
 ) -> str:
-    """
-    Return the end of a line of progress of environments on their own clock.
+    """Return the end of a line of progress of environments on their own clock.
 
     Args:
         rates: ``updates``, ``bytes`` and ``rewards`` per second.

@@ -1,10 +1,9 @@
-"""
-The training loop: collect, batch, learn, publish, report; see :meth:`Trainer.run`.
+"""The training loop: collect, batch, learn, publish, report; see :meth:`Trainer.run`.
 
 A step on its way from an environment to the gradient, file by file:
 
 1. ``rl/acting/actor.py`` chooses actions and records an unroll (``rl/data/unroll.py``).
-2. ``ros/training/actor_modes.py`` sends it; ``ros/training/trajectories.py`` queues it at the
+2. ``ros/training/actor.py`` sends it; ``ros/training/messages.py`` queues it at the
    learner. ``local_training.py`` replaces both by a call.
 3. The loop here takes it from the inbox, and makes a batch of several (``rl/data/batch.py``).
 4. ``rl/algorithms/<algorithm>.py`` computes the loss, ``optimizer.py`` there makes the step.
@@ -28,18 +27,17 @@ from typing import Any
 
 import torch
 
+from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import SettingError
-from vdl_ros.common.thread_timer import TRAINING, ThreadTimer
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.batch import Batch
-from vdl_ros.rl.data.unroll import Unroll, UnrollError
+from vdl_ros.rl.data.unroll import EndOfBagError, Inbox, Unroll, UnrollError
 from vdl_ros.rl.distributed.collectives import GroupError
 from vdl_ros.rl.learning.episode_table import EpisodeTable
 from vdl_ros.rl.learning.evaluations import Evaluations, Evaluator
-from vdl_ros.rl.learning.inbox import EndOfBagError, Inbox
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Progress
-from vdl_ros.rl.learning.run_reporter import RunReporter
+from vdl_ros.rl.learning.reporting import RunReporter
 from vdl_ros.rl.runs.checkpoint import CheckpointError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -58,8 +56,7 @@ _NAMED = 5
 
 
 def verify_replay(learner: Learner) -> None:
-    """
-    Check that the replay of a learner can be saved.
+    """Check that the replay of a learner can be saved.
 
     Raises:
         SettingError: it has none, or is one of several, of which each has one.
@@ -73,8 +70,7 @@ def verify_replay(learner: Learner) -> None:
 
 
 class Trainer:
-    """
-    One run, from its first update to its summary.
+    """One run, from its first update to its summary.
 
     Attributes:
         flow_stats: counts of trajectories received and lost; the inbox updates them too.
@@ -103,8 +99,7 @@ class Trainer:
         stall_timeout: float = RunConfig.stall_timeout,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
-        Prepare a run, or resume the one in ``folder``.
+        """Prepare a run, or resume the one in ``folder``.
 
         Args:
             learner: the learner.
@@ -200,8 +195,7 @@ class Trainer:
             raise CheckpointError(f'{folder.path}: replay: {error}') from None
 
     def run(self, stop: threading.Event) -> str:
-        """
-        Learn until the run is over or ``stop`` is set; write the last checkpoint and the summary.
+        """Learn until the run is over or ``stop`` is set; write last checkpoint and summary.
 
         Returns:
             Why it ended: NOT_FINITE, or one of ``_REASONS``.
@@ -218,8 +212,7 @@ class Trainer:
                 return str(end.value)
 
     def iterations(self, stop: threading.Event) -> Generator[None, None, str]:
-        """
-        Yield after each iteration of :meth:`run`, and return what it returns.
+        """Yield after each iteration of :meth:`run`, and return what it returns.
 
         So that one thread can run several trainings in turn.
         """
@@ -369,8 +362,7 @@ class Trainer:
             self._release_unrolls(self.learner.version)
 
     def _agree(self, reason: str, stop: threading.Event) -> tuple[bool, str]:
-        """
-        Return what all learners do in this iteration: whether they learn, and why the run is over.
+        """Return whether all learners learn in this iteration, and why the run is over.
 
         They learn if each has a batch, publish if any of them has to, and end if any of them ends.
 

@@ -15,7 +15,7 @@ from matplotlib.ticker import EngFormatter
 from matplotlib.transforms import ScaledTranslation
 from numpy.typing import NDArray
 
-from vdl_ros.common.run_files import atomic_file
+from vdl_ros.common.files import atomic_file
 from vdl_ros.rl.plots.curves import Curve
 
 __all__ = ['draw_curve', 'draw_curves']
@@ -37,8 +37,7 @@ _Y_LABELS = {'return': 'return, mean of the last 100 episodes',
 
 @_without_math
 def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
-    """
-    Draw the mean return of one run against agent steps, with its last value and its time.
+    """Draw the mean return of one run against agent steps, with its last value and its time.
 
     Args:
         rows: of progress.csv, with agent_steps, wall_s, mean_return_100 and episodes.
@@ -66,8 +65,7 @@ def draw_curves(
     curves: Sequence[Curve], path: Path, *, x: str, y: str, title: str, note: str = '',
     width: float = 8.0, raw: bool = False,
 ) -> None:
-    """
-    Draw the line and the band of each group of runs.
+    """Draw the line and the band of each group of runs.
 
     Args:
         curves: one for each group, in the order of the legend.

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    'BANDS', 'LINES', 'Curve', 'Series', 'align', 'interquartile_mean', 'line_and_band',
-    'make_curve', 'moving_mean', 'tidy', 'window_of',
-]
+__all__ = ['BANDS', 'Curve', 'LINES', 'Series', 'align', 'interquartile_mean', 'line_and_band',
+           'make_curve', 'moving_mean', 'tidy', 'window_of']
 
 Array = NDArray[np.float64]
 
@@ -31,8 +29,7 @@ _BOOTSTRAP_SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """
-    One quantity of one run.
+    """One quantity of one run.
 
     Attributes:
         x: [N], N > 0, strictly increasing.
@@ -45,8 +42,7 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """
-    The curve of one group of runs.
+    """The curve of one group of runs.
 
     Attributes:
         label: label of the group.
@@ -66,8 +62,7 @@ class Curve:
 
 
 def tidy(x: Array, y: Array) -> Series:
-    """
-    Return a series without invalid points.
+    """Return a series without invalid points.
 
     Points whose y is not finite are dropped: a mean return is NaN before the first episode. Of
     points with the same x the last one, the most recent, is kept.
@@ -91,8 +86,7 @@ def tidy(x: Array, y: Array) -> Series:
 
 
 def window_of(smooth: float, count: int) -> int:
-    """
-    Return the window, in points, of a moving mean over ``count`` points; always odd.
+    """Return the window, in points, of a moving mean over ``count`` points; always odd.
 
     Args:
         smooth: number of points as an int, or a fraction of all points as a float below 1.
@@ -105,8 +99,7 @@ def window_of(smooth: float, count: int) -> int:
 
 
 def moving_mean(y: Array, window: int) -> Array:
-    """
-    Return the mean of ``window`` points around each point.
+    """Return the mean of ``window`` points around each point.
 
     Near the ends the window shrinks symmetrically, so a straight line stays straight; a window
     cut off on one side would pull down the end of a rising curve.
@@ -124,8 +117,7 @@ def moving_mean(y: Array, window: int) -> Array:
 
 
 def align(runs: Sequence[Series]) -> tuple[Array, Array]:
-    """
-    Interpolate runs linearly to a common x.
+    """Interpolate runs linearly to a common x.
 
     The common x are those of all runs within the range that all runs cover, so nothing is
     extrapolated and every mean is over all runs.
@@ -148,8 +140,7 @@ def align(runs: Sequence[Series]) -> tuple[Array, Array]:
 
 
 def interquartile_mean(y: Array) -> Array:
-    """
-    Return the mean without the lowest and the highest quarter of the runs, [..., M].
+    """Return the mean without the lowest and the highest quarter of the runs, [..., M].
 
     Agarwal et al. 2021, arXiv:2108.13264. A quarter is rounded down, so up to three runs it is
     the mean.
@@ -163,8 +154,7 @@ def interquartile_mean(y: Array) -> Array:
 
 
 def line_and_band(y: Array, line: str, band: str) -> tuple[Array, Array | None]:
-    """
-    Return the line and the band over runs.
+    """Return the line and the band over runs.
 
     Args:
         y: [R, M], one row for each run.
@@ -198,8 +188,7 @@ def _line(y: Array, line: str) -> Array:
 def make_curve(
     label: str, runs: Sequence[Series], smooth: float, band: str, line: str = 'mean',
 ) -> Curve:
-    """
-    Smooth each run, then compute line and band.
+    """Smooth each run, then compute line and band.
 
     Args:
         label: label of the group.

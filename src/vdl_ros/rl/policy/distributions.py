@@ -1,5 +1,4 @@
-"""
-Action distributions as functions of a network's outputs.
+"""Action distributions as functions of a network's outputs.
 
 Of policy networks: Categorical, MultiCategorical, DiagonalGaussian, SquashedGaussian. Of networks
 of action values Q: EpsilonGreedy, Boltzmann.
@@ -18,12 +17,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from vdl_ros.rl.train_config import ALGORITHMS
+from vdl_ros.rl.settings import ALGORITHMS
 
-__all__ = [
-    'OF_ALL_SPACES', 'ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian',
-    'EpsilonGreedy', 'MultiCategorical', 'SquashedGaussian', 'for_space', 'for_values',
-]
+__all__ = ['ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian', 'EpsilonGreedy',
+           'MultiCategorical', 'OF_ALL_SPACES', 'SquashedGaussian', 'for_space', 'for_values']
 
 _LOG_2PI = math.log(2 * math.pi)
 # A logit whose probability is 0. It is finite: infinity times 0 is NaN.
@@ -35,8 +32,7 @@ _LOG_STD = (-5.0, 2.0)
 
 
 class ActionDistribution(Protocol):
-    """
-    A family of distributions with ``size`` parameters.
+    """A family of distributions with ``size`` parameters.
 
     ``parameters`` are float [..., size]; a sample is int64 [...] (discrete), int64 [..., A]
     (discrete in A parts) or float [..., A].
@@ -116,8 +112,7 @@ class Categorical(_UnchangedActions):
 
 
 class MultiCategorical(Categorical):
-    """
-    A parts, each one of its ``sizes`` actions, independently; the parameters are their logits.
+    """A parts, each one of its ``sizes`` actions, independently; the parameters are their logits.
 
     Log-probabilities, entropies and divergences are sums over the parts.
     """
@@ -163,8 +158,7 @@ class MultiCategorical(Categorical):
 
 
 class DiagonalGaussian(_UnchangedActions):
-    """
-    A normal distribution in each action dimension; the parameters are means, then log-stds.
+    """A normal distribution in each action dimension; the parameters are means, then log-stds.
 
     The log-density is that of the sampled action, before it is clipped for the environment.
     """
@@ -210,8 +204,7 @@ class DiagonalGaussian(_UnchangedActions):
 
 
 class SquashedGaussian(DiagonalGaussian):
-    """
-    A normal distribution whose samples are squashed by tanh into the environment's range.
+    """A normal distribution whose samples are squashed by tanh into the environment's range.
 
     Actions, log-densities and entropies are those of the sample before tanh: ratios of densities
     and divergences are the same before and after it. :meth:`squashed_log_prob` is that after it.
@@ -229,8 +222,7 @@ class SquashedGaussian(DiagonalGaussian):
         return squashed
 
     def squashed_log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """
-        Return the log-density of tanh(``actions``), actions scaled to -1 to 1, float [...].
+        """Return the log-density of tanh(``actions``), actions scaled to -1 to 1, float [...].
 
         As in appendix C of Haarnoja et al. 2018, arXiv:1812.05905, with log(1 - tanh(u)^2) in a
         form that is finite for each finite u.
@@ -240,8 +232,7 @@ class SquashedGaussian(DiagonalGaussian):
 
 
 class EpsilonGreedy(Categorical):
-    """
-    The action of the largest value, or with probability epsilon a random action.
+    """The action of the largest value, or with probability epsilon a random action.
 
     The parameters are the action values Q, then epsilon, 0 to 1.
     """
@@ -284,8 +275,7 @@ class EpsilonGreedy(Categorical):
 
 
 class Boltzmann(EpsilonGreedy):
-    """
-    Actions with probabilities proportional to exp(Q / temperature).
+    """Actions with probabilities proportional to exp(Q / temperature).
 
     The parameters are the action values Q, then the temperature, above 0.
     """
@@ -295,8 +285,7 @@ class Boltzmann(EpsilonGreedy):
 
 
 def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDistribution:
-    """
-    Return the family for ``space``; ``kind`` of a Box is 'gaussian' or 'squashed'.
+    """Return the family for ``space``; ``kind`` of a Box is 'gaussian' or 'squashed'.
 
     Raises:
         ValueError: none of Discrete from 0, MultiDiscrete in one axis from 0, and a Box of floats
@@ -321,8 +310,7 @@ def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDist
 
 
 def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
-    """
-    Return the family for action values; ``exploration`` is 'epsilon' or 'boltzmann'.
+    """Return the family for action values; ``exploration`` is 'epsilon' or 'boltzmann'.
 
     Raises:
         ValueError: the space is not Discrete from 0.

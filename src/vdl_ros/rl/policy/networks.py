@@ -1,5 +1,4 @@
-"""
-Torsos of policy networks: modules from observations to features.
+"""Torsos of policy networks: modules from observations to features.
 
 ======== =========================================================================================
 mlp      two tanh layers, for vectors
@@ -14,21 +13,23 @@ universe four convolutions with stride 2 and ELU, as in universe-starter-agent
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-__all__ = ['Smoothing', 'make_torso', 'orthogonal']
+from vdl_ros.rl.device import CPU
+
+__all__ = ['Normalizer', 'Smoothing', 'make_torso', 'orthogonal', 'run_lstm']
+
 
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
 
 def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn.Module, int]:
-    """
-    Return a torso and its number of features.
+    """Return a torso and its number of features.
 
     Args:
         network: a name of this module's table.
@@ -60,8 +61,7 @@ def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
 
 
 class Smoothing(nn.Module):
-    """
-    A Gaussian filter of each channel of images, whose edge is repeated.
+    """A Gaussian filter of each channel of images, whose edge is repeated.
 
     It is cut off at three standard deviations.
     """
@@ -139,3 +139,106 @@ class _Block(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         deeper: Tensor = self.second(functional.relu(self.first(functional.relu(x))))
         return x + deeper
+
+
+def run_lstm(
+    lstm: nn.LSTMCell, features: Tensor, is_reset: Tensor, state: Tensor,
+) -> tuple[Tensor, Tensor]:
+    """Return the LSTM's outputs, [T, B, H], and its state after them, [B, 2 H].
+
+    Args:
+        lstm: the cell.
+        features: [T, B, F].
+        is_reset: [T, B] bool, true where an episode starts.
+        state: [B, 2 H], before the first step.
+    """
+    hidden, cell = state.chunk(2, -1)
+    kept = (~is_reset).to(features.dtype).unsqueeze(-1)
+    weights = [lstm.weight_ih, lstm.weight_hh, lstm.bias_ih, lstm.bias_hh]
+    outputs = []
+    for start, stop in _segments(is_reset):
+        hidden, cell = hidden * kept[start], cell * kept[start]
+        if stop - start == 1:
+            hidden, cell = lstm(features[start], (hidden, cell))
+            outputs.append(hidden[None])
+            continue
+        output, hidden, cell = torch.lstm(
+            features[start:stop], (hidden[None], cell[None]), weights, has_biases=True,
+            num_layers=1, dropout=0.0, train=torch.is_grad_enabled(), bidirectional=False,
+            batch_first=False)
+        hidden, cell = hidden[0], cell[0]
+        outputs.append(output)
+    return torch.cat(outputs), torch.cat([hidden, cell], -1)
+
+
+def _segments(is_reset: Tensor) -> list[tuple[int, int]]:
+    """Return parts of an unroll, bool [T, B], as first step and end; only their first has resets.
+
+    On a CPU one call for a part of several steps takes a third of the time of one call for each.
+    On other devices to look for resets would wait for the device, so each step is a part.
+    """
+    steps = len(is_reset)
+    if is_reset.device != CPU:
+        return [(t, t + 1) for t in range(steps)]
+    starts = [0, *(1 + t for t in is_reset[1:].any(-1).nonzero().flatten().tolist())]
+    return list(zip(starts, [*starts[1:], steps], strict=True))
+
+
+# Limit in standard deviations: statistics of few numbers are unreliable.
+_CLIP = 10.0
+
+
+class Normalizer(nn.Module):
+    """Normalizes numbers to mean 0 and variance 1 by their running statistics (Chan et al. 1979).
+
+    Before the first :meth:`update` it only clips.
+    """
+
+    count: Tensor
+    mean: Tensor
+    variance: Tensor
+
+    def __init__(self, shape: Sequence[int] = ()) -> None:
+        """Keep a mean and a variance for each element of ``shape``."""
+        super().__init__()
+        self.register_buffer('count', torch.zeros(1, dtype=torch.float64))
+        self.register_buffer('mean', torch.zeros(tuple(shape), dtype=torch.float64))
+        self.register_buffer('variance', torch.ones(tuple(shape), dtype=torch.float64))
+
+    def forward(self, numbers: Tensor) -> Tensor:
+        """Return normalized numbers [..., *shape], clipped to 10 standard deviations."""
+        scaled = (numbers - self.mean.to(numbers)) / self.deviation.to(numbers)
+        return scaled.clamp(-_CLIP, _CLIP)
+
+    def undo(self, normalized: Tensor) -> Tensor:
+        """Return the numbers [..., *shape] before normalization."""
+        return normalized * self.deviation.to(normalized) + self.mean.to(normalized)
+
+    @property
+    def deviation(self) -> Tensor:
+        """Standard deviation of each number, float64 [*shape]."""
+        return (self.variance + 1e-8).sqrt()
+
+    @torch.no_grad()
+    def update(
+        self, numbers: Tensor, total: Callable[[Tensor], Tensor] = lambda tensor: tensor,
+    ) -> None:
+        """Update the statistics.
+
+        Args:
+            numbers: [N, *shape].
+            total: returns the sum of a tensor over all learners.
+        """
+        numbers = numbers.double()
+        shape = self.mean.shape
+        count = total(torch.full_like(self.count, len(numbers)))
+        # A branch on the count would wait for the device; with no numbers the share is 0.
+        some = count.clamp(min=1.0)
+        mean = total(numbers.sum(0)) / some
+        variance = (total((numbers - mean).square().sum(0)) / some).reshape(shape)
+        share = count / (self.count + count).clamp(min=1.0)
+        moved = mean - self.mean
+        self.variance += (share * (variance - self.variance
+                                   + (1 - share) * moved.square())).reshape(shape)
+        self.mean += (share * moved).reshape(shape)
+        self.count += count

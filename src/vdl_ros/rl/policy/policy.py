@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, is_image
+from vdl_ros.common.tensor_file import faster_in_bfloat16
+from vdl_ros.rl.data.unroll import Arrays
+from vdl_ros.rl.device import CPU, computes_bfloat16, to_host
 from vdl_ros.rl.policy import distributions
-from vdl_ros.rl.policy.lstm import run_lstm
-from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
-from vdl_ros.rl.policy.normalizer import Normalizer
+from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, orthogonal, run_lstm
+from vdl_ros.rl.policy.numpy_policy import check_weights
+from vdl_ros.rl.settings import AlgorithmConfig, DqnConfig, SacConfig, TrainConfig
 
-__all__ = ['Output', 'Policy']
+__all__ = ['Output', 'Policy', 'choose_precision', 'load_weights', 'make_policy', 'weights']
+
 
 # Units of the layer that joins the features of an image and numbers.
 _JOINT_SIZE = 256
 
 
 class Output(NamedTuple):
-    """
-    Output of a policy for observations [..., *observation_shape].
+    """Output of a policy for observations [..., *observation_shape].
 
     Attributes:
         parameters: float [..., P], of the action distribution.
@@ -39,8 +44,7 @@ class Output(NamedTuple):
 
 
 class Policy(nn.Module):
-    """
-    A network with a policy head and often a value head, or with one head of action values.
+    """A network with a policy head and often a value head, or with one head of action values.
 
     If an observation is an image and numbers, the torso's features of the image and the numbers
     go through one more layer.
@@ -75,8 +79,7 @@ class Policy(nn.Module):
         has_log_std: bool = False,
         initial_std: float = 1.0,
     ) -> None:
-        """
-        Build the network; ``factory.py`` builds one for given spaces.
+        """Build the network; ``factory.py`` builds one for given spaces.
 
         Args:
             network: name of the torso.
@@ -153,8 +156,7 @@ class Policy(nn.Module):
         return self.policy_head.weight.new_zeros(batch, self.state_size)
 
     def append_last_action(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
-        """
-        Return the state with the last action and reward, if they are inputs of the policy.
+        """Return the state with the last action and reward, if they are inputs of the policy.
 
         Args:
             state: [B, S].
@@ -176,8 +178,7 @@ class Policy(nn.Module):
         actions: Tensor | None = None, rewards: Tensor | None = None, *,
         numbers: Tensor | None = None,
     ) -> Output:
-        """
-        Return action parameters and values.
+        """Return action parameters and values.
 
         Args:
             observations: [T, B, *observation_shape]; without a state any leading axes. uint8
@@ -225,8 +226,7 @@ class Policy(nn.Module):
         return Output(parameters.reshape(*lead, -1), values.reshape(lead), state)
 
     def numbers(self, observations: Tensor) -> Tensor:
-        """
-        Return the numbers beside the image of observations, or all if the torso takes them.
+        """Return the numbers beside the image of observations, or all if the torso takes them.
 
         Args:
             observations: [N, *observation_shape].
@@ -241,8 +241,7 @@ class Policy(nn.Module):
             memory_format=torch.contiguous_format).view(torch.float32)
 
     def split(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
-        """
-        Return the torso's observations, [N, ...], and the numbers beside them, [N, V] or None.
+        """Return the torso's observations, [N, ...], and the numbers beside them, [N, V] or None.
 
         Args:
             observations: [..., *observation_shape].
@@ -258,8 +257,7 @@ class Policy(nn.Module):
     def prepare(
         self, observations: Tensor, numbers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
-        """
-        Return the torso's inputs in its precision, [N, ...], and the numbers beside them, [N, V].
+        """Return the torso's inputs in its precision [N, ...] and the numbers beside them [N, V].
 
         Both are normalized if there is a normalizer, and images smoothed if that is set. Without
         an image and numbers the second is None.
@@ -317,3 +315,113 @@ class Policy(nn.Module):
             before = slice(len(is_reset) - 1)
             rows = torch.cat([rows, self._encode_last(actions[before], rewards[before])])
         return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
+
+
+# Batch size of the measurement that chooses the precision.
+_PRECISION_BATCH = 16
+
+
+def choose_precision(policy: Policy, precision: str) -> None:
+    """Set the precision of a policy's torso for the device that it is on.
+
+    Args:
+        policy: on its device.
+        precision: 'float32', 'bfloat16', or 'auto': on a CPU the faster one, on a CUDA device
+            bfloat16 if the hardware supports it. It has the exponent range of float32, so
+            gradients need no scaling. Without images the precision is always float32.
+    """
+    if precision == 'auto' and policy.of_images:
+        precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
+    policy.precision = (
+        torch.bfloat16 if precision == 'bfloat16' and policy.of_images else torch.float32)
+
+
+def _faster_in_bfloat16(policy: Policy) -> bool:
+    device = policy.policy_head.weight.device
+    if device != CPU:
+        return computes_bfloat16(device)
+    # Random images would change the random state of the run.
+    images = torch.full((_PRECISION_BATCH, *policy.image_shape), 0.5)
+    with torch.no_grad():
+        return faster_in_bfloat16(lambda: policy.policy_torso(images))
+
+
+def weights(policy: Policy) -> Arrays:
+    """Return the policy's parameters by name; of a policy on the CPU they share its memory."""
+    return {name: tensor.numpy() for name, tensor in to_host(policy.state_dict()).items()}
+
+
+def load_weights(policy: Policy, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Copy parameters into ``policy``, which is on the CPU.
+
+    Raises:
+        ValueError: names, shapes or dtypes differ from this policy's, or not all are finite.
+    """
+    state = {name: tensor.numpy() for name, tensor in policy.state_dict().items()}
+    check_weights({name: (each.dtype, each.shape) for name, each in state.items()}, arrays)
+    with torch.no_grad():
+        for name, each in state.items():
+            np.copyto(each, arrays[name])
+
+
+def make_policy(
+    config: TrainConfig,
+    observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any],
+    algorithm_config: AlgorithmConfig | None = None,
+    device: torch.device = CPU,
+) -> Policy:
+    """Return a policy for the spaces of one environment.
+
+    Args:
+        config: uses network, hidden_size, lstm_size, last_action_reward, precision,
+            action_distribution, initial_std, normalize_observations and observation_smoothing.
+            Network ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision
+            see :func:`choose_precision`.
+        observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
+        action_space: see :func:`distributions.for_space`.
+        algorithm_config: the algorithm's settings; with those of dqn the network has action
+            values, with those of sac no value.
+        device: device of the policy. Weights are initialized on the CPU, so that they do not
+            depend on it.
+
+    Raises:
+        ValueError: a space, or a combination of network and space, that is not supported.
+    """
+    if not isinstance(observation_space, gymnasium.spaces.Box):
+        raise ValueError(f'observation space {observation_space} is not supported: a Box')
+    mixed = isinstance(observation_space, ImageAndVector)
+    image = is_image(getattr(observation_space, 'image', observation_space))
+    network = config.network
+    if network == 'auto':
+        network = 'impala' if image else 'mlp'
+    if network != 'mlp' and not image:
+        raise ValueError(
+            f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
+            f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
+    of_sac = isinstance(algorithm_config, SacConfig)
+    policy = Policy(
+        network, observation_space, _distribution(config, action_space, algorithm_config),
+        hidden_size=config.hidden_size, lstm_size=config.lstm_size,
+        last_action_reward=config.last_action_reward,
+        normalize=config.normalize_observations and (mixed or network == 'mlp'),
+        smoothing=config.observation_smoothing, has_value=not of_sac, has_log_std=of_sac,
+        initial_std=config.initial_std)
+    choose_precision(policy.to(device), config.precision)
+    return policy
+
+
+def _distribution(
+    config: TrainConfig, space: gymnasium.Space[Any], algorithm_config: AlgorithmConfig | None,
+) -> distributions.ActionDistribution:
+    """Return the family of actions; sac squashes continuous ones."""
+    if isinstance(algorithm_config, DqnConfig):
+        return distributions.for_values(space, algorithm_config.exploration)
+    if not isinstance(algorithm_config, SacConfig):
+        return distributions.for_space(space, config.action_distribution)
+    parts = isinstance(space, gymnasium.spaces.MultiDiscrete)
+    unbounded = isinstance(space, gymnasium.spaces.Box) and not space.is_bounded()
+    if parts or unbounded:
+        raise ValueError(f"algorithm: 'sac' cannot act in {space}: Discrete from 0, or a Box with "
+                         f'a finite range; for other spaces one of {distributions.OF_ALL_SPACES}')
+    return distributions.for_space(space, 'squashed')

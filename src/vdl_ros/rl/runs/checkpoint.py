@@ -8,11 +8,15 @@ from typing import Any
 
 import torch
 
+from vdl_ros.common.files import BEST, CHECKPOINT, checkpoint_file
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.run_files import BEST, CHECKPOINT, checkpoint_file
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['FORMAT', 'CheckpointError', 'load_checkpoint', 'pack', 'save_checkpoint', 'unpack']
+__all__ = ['CheckpointError', 'FORMAT', 'load_checkpoint', 'load_initial_weights', 'pack',
+           'save_checkpoint', 'unpack']
+
 
 FORMAT = 2
 _PARTS = ('config', 'learner', 'progress')
@@ -22,8 +26,7 @@ CheckpointError = TensorFileError
 def save_checkpoint(
     path: Path, *, config: dict[str, Any], learner: dict[str, Any], progress: dict[str, Any],
 ) -> None:
-    """
-    Write a checkpoint whole or not at all: after a crash the previous one is still there.
+    """Write a checkpoint whole or not at all: after a crash the previous one is still there.
 
     Args:
         path: the file.
@@ -39,8 +42,7 @@ def save_checkpoint(
 
 
 def load_checkpoint(path: Path) -> dict[str, Any]:
-    """
-    Return what :func:`save_checkpoint` wrote; no code in the file is run.
+    """Return what :func:`save_checkpoint` wrote; no code in the file is run.
 
     Args:
         path: the file, or the folder of a run, see :func:`run_files.checkpoint_file`.
@@ -69,8 +71,7 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """
-    Return what :func:`pack` was given; no code in ``data`` is run.
+    """Return what :func:`pack` was given; no code in ``data`` is run.
 
     Raises:
         pickle.UnpicklingError: ``data`` contains more than tensors and plain values.
@@ -78,3 +79,52 @@ def unpack(data: bytes) -> dict[str, Any]:
     found: dict[str, Any] = torch.load(
         io.BytesIO(data), map_location='cpu', weights_only=True)
     return found
+
+
+# Settings on which the network depends.
+_NETWORK = ('algorithm', 'network', 'hidden_size', 'lstm_size', 'last_action_reward',
+            'normalize_observations')
+
+
+def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> None:
+    """Copy the weights of a checkpoint into ``policy``, with its statistics of observations.
+
+    Args:
+        path: the checkpoint.
+        policy: the network of the new run.
+        config: settings of the new run.
+
+    Raises:
+        CheckpointError: not a readable checkpoint, or of another network; the message names the
+            first difference, and the settings that differ.
+    """
+    checkpoint = load_checkpoint(path)
+    found, wanted = checkpoint['learner'].get('policy'), policy.state_dict()
+    if not isinstance(found, dict) or not all(
+            isinstance(each, torch.Tensor) for each in found.values()):
+        raise CheckpointError(f'init: {path} holds no policy')
+    saved = checkpoint['config']
+    for name in {**wanted, **found}:
+        there, here = (_shape(each.get(name)) for each in (found, wanted))
+        if there != here:
+            raise CheckpointError(f'init: {path} does not fit: {quoted(name)} is {there} there, '
+                                  f'{here} here{_different(saved, config)}')
+    # With the same shapes, the same numbers mean another action.
+    name = 'action_distribution'
+    if policy.log_std is not None and saved.get(name) != getattr(config, name):
+        raise CheckpointError(f'init: {path} does not fit: {name} is {quoted(saved.get(name))} '
+                              f'there, {getattr(config, name)!r} here')
+    if not all(bool(torch.isfinite(each).all()) for each in found.values()):
+        raise CheckpointError(f'init: {path}: not all weights are finite')
+    policy.load_state_dict(found)
+
+
+def _shape(tensor: torch.Tensor | None) -> str:
+    return 'not' if tensor is None else str(list(tensor.shape))
+
+
+def _different(saved: dict[str, Any], config: TrainConfig) -> str:
+    """Return the settings of the network that differ, in words."""
+    return ''.join(
+        f'; {name}: {quoted(saved[name])} there, {getattr(config, name)!r} here'
+        for name in _NETWORK if name in saved and saved[name] != getattr(config, name))

@@ -1,4 +1,4 @@
-"""The folder of a training run: settings, events, progress, checkpoint, summary and plot."""
+"""Files of large arrays (.npz): written whole, and read without running code in them."""
 
 from __future__ import annotations
 
@@ -7,22 +7,69 @@ import json
 import math
 import re
 import shutil
+import zipfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
 
-from vdl_ros.common.run_files import BEST, CHECKPOINT, ProgressTable, atomic_file, write_text
-from vdl_ros.rl.runs.array_file import load_array_file, save_array_file
+from vdl_ros.common.files import (
+    BEST,
+    CHECKPOINT,
+    LAUNCH_FILE,
+    ProgressTable,
+    atomic_file,
+    lock,
+    write_text,
+)
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
-from vdl_ros.rl.runs.run_folder_config import NONE, RunFolderConfig
-from vdl_ros.rl.runs.run_lock import LAUNCH_FILE, lock
-from vdl_ros.rl.runs.saved_settings import save_settings
-from vdl_ros.rl.runs.tracker import Tracker, verify_tracker
+from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
+from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
 
-__all__ = ['RunFolder', 'RunFolderError']
+__all__ = ['ArrayFileError', 'RunFolder', 'RunFolderError', 'load_array_file', 'save_array_file']
+
+
+class ArrayFileError(ValueError):
+    """A file that cannot be used; the message names the file and the reason."""
+
+
+def save_array_file(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays to a file beside ``path``, uncompressed, then rename it.
+
+    Raises:
+        OSError: the disk is full or the folder cannot be written.
+    """
+    contents: dict[str, Any] = dict(arrays)
+    with atomic_file(path) as partial, partial.open('wb') as file:
+        np.savez(file, **contents)
+
+
+def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
+    """Return what :func:`save_array_file` wrote.
+
+    Args:
+        path: the file.
+        kind: what the file is, for messages.
+
+    Raises:
+        ArrayFileError: missing, corrupt or malicious.
+    """
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
+                # A small file could fill the memory.
+                raise ValueError('it is compressed')
+        # Also checks the checksums.
+        with np.load(path, allow_pickle=False) as found:
+            return dict(found)
+    # What numpy and zipfile raise at damaged files is of any kind.
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
+        raise ArrayFileError(f'{path}: not a readable {kind}: {reason}') from None
+
 
 _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'success_rate_100',
             'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
@@ -39,8 +86,7 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """
-    The files of one run.
+    """The files of one run.
 
     ``config.yaml`` holds every setting as resolved; ``events.out.*`` is for TensorBoard;
     ``progress.csv`` has a row for each report; then ``checkpoint.pt``, ``best.pt`` if policies are
@@ -57,8 +103,7 @@ class RunFolder:
         self, path: Path, *, launch_id: str = '', resume: bool = False,
         config: RunFolderConfig | None = None,
     ) -> None:
-        """
-        Create the folder, or open one that this launch created before or that is resumed.
+        """Create the folder, or open one that this launch created before or that is resumed.
 
         Raises:
             RunFolderError: the folder holds another run, is in use by another process, cannot be
@@ -128,8 +173,7 @@ class RunFolder:
         self, config: Mapping[str, Any], agent_steps: int,
         warn: Callable[[str], None] = print,
     ) -> None:
-        """
-        Write config.yaml; keep the events and progress up to ``agent_steps`` and open both.
+        """Write config.yaml; keep the events and progress up to ``agent_steps`` and open both.
 
         ``warn`` is called with a line, from another thread, if the tracker fails.
         """
@@ -143,8 +187,7 @@ class RunFolder:
                 self.config.tracker, self.path, self.config.tracker_project, saved, warn)
 
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
-        """
-        Add a row to progress.csv, and scalars to the events at the row's agent_steps.
+        """Add a row to progress.csv, and scalars to the events at the row's agent_steps.
 
         Raises:
             OSError: the disk is full; the next call writes again.
@@ -153,8 +196,7 @@ class RunFolder:
         self.write_scalars(scalars, int(row['agent_steps']))
 
     def write_scalars(self, scalars: Mapping[str, float], agent_steps: int) -> None:
-        """
-        Add scalars to the events, and to the tracker.
+        """Add scalars to the events, and to the tracker.
 
         Raises:
             OSError: the disk is full; the next call writes again.
@@ -199,8 +241,7 @@ class RunFolder:
         return self.path / f'replay-{agent_steps}.npz'
 
     def load_replay(self, agent_steps: int) -> dict[str, NDArray[Any]] | None:
-        """
-        Return the replay that was saved with the checkpoint of these steps; None without one.
+        """Return the replay that was saved with the checkpoint of these steps; None without one.
 
         Raises:
             ArrayFileError: it cannot be read.
@@ -226,8 +267,7 @@ class RunFolder:
             each.unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """
-        Write the restarts of actors, and the start_id of each; newer than the checkpoint.
+        """Write the restarts of actors, and the start_id of each; newer than the checkpoint.
 
         Raises:
             OSError: the disk is full.

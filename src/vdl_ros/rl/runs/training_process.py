@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vdl_ros.rl.runs.run_lock import in_use
+from vdl_ros.common.files import in_use
 
 __all__ = ['TrainingError', 'TrainingProcess']
 
@@ -32,8 +32,7 @@ class TrainingError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class TrainingProcess:
-    """
-    A run of ``vdl_ros.local_training``, which learns in one process without ROS.
+    """A run of ``vdl_ros.local_training``, which learns in one process without ROS.
 
     Attributes:
         folder: of the run; the output of its process is beside it, in ``<name>.log``.
@@ -88,8 +87,7 @@ class TrainingProcess:
                   for word in (f'--{name}', value))]
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """
-        Run it until it is complete, or resume it; return its summary.
+        """Run it until it is complete, or resume it; return its summary.
 
         Call it in a thread that lives as long: the training ends, with a checkpoint, when this
         thread or process dies.

@@ -1,5 +1,4 @@
-"""
-Topics of the arm's driver, the same for the real and the simulated arm.
+"""Topics of the arm's driver, the same for the real and the simulated arm.
 
 Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop``
 (vdl_ros/EmergencyStop, latched).
@@ -23,12 +22,10 @@ from rclpy.publisher import Publisher
 from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
-from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link
-from vdl_ros.arm.driver.driver_config import SafetyConfig
+from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link, SafetyConfig
 from vdl_ros.arm.driver.emergency_stop import EmergencyStop
-from vdl_ros.arm.driver.protocol import Signs
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.motor_command import MotorError, Motors
+from vdl_ros.arm.driver.usb import Signs
+from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
@@ -36,12 +33,10 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
+from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-__all__ = [
-    'NOT_RELEASED', 'ArmTopics', 'message_from_motors', 'motors_from_message', 'moves',
-    'stop_request', 'switches_off', 'wait_for_acks',
-]
+__all__ = ['ArmTopics', 'NOT_RELEASED', 'message_from_motors', 'motors_from_message', 'moves',
+           'stop_request', 'switches_off', 'wait_for_acks']
 
 # Period of the driver's watchdog, s.
 _TICK_S = 0.02
@@ -52,8 +47,7 @@ _ACK_S = 1.0
 
 
 def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
-    """
-    Return the command in a message.
+    """Return the command in a message.
 
     Args:
         message: any.
@@ -87,8 +81,7 @@ def wait_for_acks(*publishers: Publisher) -> None:
 def message_from_motors(
     motors: Motors, stamp: Time, sender: str, *, with_lamp: bool = False,
 ) -> MotorCommand:
-    """
-    Return the message of a command.
+    """Return the message of a command.
 
     Args:
         motors: directions of the motors, and the lamp.
@@ -104,8 +97,7 @@ def message_from_motors(
 def stop_request(
     sender: str, reason: str, releases: EmergencyStopState | None = None,
 ) -> EmergencyStopMessage:
-    """
-    Return the message that requests the emergency stop, or its release.
+    """Return the message that requests the emergency stop, or its release.
 
     Args:
         sender: full name of the requesting node.
@@ -129,8 +121,7 @@ class ArmTopics:
         stamp: Callable[[], Time] | None = None,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
-        """
-        Subscribe; the driver accepts commands once it is open and active.
+        """Subscribe; the driver accepts commands once it is open and active.
 
         Args:
             node: owner of publishers and subscriptions.

@@ -1,36 +1,46 @@
-"""
-Feeds of the node ``camera``: the simulated arm, or a device, video or folder of images.
-
-Subscribes for the simulated arm: ``arm/joint_states`` (sensor_msgs/JointState) and, for the
-lamp, ``arm/motors_sent`` (vdl_ros/MotorCommand).
-"""
+"""Subscribe to the images of the camera, as they are or compressed."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from builtin_interfaces.msg import Time as Stamp
 from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.time import Time
-from sensor_msgs.msg import CameraInfo, JointState
+from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
 
-from vdl_ros.arm.model.geometry import ArmGeometry
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.camera.camera_config import CameraConfig
-from vdl_ros.camera.image_reader import RateLimiter, Reader
-from vdl_ros.camera.image_sources import ImageSource, is_device, open_source
+from vdl_ros.arm.geometry import ArmGeometry
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.camera.camera_config import COMPRESSED, CameraConfig
+from vdl_ros.camera.image_sources import ImageSource, RateLimiter, Reader, is_device, open_source
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
-from vdl_ros.ros import qos, qos_overrides
+from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Health
-from vdl_ros.ros.messages.camera_info import load_calibration, pinhole, uncalibrated
+from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 
-__all__ = ['Feed', 'ImageCallback', 'RealFeed', 'SimulatedFeed']
+__all__ = ['AnyImage', 'Feed', 'ImageCallback', 'RealFeed', 'SimulatedFeed', 'subscribe_to_images']
+
+
+#: Both are converted by ``ros.messages.images.from_image``.
+AnyImage: TypeAlias = Image | CompressedImage
+
+
+def subscribe_to_images(
+    node: Node, image_transport: str, on_image: Callable[[AnyImage], None],
+) -> None:
+    """Call ``on_image`` with each image; see ``ImageTransportConfig``."""
+    if image_transport == COMPRESSED:
+        qos.create_subscription(
+            node, CompressedImage, 'camera/image_raw/compressed', on_image)
+    else:
+        qos.create_subscription(node, Image, 'camera/image_raw', on_image)
+
 
 Pixels = NDArray[np.uint8]
 #: Called with an image, uint8 [height, width, 3], its camera info, and its time.
@@ -67,8 +77,7 @@ class SimulatedFeed:
     def __init__(
         self, node: Node, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
     ) -> None:
-        """
-        Subscribe; the first image follows the first joint positions.
+        """Subscribe; the first image follows the first joint positions.
 
         Must be made, used and closed by one thread.
 
@@ -88,7 +97,7 @@ class SimulatedFeed:
         self._shown_at = self._received_at = -np.inf
         self._refused = 0
         self._reasons: set[str] = set()
-        qos_overrides.create_subscription(
+        qos.create_subscription(
             node, JointState, 'arm/joint_states', self._on_joint_states)
         node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_motors_sent,
                                  qos.TOPICS['arm/motors_sent'])
@@ -155,8 +164,7 @@ class RealFeed:
     poll_timeout = 0.0
 
     def __init__(self, node: Node, config: CameraConfig, publish: ImageCallback) -> None:
-        """
-        Open the file, or start to look for the device.
+        """Open the file, or start to look for the device.
 
         Raises:
             ValueError: a calibration or a file that cannot be used.

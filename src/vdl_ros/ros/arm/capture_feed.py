@@ -9,14 +9,14 @@ from builtin_interfaces.msg import Time
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
-from vdl_ros.arm.model.geometry import ArmGeometry, Positions
+from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.msg import CaptureScene
-from vdl_ros.pose.data.randomized_scene import RandomizedScene
+from vdl_ros.pose.domain_randomization import RandomizedScene
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.camera_feeds import ImageCallback
 from vdl_ros.ros.diagnostics import Health
-from vdl_ros.ros.messages.camera_info import pinhole
+from vdl_ros.ros.messages.images import pinhole
 from vdl_ros.ros.messages.joint_messages import positions_of
 
 __all__ = ['CaptureFeed']
@@ -37,8 +37,7 @@ class CaptureFeed:
     def __init__(
         self, node: Node, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
     ) -> None:
-        """
-        Subscribe to ``capture/scene`` and ``arm/joint_states``.
+        """Subscribe to ``capture/scene`` and ``arm/joint_states``.
 
         Must be made, used and closed by one thread.
 

@@ -10,10 +10,8 @@ from rclpy.node import Node
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import SettingError
 
-__all__ = [
-    'ROBOT_ENVIRONMENT', 'CommandConflictDetector', 'Precedence', 'SecondArmDetector',
-    'check_program', 'is_program',
-]
+__all__ = ['CommandConflictDetector', 'Precedence', 'ROBOT_ENVIRONMENT', 'SecondArmDetector',
+           'check_program', 'is_program']
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
@@ -37,8 +35,7 @@ def is_program(sender: str) -> bool:
 
 
 def check_program(node: Node) -> None:
-    """
-    Check that others see that ``node`` is a program.
+    """Check that others see that ``node`` is a program.
 
     Raises:
         SettingError: it was given another name.
@@ -67,16 +64,14 @@ class Precedence:
 
 
 class CommandConflictDetector:
-    """
-    Detects two publishers that command the motors at the same time.
+    """Detects two publishers that command the motors at the same time.
 
     Senders name themselves in their messages; for unnamed ones the publishers in the graph are
     counted.
     """
 
     def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
-        """
-        Start without any sender.
+        """Start without any sender.
 
         Args:
             window: senders that alternate within this time conflict, s.
@@ -120,8 +115,7 @@ class SecondArmDetector:
     """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``."""
 
     def __init__(self, publishers: Callable[[], list[str]]) -> None:
-        """
-        Start without another one.
+        """Start without another one.
 
         Args:
             publishers: returns the full names of all nodes that publish the state of a stop.

@@ -1,5 +1,4 @@
-"""
-Ask the node ``policy`` to bring ``tool0`` to a place, and wait until it is there.
+"""Ask the node ``policy`` to bring ``tool0`` to a place, and wait until it is there.
 
 Publishes: ``arm/target``, and ``arm/motors`` once, all off, if the policy is not to go on with it.
 Subscribes: ``arm/target_status``.
@@ -16,12 +15,12 @@ from geometry_msgs.msg import PointStamped
 from rclpy.executors import Executor
 from rclpy.node import Node
 
-from vdl_ros.arm.model.motor_command import Motors
+from vdl_ros.arm.joints import Motors
 from vdl_ros.msg import MotorCommand, TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors, wait_for_acks
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, make_executor, spin_until, take_settings
-from vdl_ros.ros.process_config import ProcessConfig
 
 __all__ = ['EXIT_FAILED', 'TargetRequest', 'TargetRequestNode']
 
@@ -40,8 +39,7 @@ class TargetRequestNode(Node):
     """Sends a target and knows what the policy makes of it."""
 
     def __init__(self) -> None:
-        """
-        Subscribe.
+        """Subscribe.
 
         Raises:
             ValueError: a parameter that cannot be used.
@@ -90,8 +88,7 @@ class TargetRequest:
     """Brings ``tool0`` of the arm of a node to a place, float64 [3], m."""
 
     def __init__(self, place: Sequence[float], timeout: float) -> None:
-        """
-        Remember the place.
+        """Remember the place.
 
         Args:
             place: in ``base_link``, m.
@@ -135,8 +132,7 @@ class TargetRequest:
     def _follow(
         self, node: TargetRequestNode, executor: Executor, stop: threading.Event,
     ) -> str:
-        """
-        Send the target until it is taken, and wait; return why to give it up, '' if it is there.
+        """Send the target until it is taken, and wait; return why to give it up, '' if reached.
 
         Raises:
             TargetLostError: the policy has given it up, or has another one.

@@ -1,5 +1,4 @@
-"""
-The action ``arm/follow_joint_trajectory`` (control_msgs/FollowJointTrajectory) of a controller.
+"""The action ``arm/follow_joint_trajectory`` (control_msgs/FollowJointTrajectory) of a controller.
 
 A goal is a trajectory as on ``arm/joint_trajectory``; a newer one of either kind replaces it. A
 goal whose client is gone is aborted: nobody could cancel it.
@@ -23,9 +22,9 @@ from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from vdl_ros.arm.control.controller import TrajectoryController
-from vdl_ros.arm.control.goal_tolerances import GoalTolerances, ToleranceError
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.control.trajectory import GoalTolerances, ToleranceError
+from vdl_ros.arm.geometry import Positions
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
 
@@ -41,8 +40,7 @@ _Result = FollowJointTrajectory.Result
 
 
 class _Server(ActionServer):
-    """
-    An action server whose goals end when the caller says so.
+    """An action server whose goals end when the caller says so.
 
     The callback that rclpy runs for a goal would have to wait for its end, which keeps the
     executor of this process busy.
@@ -81,8 +79,7 @@ class TrajectoryAction:
         start: Callable[[JointTrajectory], None], stop: Callable[[str], None],
         is_busy: Callable[[], bool],
     ) -> None:
-        """
-        Wait for goals.
+        """Wait for goals.
 
         Args:
             node: the controller's.
@@ -232,8 +229,7 @@ def _point(values: Positions, indices: Sequence[int]) -> JointTrajectoryPoint:
 
 
 def _tolerances(request: FollowJointTrajectory.Goal) -> GoalTolerances:
-    """
-    Return the tolerances of a goal.
+    """Return the tolerances of a goal.
 
     Raises:
         ToleranceError: tolerances, or a part of the trajectory, that this arm cannot have.

@@ -1,30 +1,128 @@
-"""
-Write serialised messages to MCAP bags that ``ros2 bag info`` and ``ros2 bag play`` read.
-
-A bag is a folder with one ``.mcap`` file and ``metadata.yaml``, as rosbag2 writes it. Each second
-a whole chunk is passed to the kernel, so a bag whose writer was killed is readable up to the last
-one.
-"""
+"""Topics and types by names that come from the graph or from a bag; they may be anything."""
 
 from __future__ import annotations
 
 import copy
+import importlib
+import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import yaml
 from ament_index_python.packages import get_package_share_directory
+from ament_index_python.resources import get_resource
 from mcap.writer import CompressionType, Writer
-from rclpy.qos import QoSProfile
+from rclpy.exceptions import InvalidTopicNameException
+from rclpy.qos import (
+    DurabilityPolicy,
+    HistoryPolicy,
+    LivelinessPolicy,
+    QoSProfile,
+    ReliabilityPolicy,
+)
+from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vdl_ros.bags.reader import BagError, BagPart, BagTopic
 from vdl_ros.common.quoting import quoted
-from vdl_ros.ros.bags.message_types import check_type
-from vdl_ros.ros.bags.qos_profiles import to_bag
 
-__all__ = ['BagWriter', 'definition']
+__all__ = ['BagWriter', 'DEPTH', 'check_topic', 'check_type', 'definition', 'message_class',
+           'playback_profile', 'to_bag', 'weakest']
+
+
+# As rosidl allows them: no dot, which would name a module inside another one, and no path.
+_FORM = re.compile(r'([a-z][a-z0-9_]{0,254})/msg/([A-Z][A-Za-z0-9]{0,254})')
+
+
+def check_topic(name: str) -> None:
+    """Check a full topic name: DDS does not, and rclpy raises an error for each use of a bad one.
+
+    Raises:
+        BagError: not a topic name of ROS.
+    """
+    try:
+        validate_full_topic_name(name)
+    except InvalidTopicNameException:
+        raise BagError('not a topic name of ROS') from None
+
+
+def check_type(type_name: str) -> tuple[str, str]:
+    """Return package and name of ``pkg/msg/Name``; nothing is imported.
+
+    Raises:
+        BagError: not a name of that form, or the ament index has no such message.
+    """
+    found = _FORM.fullmatch(type_name)
+    if found is None:
+        raise BagError(f'{quoted(type_name)}: not a message type: package/msg/Name')
+    package, name = found.groups()
+    try:
+        interfaces, _ = get_resource('rosidl_interfaces', package)
+    except (LookupError, OSError):
+        interfaces = ''
+    if f'msg/{name}.msg' not in interfaces.splitlines():
+        raise BagError(f'{quoted(type_name)}: no such message is installed here')
+    return package, name
+
+
+def message_class(type_name: str) -> type:
+    """Return the Python class of ``pkg/msg/Name``; only an installed message's module is imported.
+
+    Raises:
+        BagError: it is not installed here.
+    """
+    package, name = check_type(type_name)
+    try:
+        found: type = getattr(importlib.import_module(f'{package}.msg'), name)
+    except (AttributeError, ImportError, ValueError):
+        raise BagError(f'{quoted(type_name)}: its Python class is not installed here') from None
+    return found
+
+
+#: Messages that wait on a topic that is recorded or played.
+DEPTH = 100
+_RELIABILITY = {
+    ReliabilityPolicy.RELIABLE: 'reliable', ReliabilityPolicy.BEST_EFFORT: 'best_effort'}
+_DURABILITY = {
+    DurabilityPolicy.TRANSIENT_LOCAL: 'transient_local', DurabilityPolicy.VOLATILE: 'volatile'}
+_LIVELINESS = {
+    LivelinessPolicy.AUTOMATIC: 'automatic', LivelinessPolicy.MANUAL_BY_TOPIC: 'manual_by_topic'}
+
+
+def to_bag(profile: QoSProfile) -> dict[str, Any]:
+    """Return an offered profile as rosbag2 stores it."""
+    def duration(value: Any) -> dict[str, int]:
+        whole = int(value.nanoseconds)
+        return {'sec': whole // 10**9, 'nsec': whole % 10**9}
+
+    return {
+        # Discovery does not report a publisher's history; rosbag2 stores the same.
+        'history': 'unknown', 'depth': 0,
+        'reliability': _RELIABILITY.get(profile.reliability, 'unknown'),
+        'durability': _DURABILITY.get(profile.durability, 'unknown'),
+        'deadline': duration(profile.deadline), 'lifespan': duration(profile.lifespan),
+        'liveliness': _LIVELINESS.get(profile.liveliness, 'unknown'),
+        'liveliness_lease_duration': duration(profile.liveliness_lease_duration),
+        'avoid_ros_namespace_conventions': False}
+
+
+def playback_profile(offered: list[dict[str, Any]]) -> QoSProfile:
+    """Return the profile with which to publish a topic of a bag."""
+    kinds = [(str(each.get('reliability')), str(each.get('durability'))) for each in offered]
+    # By name, or by number as older versions of rosbag2 wrote it.
+    return weakest(all(kind not in ('best_effort', '2') for kind, _ in kinds),
+                   bool(kinds) and all(kind in ('transient_local', '1') for _, kind in kinds))
+
+
+def weakest(reliable: bool, latched: bool) -> QoSProfile:
+    """Return the profile that matches all publishers, given what every one of them offers."""
+    return QoSProfile(
+        history=HistoryPolicy.KEEP_LAST, depth=DEPTH,
+        reliability=(ReliabilityPolicy.RELIABLE if reliable else ReliabilityPolicy.BEST_EFFORT),
+        durability=(DurabilityPolicy.TRANSIENT_LOCAL if latched else DurabilityPolicy.VOLATILE))
+
 
 _FLUSH_S = 1.0
 _PRIMITIVES = {
@@ -36,8 +134,7 @@ _COMPRESSION = {
 
 
 def definition(type_name: str) -> str:
-    """
-    Return the definition of ``pkg/msg/Name`` with those of the types in it, as MCAP stores it.
+    """Return the definition of ``pkg/msg/Name`` with those of the types in it, as MCAP stores it.
 
     Raises:
         BagError: the type, or one in it, is not installed here.
@@ -76,8 +173,7 @@ def _types_in(text: str, package: str) -> list[str]:
 
 
 class BagWriter:
-    """
-    A bag that grows; use it in a ``with`` statement.
+    """A bag that grows; use it in a ``with`` statement.
 
     Attributes:
         path: the folder.
@@ -89,8 +185,7 @@ class BagWriter:
         self, path: Path, *, compression: str = 'none', distribution: str = '',
         earlier: Sequence[BagPart] = (),
     ) -> None:
-        """
-        Begin a bag, or another part of one.
+        """Begin a bag, or another part of one.
 
         Args:
             path: a folder that does not exist yet, unless it holds ``earlier``.
@@ -122,8 +217,7 @@ class BagWriter:
         self._write_metadata()
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
-        """
-        Announce a topic; return its handle.
+        """Announce a topic; return its handle.
 
         Args:
             name: fully qualified.
@@ -144,8 +238,7 @@ class BagWriter:
         return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
-        """
-        Write one serialised message, received at ``stamp_ns``.
+        """Write one serialised message, received at ``stamp_ns``.
 
         Raises:
             OSError: the disk is full; what was written before stays readable.

@@ -1,5 +1,4 @@
-"""
-Write captured frames to a bag, in several files if the capture is interrupted and resumed.
+"""Write captured frames to a bag, in several files if the capture is interrupted and resumed.
 
 ``capture.yaml`` in the bag's folder holds the settings; a capture with others cannot resume it.
 """
@@ -22,8 +21,7 @@ _FILE = 'capture.yaml'
 
 
 class CaptureBag:
-    """
-    Writes frames; each is one message on each of the topics.
+    """Writes frames; each is one message on each of the topics.
 
     Attributes:
         frames: in the bag, those of earlier parts included.
@@ -32,8 +30,7 @@ class CaptureBag:
     def __init__(
         self, path: Path, topics: Types, settings: Mapping[str, object], compression: str,
     ) -> None:
-        """
-        Begin a bag, or resume one.
+        """Begin a bag, or resume one.
 
         Args:
             path: its folder.
@@ -59,8 +56,7 @@ class CaptureBag:
         self._handles: dict[str, int] = {}
 
     def write(self, stamp_ns: int, parts: Mapping[str, bytes]) -> None:
-        """
-        Write a frame: serialised messages by topic.
+        """Write a frame: serialised messages by topic.
 
         Raises:
             OSError: the disk is full; the frames before stay.

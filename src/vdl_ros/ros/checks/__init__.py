@@ -1,5 +1,4 @@
-"""
-The checks of ``ros2 run vdl_ros doctor``.
+"""The checks of ``ros2 run vdl_ros doctor``.
 
 A check takes a :class:`System` and returns a :class:`Finding`. It never raises: unreadable values
 are a finding too. Tests replace ``System.root`` and ``System.environ``.
@@ -11,27 +10,28 @@ from collections.abc import Callable
 
 from vdl_ros.ros.checks.loopback import check_loopback
 from vdl_ros.ros.checks.machine import (
+    Finding,
+    System,
     check_clock,
     check_cores,
     check_cpu,
-    check_egl,
-    check_libraries,
-    check_memory,
-    check_usb,
-)
-from vdl_ros.ros.checks.middleware import (
     check_discovery,
     check_distribution,
     check_domain,
+    check_egl,
     check_fragments,
+    check_libraries,
+    check_memory,
     check_middleware,
+    check_network,
+    check_ports,
     check_python,
+    check_security,
     check_shared_memory,
     check_sockets,
     check_transport,
+    check_usb,
 )
-from vdl_ros.ros.checks.open_doors import check_network, check_ports, check_security
-from vdl_ros.ros.checks.types import Finding, System
 
 __all__ = ['CHECKS', 'Finding', 'System', 'check_egl', 'check_loopback', 'run']
 

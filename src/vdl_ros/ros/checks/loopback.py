@@ -1,5 +1,4 @@
-"""
-Measure the round trip of messages between two processes.
+"""Measure the round trip of messages between two processes.
 
 The second one runs :func:`echo`. Topics are ``NAME/ping`` and ``NAME/pong``,
 std_msgs/UInt8MultiArray, reliable and latched.
@@ -17,11 +16,10 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vdl_ros.ros.checks.types import Finding, System
+from vdl_ros.ros.checks.machine import Finding, System
 
-__all__ = [
-    'Endpoint', 'Loopback', 'check_loopback', 'echo', 'echo_command', 'measure', 'round_trips',
-]
+__all__ = ['Endpoint', 'Loopback', 'check_loopback', 'echo', 'echo_command', 'measure',
+           'round_trips']
 
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
@@ -86,8 +84,7 @@ class Endpoint:
 
 
 def measure(deadline: float = DEADLINE) -> list[Loopback]:
-    """
-    Exchange messages with a second process over the configured transport.
+    """Exchange messages with a second process over the configured transport.
 
     Raises:
         TimeoutError: a response did not arrive within ``deadline`` seconds.
@@ -127,8 +124,7 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
 def round_trips(
     peer: Endpoint, arrivals: list[float], size: int, rounds: int, deadline: float,
 ) -> list[float]:
-    """
-    Return the times of ``rounds`` messages of ``size`` bytes there and back, in s, sorted.
+    """Return the times of ``rounds`` messages of ``size`` bytes there and back, in s, sorted.
 
     ``arrivals`` is the list to which the callback of ``peer`` appends times.
 

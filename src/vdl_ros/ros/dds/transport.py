@@ -1,5 +1,4 @@
-"""
-Configure the Fast DDS transport of this process: shared memory or UDP, buffer sizes.
+"""Configure the Fast DDS transport of this process: shared memory or UDP, buffer sizes.
 
 ``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile for this machine, sets
 the environment variable that selects it, and returns the choice with its reason. The template is
@@ -29,12 +28,10 @@ import xml.etree.ElementTree as ElementTree
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from vdl_ros.common.resources import find_resource
+from vdl_ros.common.files import find_resource
 
-__all__ = [
-    'FRAME_DATAGRAM', 'LARGE_DATAGRAM', 'Host', 'TransportChoice', 'choose', 'configure',
-    'package_version', 'reaches_other_hosts', 'render',
-]
+__all__ = ['FRAME_DATAGRAM', 'Host', 'LARGE_DATAGRAM', 'TransportChoice', 'choose', 'configure',
+           'package_version', 'reaches_other_hosts', 'render']
 
 CHOICES = ('auto', 'shm', 'udp', 'default')
 # Fast DDS 2 reads the first, Fast DDS 3 the second.
@@ -63,8 +60,7 @@ NAMESPACE = 'http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles'
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """
-    Limits of this machine.
+    """Limits of this machine.
 
     ``rmem_max`` and ``wmem_max`` are the kernel's largest socket buffers, ``shm_free`` the free
     space of ``/dev/shm``, all in bytes; ``None`` if unreadable.
@@ -92,8 +88,7 @@ class Host:
 
 @dataclasses.dataclass(frozen=True)
 class TransportChoice:
-    """
-    The selected transport.
+    """The selected transport.
 
     ``name`` is ``shm``, ``udp``, ``default`` (DDS not configured, on request) or ``user`` (not
     configured, because the user has configured it). Sizes are in bytes, 0 where they do not apply
@@ -124,8 +119,7 @@ class TransportChoice:
 def configure(
     environ: MutableMapping[str, str] = os.environ, host: Host | None = None,
 ) -> TransportChoice:
-    """
-    Select the transport of this process and set its environment; call before ``rclpy.init()``.
+    """Select the transport of this process and set its environment; call before ``rclpy.init()``.
 
     A second call, or one in a child process, has the same result.
 
@@ -149,8 +143,7 @@ def configure(
 
 
 def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
-    """
-    Return the transport for an environment and a machine's limits; changes nothing.
+    """Return the transport for an environment and a machine's limits; changes nothing.
 
     Raises:
         ValueError: ``VDL_TRANSPORT`` has an unknown value.
@@ -209,8 +202,7 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
 
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
-    """
-    Return the Fast DDS profile for ``choice``; ``template`` is ``config/dds/fastdds.xml.in``.
+    """Return the Fast DDS profile for ``choice``; ``template`` is ``config/dds/fastdds.xml.in``.
 
     ``fastdds_major`` is 2 (Humble to Jazzy) or 3 (Kilted and later).
     """

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
-from geometry_msgs.msg import Point
+from geometry_msgs.msg import Point, TransformStamped
+from numpy.typing import ArrayLike, NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import ColorRGBA
+from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 from visualization_msgs.msg import Marker, MarkerArray
 
-from vdl_ros.arm.model.geometry import Positions
-from vdl_ros.arm.model.joints import JOINTS
+from vdl_ros.arm.geometry import ArmGeometry, Joint, Positions
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.common.quoting import shown
 from vdl_ros.msg import ArmPose, EmergencyStopState
 
-__all__ = ['markers', 'positions_of', 'seconds', 'stop_marker', 'trajectory_message',
-           'trajectory_times']
+__all__ = ['ArmFrames', 'FrameError', 'FrameTree', 'markers', 'positions_of', 'quaternion',
+           'seconds', 'stop_marker', 'trajectory_message', 'trajectory_times']
 
 
 def seconds(stamp: Time | Duration) -> float:
@@ -27,8 +32,7 @@ def seconds(stamp: Time | Duration) -> float:
 
 
 def positions_of(message: JointState | ArmPose) -> Positions:
-    """
-    Return the joints' positions, float64 [5], rad, NaN for missing ones.
+    """Return the joints' positions, float64 [5], rad, NaN for missing ones.
 
     Joints that the arm does not have are ignored.
 
@@ -60,8 +64,7 @@ def trajectory_times(message: JointTrajectory) -> list[float]:
 def trajectory_message(
     names: Sequence[str], points: Sequence[Sequence[float]], times: Sequence[float],
 ) -> JointTrajectory:
-    """
-    Return a trajectory that starts when it is received.
+    """Return a trajectory that starts when it is received.
 
     Args:
         names: joints, in the order of the columns.
@@ -78,8 +81,7 @@ def trajectory_message(
 
 
 def markers(path: Positions, stamp: Time) -> MarkerArray:
-    """
-    Return markers of the path of ``tool0`` and its end for rviz.
+    """Return markers of the path of ``tool0`` and its end for rviz.
 
     Args:
         path: float64 [N, 3], m, in ``base_link``; without rows the markers are deleted.
@@ -112,3 +114,133 @@ def stop_marker(state: EmergencyStopState) -> Marker:
     marker.header.frame_id = 'base_link'
     marker.pose.position.z, marker.pose.orientation.w, marker.scale.z = 0.5, 1.0, 0.03
     return marker
+
+
+Array = NDArray[np.float64]
+# Frames that are kept: anybody can publish them.
+_FRAMES = 1000
+
+
+class FrameError(ValueError):
+    """A frame that no transform connects; the message is one line."""
+
+
+class ArmFrames:
+    """The transforms of one arm, each from its parent link; frame names get ``prefix``."""
+
+    def __init__(self, geometry: ArmGeometry, prefix: str = '') -> None:
+        """Use ``geometry``."""
+        self._kinematics = Kinematics(geometry)
+        self._prefix, self._root = prefix, geometry.root
+        joints = list(geometry.joints.values())
+        self._fixed = [joint for joint in joints if joint.type == 'fixed']
+        self._moving = [joint for joint in joints if joint.type != 'fixed']
+
+    def fixed(self, stamp: Time) -> list[TransformStamped]:
+        """Return the constant transforms; with a prefix also the link to the first arm's base."""
+        found = [self._message(joint, joint.origin, stamp) for joint in self._fixed]
+        if self._prefix:
+            base = self._message(self._fixed[0], np.eye(4), stamp)
+            base.header.frame_id, base.child_frame_id = self._root, self._prefix + self._root
+            found.append(base)
+        return found
+
+    def moving(self, positions: Positions, stamp: Time) -> list[TransformStamped]:
+        """Return the transforms of the joints with a known position.
+
+        Args:
+            positions: float64 [5], rad; a joint with NaN is left out.
+            stamp: time of the measurement.
+        """
+        known = [joint for joint in self._moving
+                 if not np.isnan(positions[JOINTS.index(joint.mimic or joint.name)])]
+        return list(self._relative(known, np.nan_to_num(positions), stamp))
+
+    def _relative(
+        self, joints: list[Joint], positions: Positions, stamp: Time,
+    ) -> Iterable[TransformStamped]:
+        poses = self._kinematics.poses(positions)
+        for joint in joints:
+            relative = np.linalg.solve(poses[joint.parent], poses[joint.child])
+            yield self._message(joint, relative, stamp)
+
+    def _message(self, joint: Joint, pose: NDArray[Any], stamp: Time) -> TransformStamped:
+        message = TransformStamped(child_frame_id=self._prefix + joint.child)
+        message.header.frame_id, message.header.stamp = self._prefix + joint.parent, stamp
+        move, turn = message.transform.translation, message.transform.rotation
+        move.x, move.y, move.z = (float(value) for value in pose[:3, 3])
+        turn.x, turn.y, turn.z, turn.w = quaternion(pose[:3, :3])
+        return message
+
+
+def quaternion(rotation: Array) -> tuple[float, float, float, float]:
+    """Return x, y, z, w of a rotation matrix, float64 [3, 3], with w at least 0.
+
+    Starts from the largest of the four to avoid division by nearly 0 (Shepperd 1978).
+    """
+    m = rotation
+    squares = np.array([1 + m[0, 0] - m[1, 1] - m[2, 2], 1 - m[0, 0] + m[1, 1] - m[2, 2],
+                        1 - m[0, 0] - m[1, 1] + m[2, 2], 1 + m[0, 0] + m[1, 1] + m[2, 2]])
+    # Four times the products of every two of x, y, z, w.
+    xy, xz, yz = m[1, 0] + m[0, 1], m[0, 2] + m[2, 0], m[2, 1] + m[1, 2]
+    xw, yw, zw = m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]
+    rows = np.array([[squares[0], xy, xz, xw], [xy, squares[1], yz, yw],
+                     [xz, yz, squares[2], zw], [xw, yw, zw, squares[3]]])
+    row = rows[int(np.argmax(squares))]
+    row = row / np.linalg.norm(row)
+    x, y, z, w = (row if row[3] >= 0.0 else -row).tolist()
+    return x, y, z, w
+
+
+class FrameTree:
+    """The newest transform of every frame to its parent, from ``/tf`` and ``/tf_static``."""
+
+    def __init__(self) -> None:
+        """Start without frames."""
+        self._transforms: dict[str, TransformStamped] = {}
+
+    def add(self, message: TFMessage) -> None:
+        """Add transforms."""
+        for each in message.transforms:
+            if len(self._transforms) < _FRAMES or each.child_frame_id in self._transforms:
+                self._transforms[each.child_frame_id] = each
+
+    def point(self, place: ArrayLike, frame: str, target: str) -> Array:
+        """Return a point of ``frame`` in the frame ``target``, float64 [3], m.
+
+        Raises:
+            FrameError: no transforms connect the two.
+        """
+        own, wanted = self._ancestors(frame), self._ancestors(target)
+        common = next((name for name in own if name in wanted), None)
+        if common is None:
+            raise FrameError(f'no transform from {shown(frame)!r} to {target!r} on /tf')
+        inside = own[common] @ np.append(np.asarray(place, np.float64), 1.0)
+        return np.asarray(np.linalg.solve(wanted[common], inside)[:3])
+
+    def _ancestors(self, frame: str) -> dict[str, Array]:
+        """Return the pose of ``frame`` in itself and in each frame above it, the nearest first."""
+        found, name = {frame: np.eye(4)}, frame
+        while name in self._transforms:
+            transform = self._transforms[name]
+            parent, pose = transform.header.frame_id, _matrix(transform)
+            if pose is None or parent in found:  # no rotation, or a loop
+                break
+            found[parent] = pose @ found[name]
+            name = parent
+        return found
+
+
+def _matrix(message: TransformStamped) -> Array | None:
+    """Return a transform as float64 [4, 4]; None for one that cannot be."""
+    move, turn = message.transform.translation, message.transform.rotation
+    q = np.array([turn.x, turn.y, turn.z, turn.w])
+    result = np.eye(4)
+    result[:3, 3] = move.x, move.y, move.z
+    length = float(np.linalg.norm(q))
+    if not (np.isfinite(result).all() and 0.0 < length < np.inf):
+        return None
+    x, y, z, w = q / length
+    cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    result[:3, :3] = np.eye(3) + 2.0 * (w * cross + cross @ cross)
+    return result

@@ -1,5 +1,4 @@
-"""
-Conversion of named NumPy arrays to ``vdl_ros/Tensor`` messages and back, without pickle.
+"""Conversion of named NumPy arrays to ``vdl_ros/Tensor`` messages and back, without pickle.
 
 Encoding copies once: assigning one ``array.array`` to a ``uint8[]`` field is a thousand times
 faster than element by element, and passing it to the constructor would copy twice more. Decoding
@@ -59,8 +58,7 @@ class TensorError(ValueError):
 def to_tensors(
     arrays: Mapping[str, NDArray[Any]], compression: str = 'none',
 ) -> list[Tensor]:
-    """
-    Return messages for named arrays.
+    """Return messages for named arrays.
 
     Args:
         arrays: by name.
@@ -92,8 +90,7 @@ def to_tensors(
 
 
 def array_length(tensor: Tensor) -> int:
-    """
-    Return the number of bytes of an array: of ``data``, or what it says to be when decompressed.
+    """Return the number of bytes of an array, decompressed.
 
     Raises:
         TensorError: too many axes; an unknown dtype that is compressed, or nothing saved by it.
@@ -111,8 +108,7 @@ def array_length(tensor: Tensor) -> int:
 def from_tensors(
     tensors: Iterable[Tensor], *, checked_lengths: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """
-    Return named arrays: read-only views of the messages' bytes.
+    """Return named arrays: read-only views of the messages' bytes.
 
     Args:
         tensors: of a message.

@@ -20,10 +20,10 @@ from vdl_ros.robots.contract import (
     ServiceReset,
     TrajectoryReset,
 )
-from vdl_ros.robots.resetter import ResetError, Resetter
+from vdl_ros.robots.session import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
-from vdl_ros.ros.robots.interfaces import resolve_service
+from vdl_ros.ros.robots.robot_topics import resolve_service
 
 __all__ = ['CONFIRM', 'check_reset', 'make_resetter']
 
@@ -32,8 +32,7 @@ CONFIRM = 'robot/confirm'
 
 
 def check_reset(contract: Contract) -> None:
-    """
-    Resolve the names in the reset of a contract.
+    """Resolve the names in the reset of a contract.
 
     Raises:
         ContractError: a service that is not installed, or a request that does not fit.
@@ -49,8 +48,7 @@ def check_reset(contract: Contract) -> None:
 
 
 def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) -> Resetter | None:
-    """
-    Return what resets one robot; None if it starts where it is.
+    """Return what resets one robot; None if it starts where it is.
 
     Args:
         contract: checked by :func:`check_reset`.

@@ -1,5 +1,4 @@
-"""
-Robots as a vector environment in real time: ``robot/NAME``, by the contract of that name.
+"""Robots as a vector environment in real time: ``robot/NAME``, by the contract of that name.
 
 A thread with a node of its own runs the callbacks and the clock of all robots; it waits for no
 agent. ``reset`` and ``step`` wait for its ticks only.
@@ -9,31 +8,37 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 from typing import Any
 
+import gymnasium
 import numpy as np
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
+from rclpy.node import Node
 
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.envs.factory import ROBOT
 from vdl_ros.robots.contract import Actions, Contract
+from vdl_ros.robots.contract_file import known_contracts, read_contract
 from vdl_ros.robots.session import Result
-from vdl_ros.robots.task import make_task
+from vdl_ros.robots.task import describe_task, make_task
 from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
-__all__ = ['RobotVectorEnv']
+__all__ = ['RobotVectorEnv', 'register']
+
 
 # Time between two looks at whether the process has to end, s.
 _LOOK_S = 0.1
 
 
 class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
-    """
-    B robots of one contract, each with an episode of its own.
+    """B robots of one contract, each with an episode of its own.
 
     ``info`` has, each [B]:
 
@@ -58,8 +63,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
         contract: Contract, namespace: str, stop: threading.Event,
     ) -> None:
-        """
-        Check the contract; the robots are first looked for, and commanded, by ``reset``.
+        """Check the contract; the robots are first looked for, and commanded, by ``reset``.
 
         Args:
             num_envs: number of robots, B.
@@ -147,8 +151,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._graph = None
 
     def _wait(self) -> list[Result | None]:
-        """
-        Return what each robot has to say after the next tick.
+        """Return what each robot has to say after the next tick.
 
         Raises:
             EnvStopped: the process ends.
@@ -178,3 +181,32 @@ def _action_space(actions: Actions) -> spaces.Space[Any]:
         return spaces.Box(-1.0, 1.0, (len(actions.parts),), np.float32)
     sizes = [len(part.levels) for part in actions.parts]
     return spaces.Discrete(sizes[0]) if len(sizes) == 1 else spaces.MultiDiscrete(sizes)
+
+
+def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> None:
+    """Register ``robot/NAME`` for each contract of this host.
+
+    What comes over the graph can only choose among them. A contract is read when it is chosen.
+
+    Args:
+        config: settings of this host.
+        node: gives the namespace of the topics.
+        stop: ends waiting environments when set.
+
+    Raises:
+        SettingError: the user's folder is not there.
+    """
+    for name, path in known_contracts(config.robots).items():
+        gymnasium.registry.pop(f'{ROBOT}{name}', None)
+        gymnasium.register(
+            f'{ROBOT}{name}', vector_entry_point=_creator(path, node.get_namespace(), stop))
+
+
+def _creator(path: Path, namespace: str, stop: threading.Event) -> Any:
+    # A function: Gymnasium copies what it registers, and an event cannot be copied.
+    def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
+        return RobotVectorEnv(
+            num_envs, contract=read_contract(path), namespace=namespace, stop=stop, **arguments)
+    make.checkpoint_description = (  # type: ignore[attr-defined]
+        lambda: describe_task(read_contract(path)))
+    return make

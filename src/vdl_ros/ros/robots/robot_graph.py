@@ -43,8 +43,7 @@ class RobotGraph:
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
         namespace: str, max_steps: int = 0,
     ) -> None:
-        """
-        Join the graph and start the clock.
+        """Join the graph and start the clock.
 
         Args:
             contract: of the robots.
@@ -96,8 +95,7 @@ class RobotGraph:
             self._taken = self._ticks
 
     def results(self, timeout: float) -> list[Result | None] | None:
-        """
-        Wait for a tick that was not seen yet; return what the robots have to say, None without.
+        """Wait for a tick that was not seen yet; return what the robots have to say, None without.
 
         Raises:
             Exception: what ended the thread, such as an error in the task.

@@ -11,14 +11,14 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from std_msgs.msg import Header
 
-from vdl_ros.common.thread_timer import ThreadTimer
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.msg import Action, Observation
 from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
-from vdl_ros.ros.training.actor_messages import ActorMessages
+from vdl_ros.ros.training.messages import ActorMessages
 
 __all__ = ['InferenceService']
 
@@ -31,8 +31,7 @@ _STAMPS = 2048
 
 
 class InferenceService:
-    """
-    Answers observation messages in its own thread and collects unrolls.
+    """Answers observation messages in its own thread and collects unrolls.
 
     The executor's thread calls ``put``, the training thread ``get`` and ``load``.
     """
@@ -44,8 +43,7 @@ class InferenceService:
         timer: ThreadTimer | None = None, training_timer: ThreadTimer | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """
-        Serve with ``central`` from :meth:`start` to :meth:`stop`.
+        """Serve with ``central`` from :meth:`start` to :meth:`stop`.
 
         Args:
             central: chooses the actions.
@@ -97,8 +95,7 @@ class InferenceService:
         return self._unrolls.qsize()
 
     def get(self, timeout: float) -> Unroll:
-        """
-        Return the next unroll.
+        """Return the next unroll.
 
         Raises:
             queue.Empty: none within ``timeout`` seconds.

@@ -1,68 +1,213 @@
-"""One training on the graph: learner, topics, run folder and training loop."""
+"""What a learner logs of the actors that are connected, or are missing."""
 
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
+import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 import torch
+from rclpy.impl.rcutils_logger import RcutilsLogger
 from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
 from vdl_ros.attacks.attack_config import AttackConfig
-from vdl_ros.attacks.perturbed_observations import observed
+from vdl_ros.attacks.attacked_env import observed
+from vdl_ros.common.metrics import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import as_dict
-from vdl_ros.common.thread_timer import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules_config import EnvModulesConfig
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.msg import Evaluation as EvaluationMessage
 from vdl_ros.rl.acting.central_inference import CentralInference
+from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
-from vdl_ros.rl.algorithm_config import AlgorithmConfig, BcConfig
-from vdl_ros.rl.device import CPU, describe
+from vdl_ros.rl.device import CPU, ThreadChoice, describe
 from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.learning.demonstration_inbox import DemonstrationInbox
+from vdl_ros.rl.learning.demonstrations import DemonstrationInbox
+from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.thread_choice import ThreadChoice
 from vdl_ros.rl.learning.trainer import Trainer
-from vdl_ros.rl.policy.exploration import exploration_schedule
-from vdl_ros.rl.runs.run_config import RunConfig, default_run_dir
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, default_run_dir
 from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.runs.run_folder_config import RunFolderConfig
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import AlgorithmConfig, BcConfig, TrainConfig, exploration_schedule
 from vdl_ros.ros import qos
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import make_executor
-from vdl_ros.ros.process_config import ProcessConfig
-from vdl_ros.ros.statistics.run_scalars import RunScalars
-from vdl_ros.ros.statistics.thread_time_statistics import ThreadTimeStatistics
-from vdl_ros.ros.statistics.topic_scalars import TopicScalars
-from vdl_ros.ros.statistics.topic_statistics import TopicStatistics
-from vdl_ros.ros.training.bounded_queue import memory_budget
-from vdl_ros.ros.training.connected_actors import ConnectedActors
-from vdl_ros.ros.training.end_of_bag import EndOfBag
+from vdl_ros.ros.statistics.readers import TopicScalars
+from vdl_ros.ros.statistics.statistics import RunScalars, ThreadTimeStatistics, TopicStatistics
 from vdl_ros.ros.training.inference_service import InferenceService
-from vdl_ros.ros.training.remote_evaluator import RemoteEvaluator
-from vdl_ros.ros.training.trajectories import TrajectoryInbox, to_policy
+from vdl_ros.ros.training.messages import TrajectoryInbox, from_episode, memory_budget, to_policy
 
-__all__ = ['Training', 'TrainingSettings']
+__all__ = ['ConnectedActors', 'EndOfBag', 'PATIENCE_S', 'RemoteEvaluator', 'Training',
+           'TrainingSettings']
+
+
+#: Without an actor for so long, s, the likely reason is logged.
+PATIENCE_S = 20.0
+
+
+class ConnectedActors:
+    """Logs their number when it changes, and once if there is none."""
+
+    def __init__(
+        self, logger: RcutilsLogger, needed: int, clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin with none.
+
+        Args:
+            logger: of the learner's node.
+            needed: number of actors for which each update waits; 0: updates wait for none.
+            clock: time, s.
+        """
+        self._logger, self._needed, self._clock = logger, needed, clock
+        self._count = 0
+        self._patience = clock() + PATIENCE_S
+
+    def report(self, count: int) -> None:
+        """Log what is new of ``count`` actors."""
+        if count != self._count:
+            self._count, self._patience = count, math.inf
+            text = f'{count} {"actor is" if count == 1 else "actors are"} connected'
+            if count < self._needed:
+                text += (f'; each update of a synchronous training waits for {self._needed}, the '
+                         'num_actors of this learner')
+            self._logger.info(text)
+        if self._clock() > self._patience:
+            self._patience = math.inf
+            scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
+            advice = '' if scope == 'SUBNET' else 'discovery range SUBNET, there and here, and '
+            self._logger.warning(
+                f'no actor is connected; discovery range {quoted(scope)}: actors on other hosts '
+                f'need {advice}a way to this one: ros2 run vdl_ros doctor --peer HOST')
+
+
+_PERIOD_S = 0.5
+
+
+class EndOfBag:
+    """Whether the player of a bag has ended and everything that it sent has been received.
+
+    All methods run in the executor's thread, but for :meth:`is_over`.
+    """
+
+    def __init__(self, node: Node, topic: str) -> None:
+        """Watch the publishers of ``topic``."""
+        self._node, self._topic = node, topic
+        self._has_begun = self._is_over = False
+        self._received = self._received_before = 0
+        self._timer = node.create_timer(_PERIOD_S, self._check)
+
+    def on_message(self) -> None:
+        """Count a message."""
+        self._received += 1
+
+    def is_over(self) -> bool:
+        """Return whether no message will come any more."""
+        return self._is_over
+
+    def _check(self) -> None:
+        """Compare with the time before.
+
+        Messages that the player has sent arrive before the news that it is gone, but they may
+        still wait for their callbacks, which run in between two calls.
+        """
+        present = self._node.count_publishers(self._topic) > 0
+        self._has_begun |= present or self._received > 0
+        if self._has_begun and not present and self._received == self._received_before:
+            self._is_over = True
+        self._received_before = self._received
+
+
+# Results that may wait; more than are under way.
+_QUEUE = 16
+
+
+class RemoteEvaluator:
+    """Publishes policies on ``evaluated_policy``, and takes results from ``evaluations``.
+
+    The executor's thread receives; the training thread calls all methods.
+    """
+
+    def __init__(
+        self, node: Node, learner_id: str, config: str, num_episodes: int,
+        warn: Callable[[str], None],
+    ) -> None:
+        """Publish and subscribe.
+
+        Args:
+            node: the learner's node.
+            learner_id: see :func:`make_learner_id`; results for another one are ignored.
+            config: JSON: every setting of environment and training.
+            num_episodes: episodes of an evaluation.
+            warn: called with one line for each result that is refused.
+        """
+        self._node, self._learner_id, self._config = node, learner_id, config
+        self._num_episodes, self._warn = num_episodes, warn
+        self._messages: deque[EvaluationMessage] = deque(maxlen=_QUEUE)
+        self._policies = node.create_publisher(
+            Policy, 'evaluated_policy', qos.TOPICS['evaluated_policy'])
+        self._subscription = node.create_subscription(
+            EvaluationMessage, 'evaluations', self._on_evaluation, qos.TOPICS['evaluations'])
+
+    def _on_evaluation(self, message: EvaluationMessage) -> None:
+        if message.learner_id == self._learner_id:
+            self._messages.append(message)
+
+    @property
+    def present(self) -> bool:
+        """Whether an evaluator is on the graph."""
+        return bool(self._node.count_publishers(self._subscription.topic_name))
+
+    def start(self, policy: EvaluatedPolicy) -> None:
+        """Publish a policy; an evaluator takes the newest when it is done with another."""
+        self._policies.publish(to_policy(
+            policy.weights, stamp=self._node.get_clock().now(), learner_id=self._learner_id,
+            version=policy.version, agent_steps=policy.agent_steps, config=self._config,
+            flow_stats=FlowStats()))
+
+    def take(self) -> Result | None:
+        """Return a result that was not returned before, if there is one."""
+        while self._messages:
+            message = self._messages.popleft()
+            try:
+                return self._result(message)
+            except ValueError as error:
+                self._warn(f'evaluation refused: {error}')
+        return None
+
+    def _result(self, message: EvaluationMessage) -> Result:
+        """Return the result in a message.
+
+        Raises:
+            ValueError: the message is malformed.
+        """
+        if message.problem:
+            return Result(message.agent_steps, None, quoted(message.problem, 200))
+        if len(message.episodes) != self._num_episodes:
+            raise ValueError(f'episodes: {len(message.episodes)} is not {self._num_episodes}')
+        return Result(message.agent_steps, Evaluation(tuple(map(from_episode, message.episodes))))
+
 
 _BUSY_PERIOD_S = 1.0
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
-    """
-    The settings of a learner's process, as resolved.
+    """The settings of a learner's process, as resolved.
 
     Attributes:
         env: settings of the environment.
@@ -92,16 +237,14 @@ class TrainingSettings:
 
 
 class Training:
-    """
-    A learner with its topics, its run folder and its training loop.
+    """A learner with its topics, its run folder and its training loop.
 
     Attributes:
         folder: folder of the run; None for all learners but learner 0.
     """
 
     def __init__(self, node: Node, group: Group, settings: TrainingSettings) -> None:
-        """
-        Make all parts and subscribe to the actors' messages.
+        """Make all parts and subscribe to the actors' messages.
 
         Raises:
             ValueError: an environment, a folder or a checkpoint that cannot be used.
@@ -200,8 +343,7 @@ class Training:
         self._source = self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
 
     def run(self, stop: threading.Event) -> str:
-        """
-        Run the training loop in a thread, and the callbacks in this one, until the run is over.
+        """Run the training loop in a thread, and the callbacks in this one, until the run is over.
 
         Returns:
             Why it ended; see :meth:`Trainer.run`.

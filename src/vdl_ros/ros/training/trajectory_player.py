@@ -15,13 +15,11 @@ from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import select
 from vdl_ros.msg import Policy, Trajectory
-from vdl_ros.rl.acting.actor_config import ActorConfig
-from vdl_ros.rl.acting.flow_control import Credit
-from vdl_ros.rl.acting.learner_choice import launch_of
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.acting.flow_control import Credit, launch_of
+from vdl_ros.rl.settings import ActorConfig, TrainConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.process import call_back
-from vdl_ros.ros.training.trajectories import policy_config
+from vdl_ros.ros.training.messages import policy_config
 
 __all__ = ['LearnerLostError', 'TrajectoryPlayer']
 
@@ -35,8 +33,7 @@ class LearnerLostError(RuntimeError):
 
 
 class TrajectoryPlayer:
-    """
-    Takes the place of the actors of a recorded training.
+    """Takes the place of the actors of a recorded training.
 
     Each recorded actor has the credit that it had as an actor, so nothing is lost however slow
     the learner is. Sequence numbers are counted again; policy versions stay as recorded, and the
@@ -44,8 +41,7 @@ class TrajectoryPlayer:
     """
 
     def __init__(self, node: Node, bag: BagReader) -> None:
-        """
-        Announce the topic.
+        """Announce the topic.
 
         Raises:
             BagError: the bag holds no trajectory.
@@ -72,8 +68,7 @@ class TrajectoryPlayer:
         return sum(last + 1 - count for count, last in self._recorded.values())
 
     def play(self, stop: threading.Event, executor: Executor) -> tuple[int, bool]:
-        """
-        Send all trajectories, until ``stop`` or until the learner has ended.
+        """Send all trajectories, until ``stop`` or until the learner has ended.
 
         Returns:
             How many were sent, and whether these were all.

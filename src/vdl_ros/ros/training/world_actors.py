@@ -12,28 +12,24 @@ from typing import Any
 from rclpy.node import Node
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
+from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
-from vdl_ros.common.thread_timer import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Episode, Policy
-from vdl_ros.rl.acting.shared_actors import SharedActors
-from vdl_ros.rl.algorithm_config import make_algorithm_config
+from vdl_ros.rl.acting.actor import SharedActors
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.train_config import TrainConfig
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros import qos
-from vdl_ros.ros.messages.episodes import to_episode
-from vdl_ros.ros.training.actor_modes import LocalInferenceMode
-from vdl_ros.ros.training.policy_inbox import PolicyInbox
-from vdl_ros.ros.training.trajectories import policy_config
+from vdl_ros.ros.training.actor import LocalInferenceMode, PolicyInbox
+from vdl_ros.ros.training.messages import policy_config, to_episode
 
 __all__ = ['WorldActors', 'WorldAgent']
 
 
 class WorldAgent:
-    """
-    One agent: the policies of its learner, and its part of the worlds.
+    """One agent: the policies of its learner, and its part of the worlds.
 
     Attributes:
         name: namespace of its learner.
@@ -75,8 +71,7 @@ class WorldAgent:
 
 
 class WorldActors:
-    """
-    Steps the worlds once all agents have a policy.
+    """Steps the worlds once all agents have a policy.
 
     The worlds wait for an agent whose learner has no credit for it, and for nobody if all learners
     are gone.
@@ -86,8 +81,7 @@ class WorldActors:
         self, node: Node, names: Sequence[str], actor_id: str, *, num_worlds: int,
         threads: int, credit_timeout: float, timer: ThreadTimer,
     ) -> None:
-        """
-        Subscribe to the policies of all agents.
+        """Subscribe to the policies of all agents.
 
         Args:
             node: the node.
@@ -153,8 +147,7 @@ class WorldActors:
             mode.publish(*unroll)
 
     def _on_policy(self, agent: WorldAgent, message: Policy) -> None:
-        """
-        Use a policy from the next step on; make the worlds if it is the last one missing.
+        """Use a policy from the next step on; make the worlds if it is the last one missing.
 
         Raises:
             ValueError: the message is malformed, or its settings cannot be used.
@@ -171,8 +164,7 @@ class WorldActors:
         agent.mode.on_policy(message)
 
     def _make(self) -> None:
-        """
-        Make the worlds and the actors.
+        """Make the worlds and the actors.
 
         Raises:
             ValueError: settings that contradict each other, or cannot be used.

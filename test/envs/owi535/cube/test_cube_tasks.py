@@ -9,13 +9,12 @@ from gymnasium.utils.env_checker import check_env
 
 import vdl_ros.envs  # noqa: F401
 from benchmarks.cube.controller import ScriptedController
-from vdl_ros.arm.model.joints import JOINTS
-from vdl_ros.arm.model.kinematics import Kinematics
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535.cube import cube_starts, cube_task
-from vdl_ros.envs.owi535.cube.cube_observation import CLOSE, cube_features, grip_point
-from vdl_ros.envs.owi535.cube.cube_task import PickPlaceTask, PushTask
-from vdl_ros.envs.owi535.cube_scene import CUBES, EDGE
+from vdl_ros.envs.owi535 import cube
+from vdl_ros.envs.owi535.cube import CLOSE, PickPlaceTask, PushTask, cube_features, grip_point
+from vdl_ros.envs.owi535.task_renderer import CUBES, EDGE
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
 
 TASKS = [PushTask, PickPlaceTask]
@@ -65,8 +64,8 @@ def test_success_is_a_second_within_two_centimetres(reward):
         assert [each.rewards.tolist() for each in outcomes] == [[0] * 2] * 10 + [[1, 0]]
     else:
         assert outcomes[-1].rewards == pytest.approx([
-            cube_task.WITHIN * 0.1 + cube_task.SUCCESS - cube_task.STEP_COST,
-            -cube_task.STEP_COST], abs=2e-3)
+            cube.WITHIN * 0.1 + cube.SUCCESS - cube.STEP_COST,
+            -cube.STEP_COST], abs=2e-3)
 
 
 def test_the_dense_reward_is_progress_of_cube_and_gripper():
@@ -77,9 +76,9 @@ def test_the_dense_reward_is_progress_of_cube_and_gripper():
     away = task._tool_away.copy()
     after = task.step(np.tile([2, 1, 1, 0], (8, 1)), random)
     assert after.rewards == pytest.approx(
-        cube_task.PROGRESS * (before.distance - after.distance)
-        + cube_task.APPROACH * (away - task._tool_away)
-        - cube_task.STEP_COST - 2 * cube_task.SWITCH_COST)
+        cube.PROGRESS * (before.distance - after.distance)
+        + cube.APPROACH * (away - task._tool_away)
+        - cube.STEP_COST - 2 * cube.SWITCH_COST)
     assert np.abs(away - task._tool_away).max() > 1e-5
 
 
@@ -101,11 +100,11 @@ def test_cubes_and_goals_lie_in_the_area_and_no_arm_touches_its_cube(task):
     assert all(row in task.observation_space for row in observations)
     for places in (cubes, goals):
         radius = np.linalg.norm(places[:, :2], axis=1)
-        assert (radius >= cube_starts.NEAREST - 1e-9).all()
-        assert (radius <= cube_starts.FARTHEST + 1e-9).all()
+        assert (radius >= cube.NEAREST - 1e-9).all()
+        assert (radius <= cube.FARTHEST + 1e-9).all()
     away = np.linalg.norm((goals - cubes)[:, :2], axis=1)
-    assert away.min() >= cube_task.SHORTEST - 1e-9
-    assert away.max() <= cube_task.LONGEST + 1e-9
+    assert away.min() >= cube.SHORTEST - 1e-9
+    assert away.max() <= cube.LONGEST + 1e-9
     assert (goals[:, 2] > EDGE).mean() == pytest.approx(task.lifted, abs=0.1)
     for _ in range(3):
         made.step(off(made, 200), random)

@@ -5,11 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.arm.model.geometry import load
-from vdl_ros.arm.model.kinematics import Kinematics
-from vdl_ros.envs.owi535.on_arm.reach_runner import ReachableSpace, ReachRunner
-from vdl_ros.envs.owi535.reach_observation import FEATURES, JointReading
-from vdl_ros.envs.owi535.reach_task import ReachTask
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.envs.owi535.reach import FEATURES, JointReading, ReachTask
+from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
 
 GEOMETRY = load()
 POSE = np.array([0.3, 0.4, 0.5, -0.2, 0.0])

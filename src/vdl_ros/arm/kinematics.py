@@ -1,0 +1,339 @@
+"""Forward kinematics and Jacobian of the arm, vectorized over poses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from vdl_ros.arm.geometry import ArmGeometry, Joint, Positions
+from vdl_ros.arm.joints import JOINTS
+
+__all__ = ['InverseKinematics', 'JointGoal', 'Kinematics', 'Planner', 'TOLERANCE',
+           'UnreachableError']
+
+
+Array = NDArray[np.float64]
+
+
+class Kinematics:
+    """Computes poses and Jacobians of the arm's frames.
+
+    Positions are float64 [..., 5], rad, in the order of ``joints.JOINTS``; poses are float64
+    [..., 4, 4] in ``base_link``, m: they transform points from the frame to the base.
+    """
+
+    def __init__(self, geometry: ArmGeometry):
+        """Use this geometry."""
+        self._geometry = geometry
+        self._by_child = {joint.child: joint for joint in geometry.joints.values()}
+        self._steps = {name: _step(joint) for name, joint in geometry.joints.items()}
+
+    def pose(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
+        """Return the pose of ``frame``, float64 [..., 4, 4].
+
+        Raises:
+            KeyError: there is no such frame.
+            ValueError: ``positions`` has not five columns.
+        """
+        q = _checked(positions)
+        result: Array = np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4))
+        for joint in self._chain(frame):
+            result = result @ self._local(joint, q)
+        return np.array(result)
+
+    def poses(
+        self, positions: ArrayLike, frames: Collection[str] | None = None,
+    ) -> dict[str, Array]:
+        """Return the poses of frames by name, each float64 [..., 4, 4]; of all frames by default.
+
+        Raises:
+            KeyError: there is no such frame.
+            ValueError: ``positions`` has not five columns.
+        """
+        q = _checked(positions)
+        found: dict[str, Array] = {
+            self._geometry.root: np.array(np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4)))}
+        for frame in self._geometry.links if frames is None else frames:
+            for joint in self._chain(frame):
+                if joint.child not in found:
+                    found[joint.child] = found[joint.parent] @ self._local(joint, q)
+        return found if frames is None else {frame: found[frame] for frame in frames}
+
+    def jacobian(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
+        """Return the Jacobian of ``frame``, float64 [..., 6, 5].
+
+        Rows are the velocity of the frame's origin (m/s) and its angular velocity (rad/s), in
+        ``base_link``, for one rad/s of each joint.
+
+        Raises:
+            KeyError: there is no such frame.
+            ValueError: ``positions`` has not five columns.
+        """
+        q = _checked(positions)
+        shape = q.shape[:-1]
+        moving: list[tuple[Joint, Array, Array]] = []
+        pose: Array = np.broadcast_to(np.eye(4), (*shape, 4, 4))
+        for joint in self._chain(frame):
+            pose = pose @ self._local(joint, q)
+            if joint.type != 'fixed':
+                # A joint leaves its own axis where it is.
+                moving.append((joint, pose[..., :3, 3], pose[..., :3, :3] @ joint.axis))
+        tip = pose[..., :3, 3]
+        result = np.zeros((*shape, 6, len(JOINTS)))
+        for joint, origin, axis in moving:
+            column = JOINTS.index(joint.mimic or joint.name)
+            if joint.type == 'revolute':
+                result[..., :3, column] += joint.multiplier * np.cross(axis, tip - origin)
+                result[..., 3:, column] += joint.multiplier * axis
+            else:
+                result[..., :3, column] += joint.multiplier * axis
+        return result
+
+    def _chain(self, frame: str) -> list[Joint]:
+        """Return the joints from the root to ``frame``."""
+        chain: list[Joint] = []
+        link = frame
+        while link != self._geometry.root:
+            if link not in self._by_child:
+                raise KeyError(
+                    f'{frame}: no such frame; there are {", ".join(self._geometry.links)}')
+            chain.append(self._by_child[link])
+            link = chain[-1].parent
+        return chain[::-1]
+
+    def _local(self, joint: Joint, q: Array) -> Array:
+        """Return the pose of a joint's child in its parent, float64 [..., 4, 4] or [4, 4]."""
+        if joint.type == 'fixed':
+            return joint.origin
+        # Mimicking joints follow another one.
+        value = q[..., JOINTS.index(joint.mimic or joint.name), None, None]
+        value = value * joint.multiplier + joint.offset
+        step = self._steps[joint.name]
+        if joint.type == 'prismatic':
+            return np.asarray(step[0] + value * step[1])
+        return np.asarray(step[0] + np.sin(value) * step[1] + np.cos(value) * step[2])
+
+
+def _checked(positions: ArrayLike) -> Array:
+    """Return positions as float64 [..., 5]."""
+    q = np.asarray(positions, np.float64)
+    if q.ndim == 0 or q.shape[-1] != len(JOINTS):
+        raise ValueError(f'positions: shape {q.shape} has not {len(JOINTS)} columns')
+    return q
+
+
+def _step(joint: Joint) -> Array:
+    """Return float64 [3, 4, 4] of which a joint's pose is a sum, ``origin`` included.
+
+    Revolute: the first, plus sine and cosine of the angle times the others. Prismatic: the first,
+    plus the position times the second.
+    """
+    parts = np.zeros((3, 4, 4))
+    if joint.type == 'prismatic':
+        parts[0] = np.eye(4)
+        parts[1, :3, 3] = joint.axis
+    else:
+        x, y, z = joint.axis
+        cross = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+        # Rodrigues' formula: 1 + sin K + (1 - cos) K^2.
+        parts[0, :3, :3] = np.eye(3) + cross @ cross
+        parts[0, 3, 3] = 1.0
+        parts[1, :3, :3] = cross
+        parts[2, :3, :3] = -cross @ cross
+    return np.asarray(joint.origin @ parts)
+
+
+Bools = NDArray[np.bool_]
+#: Returns which poses, float64 [N, 5], rad, collide, bool [N].
+Collides = Callable[[Array], Bools]
+
+#: How near a solution brings ``tool0`` to its place, m.
+TOLERANCE = 0.001
+#: Joints that move ``tool0``.
+MOVED = JOINTS[:4]
+# Random poses, of which the starts are chosen; half of the starts are near the place, half of them
+# near the arm. More of them find a place more surely, and take longer.
+_POSES, _STARTS = 4000, 32
+_ITERATIONS = 60
+# Damping, m^2/rad^2: at the place, and more for each m^2 away from it.
+_DAMPING, _DAMPING_AWAY = 1e-6, 0.5
+# Poses on the straight line to a goal that are checked for collisions are at most this far apart,
+# rad.
+_CHECKED_EVERY = 0.1
+
+
+class UnreachableError(ValueError):
+    """A place that ``tool0`` cannot reach; the message is one line."""
+
+
+class InverseKinematics:
+    """Finds joint positions for places of ``tool0`` in ``base_link``."""
+
+    def __init__(self, geometry: ArmGeometry, collides: Collides | None = None) -> None:
+        """Prepare starts.
+
+        Args:
+            geometry: of the arm.
+            collides: finds poses in collision, such as ``CollisionChecker.collides``; None: any
+                pose within the limits is allowed.
+        """
+        self._geometry = geometry
+        self._kinematics = Kinematics(geometry)
+        self._collides = collides
+        random = np.random.default_rng(0)
+        self._poses: Array = random.uniform(geometry.lower, geometry.upper, (_POSES, len(JOINTS)))
+        self._places: Array = self._kinematics.pose(self._poses)[:, :3, 3]
+
+    def solve(
+        self, place: ArrayLike, start: ArrayLike, joints: Sequence[str] = MOVED,
+    ) -> Positions:
+        """Return the joint positions, float64 [5], rad, that are reached soonest from ``start``.
+
+        With a checker they are free of collisions, and so is the straight line to them.
+
+        Args:
+            place: of ``tool0`` in ``base_link``, float64 [3], m.
+            start: where the joints are, float64 [5], rad.
+            joints: those that may move; the others stay where they are.
+
+        Raises:
+            UnreachableError: no position within the limits brings ``tool0`` to the place, or all
+                that do collide, there or on the way.
+            ValueError: ``place`` is not three numbers, or ``start`` is not five.
+        """
+        there = np.asarray(place, np.float64)
+        if there.shape != (3,) or not np.isfinite(there).all():
+            raise ValueError(f'place: {there.tolist()} is not allowed: three finite numbers, m')
+        here = np.asarray(start, np.float64)
+        if here.shape != (len(JOINTS),) or not np.isfinite(here).all():
+            raise ValueError(
+                f'start: {here.tolist()} is not allowed: {len(JOINTS)} finite numbers, rad')
+        here = here.clip(self._geometry.lower, self._geometry.upper)
+        moved = np.array([name in joints for name in JOINTS])
+        q = self._converge(self._starts(there, here, moved), there, moved)
+        places = self._kinematics.pose(q)[:, :3, 3]
+        away = np.linalg.norm(places - there, axis=1)
+        found = q[away <= TOLERANCE]
+        what = f'({", ".join(f"{value:g}" for value in there)}) m'
+        if not len(found):
+            nearest = ', '.join(f'{value:.2f}' for value in places[away.argmin()])
+            raise UnreachableError(
+                f'{what} is out of reach: tool0 comes to {100.0 * away.min():.1f} cm of it, '
+                f'at ({nearest}) m')
+        found = found[np.argsort(self.travel_time(here, found), kind='stable')]
+        if self._collides is None:
+            return np.array(found[0])
+        for goal in found[~self._collides(found)]:
+            if self.is_free(here, goal):
+                return np.array(goal)
+        raise UnreachableError(f'{what} cannot be reached straight from here without a collision')
+
+    def travel_time(self, start: Array, goals: Array) -> Array:
+        """Return the least time from ``start`` [5] to ``goals`` [..., 5], float64 [...], s."""
+        away = np.abs(goals - start) / self._geometry.velocity
+        return np.asarray(away.max(axis=-1))
+
+    def is_free(self, start: Array, goal: Array) -> bool:
+        """Return whether the arm collides nowhere on the straight line between two poses.
+
+        A collision at the start may be left: measurements are not exact.
+        """
+        if self._collides is None:
+            return True
+        count = max(1, math.ceil(float(np.abs(goal - start).max()) / _CHECKED_EVERY))
+        shares = np.arange(count + 1)[:, None] / count
+        hits = self._collides(start + shares * (goal - start))
+        return not (hits[1:] & ~hits[:-1]).any() and not hits[-1]
+
+    def _starts(self, there: Array, here: Array, moved: Bools) -> Array:
+        """Return poses to start from, float64 [N, 5]: the arm's own, and random ones."""
+        near = np.linalg.norm(self._places - there, axis=1)
+        # A radian away counts as much as 10 cm.
+        soon = near + 0.1 * np.abs(self._poses - here)[:, moved].max(axis=1)
+        half = _STARTS // 2
+        rows = np.concatenate([np.argpartition(near, half)[:half],
+                               np.argpartition(soon, half)[:half]])
+        starts = np.vstack([here, self._poses[np.unique(rows)]])
+        return np.where(moved, starts, here)
+
+    def _converge(self, q: Array, there: Array, moved: Bools) -> Array:
+        """Return the poses to which damped least squares leads from ``q``, float64 [N, 5]."""
+        lower, upper = self._geometry.lower, self._geometry.upper
+        q = q.copy()
+        active = np.arange(len(q))
+        for _ in range(_ITERATIONS):
+            away = there - self._kinematics.pose(q[active])[:, :3, 3]
+            far = (away**2).sum(axis=1)
+            going = far > (0.1 * TOLERANCE)**2
+            active, away, far = active[going], away[going], far[going]
+            if not len(active):
+                break
+            now = q[active]
+            jacobian = self._kinematics.jacobian(now)[:, :3] * moved
+            damping = (_DAMPING + _DAMPING_AWAY * far)[:, None]
+            turn = _damped(jacobian, away, damping)
+            # Joints that would pass a limit stay, and the others do without them.
+            stuck = ((now <= lower) & (turn < 0.0)) | ((now >= upper) & (turn > 0.0))
+            turn = _damped(np.where(stuck[:, None], 0.0, jacobian), away, damping)
+            q[active] = (now + turn).clip(lower, upper)
+        return q
+
+
+def _damped(jacobian: Array, away: Array, damping: Array) -> Array:
+    """Return the turns, float64 [N, 5], rad, that bring ``away`` [N, 3], m, nearer to 0."""
+    transposed = jacobian.transpose(0, 2, 1)
+    square = jacobian @ transposed + damping[:, None] * np.eye(3)
+    return np.asarray((transposed @ np.linalg.solve(square, away[..., None]))[..., 0])
+
+
+#: Shortest duration, s.
+_SHORTEST = 0.5
+#: The only joint that may move ``tool0`` and be unmeasured: the camera does not see it.
+_UNSEEN = 'wrist'
+
+
+class JointGoal(NamedTuple):
+    """A trajectory of one point: names of joints, their positions, rad, and its duration, s."""
+
+    names: tuple[str, ...]
+    positions: tuple[float, ...]
+    duration: float
+
+
+class Planner:
+    """Plans moves to places."""
+
+    def __init__(self, geometry: ArmGeometry, collides: Collides | None = None) -> None:
+        """Plan for this arm; arguments as of :class:`InverseKinematics`."""
+        self._geometry = geometry
+        self._inverse = InverseKinematics(geometry, collides)
+
+    def plan(self, place: ArrayLike, measured: ArrayLike) -> JointGoal:
+        """Return the move to a place.
+
+        A wrist that is not measured stays where it is, and is taken to be straight.
+
+        Args:
+            place: of ``tool0`` in ``base_link``, float64 [3], m.
+            measured: positions of the joints, float64 [5], rad; NaN for unmeasured ones.
+
+        Raises:
+            UnreachableError: as ``InverseKinematics.solve``.
+            ValueError: a joint is not measured that has to be, or ``place`` is not three numbers.
+        """
+        here = np.asarray(measured, np.float64)
+        known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
+        missing = [name for name in MOVED if not known[name] and name != _UNSEEN]
+        if missing:
+            raise ValueError(f'{", ".join(missing)}: not measured')
+        names = tuple(name for name in MOVED if known[name])
+        # As far as they are not known.
+        straight = np.zeros(len(JOINTS)).clip(self._geometry.lower, self._geometry.upper)
+        start = np.where(np.isfinite(here), here, straight)
+        goal = self._inverse.solve(place, start, names)
+        duration = max(_SHORTEST, float(self._inverse.travel_time(start, goal)))
+        return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)

@@ -1,1 +1,0 @@
-"""The model of the arm: joints, geometry, kinematics and motor commands."""

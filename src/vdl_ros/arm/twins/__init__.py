@@ -1,1 +1,0 @@
-"""Many simulated arms at once, for training and measurements; without ROS."""

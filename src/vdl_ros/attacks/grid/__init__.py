@@ -1,1 +1,0 @@
-"""The grid of attacked runs, its phases, table and figures."""

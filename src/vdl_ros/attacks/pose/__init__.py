@@ -1,1 +1,0 @@
-"""An attack on the pose network through the images of the camera."""

@@ -1,0 +1,94 @@
+"""Encodings of images in ROS messages and bags: names, channels, JPEG."""
+
+from __future__ import annotations
+
+import io
+import struct
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+__all__ = ['ENCODINGS', 'JpegError', 'channels_of', 'decode', 'encode', 'to_rgb']
+
+
+#: Number of channels by encoding, and which of them are red, green and blue; a byte each.
+ENCODINGS: dict[str, tuple[int, tuple[int, int, int]]] = {
+    'rgb8': (3, (0, 1, 2)),
+    'bgr8': (3, (2, 1, 0)),
+    'rgba8': (4, (0, 1, 2)),
+    'bgra8': (4, (2, 1, 0)),
+    'mono8': (1, (0, 0, 0)),
+}
+
+
+def channels_of(encoding: str) -> int:
+    """Return the number of channels.
+
+    Raises:
+        KeyError: not one of :data:`ENCODINGS`.
+    """
+    return ENCODINGS[encoding][0]
+
+
+def to_rgb(rows: NDArray[np.uint8], width: int, encoding: str) -> NDArray[np.uint8]:
+    """Return an image as RGB, uint8 [height, width, 3], contiguous.
+
+    An image of rgb8 without padding is not copied: the result is a view of ``rows``.
+
+    Args:
+        rows: uint8 [height, step]; a row may be padded at its end.
+        width: of the image, pixels; ``step`` is at least ``width`` times the channels.
+        encoding: one of :data:`ENCODINGS`.
+
+    Raises:
+        KeyError: another encoding.
+    """
+    channels, order = ENCODINGS[encoding]
+    pixels = rows[:, :width * channels].reshape(len(rows), width, channels)
+    return np.ascontiguousarray(pixels if encoding == 'rgb8' else pixels[:, :, list(order)])
+
+
+_FORMATS = ('JPEG', 'PNG')
+#: The largest image that is decoded, pixels: a few bytes can claim to be 65,535 x 65,535.
+_MOST_PIXELS = 4096 * 4096
+
+
+class JpegError(ValueError):
+    """Bytes that are no image, or one that is too large."""
+
+
+def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
+    """Return an image as JPEG.
+
+    Args:
+        pixels: RGB, uint8 [height, width, 3].
+        quality: 1 to 100.
+    """
+    file = io.BytesIO()
+    Image.fromarray(pixels).save(file, 'JPEG', quality=quality)
+    return file.getvalue()
+
+
+def decode(data: bytes) -> NDArray[np.uint8]:
+    """Return an image, RGB, uint8 [height, width, 3].
+
+    Raises:
+        JpegError: neither JPEG nor PNG, more than 16 million pixels, or damaged.
+    """
+    try:
+        with warnings.catch_warnings():
+            # Of large images: the size is checked below.
+            warnings.simplefilter('ignore', Image.DecompressionBombWarning)
+            image = Image.open(io.BytesIO(data), formats=_FORMATS)
+    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+        raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
+    if image.width * image.height > _MOST_PIXELS:
+        raise JpegError(f'compressed image: {image.width} x {image.height} is not allowed: at '
+                        f'most {_MOST_PIXELS} pixels')
+    try:
+        return np.asarray(image.convert('RGB'), np.uint8)
+    # What Pillow raises depends on the format and on where the damage is.
+    except (OSError, SyntaxError, ValueError, struct.error) as error:
+        raise JpegError('compressed image: damaged') from error

@@ -1,0 +1,198 @@
+"""Files of the package and of runs: where they are, whole writes, locks."""
+
+from __future__ import annotations
+
+import csv
+import errno
+import fcntl
+import io
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO
+
+__all__ = ['BEST', 'CHECKPOINT', 'EPISODE', 'EPISODES', 'LAUNCH_FILE', 'ProgressTable',
+           'atomic_file', 'checkpoint_file', 'find_resource', 'in_use', 'lock', 'unique_name',
+           'write_text']
+
+
+def find_resource(name: str) -> Path:
+    """Return the path of a file or folder: of the installation, or else of the checkout.
+
+    Args:
+        name: relative to the package's root, such as ``urdf/owi535.urdf.xacro``.
+
+    Raises:
+        FileNotFoundError: neither has it.
+    """
+    here = Path(__file__)
+    # The installation that this module belongs to, not another one on AMENT_PREFIX_PATH.
+    roots = [parent / 'share' / 'vdl_ros' for parent in here.parents]
+    roots.append(here.resolve().parents[3])
+    for root in roots:
+        if (root / name).exists():
+            return root / name
+    raise FileNotFoundError(f'{name} is neither installed nor in a checkout')
+
+
+#: The whole state of a training, and the policy with the best evaluation.
+CHECKPOINT, BEST = 'checkpoint.pt', 'best.pt'
+#: The first episode step by step, and a row for each episode.
+EPISODE, EPISODES = 'episode.csv', 'episodes.csv'
+
+
+def checkpoint_file(path: Path) -> Path:
+    """Return the file of a policy: of a run's folder best.pt, without one checkpoint.pt.
+
+    ``reach`` and ``models/reach.pt``, where there is no such file, are those of this package.
+    """
+    if path.is_dir():
+        return path / (BEST if (path / BEST).is_file() else CHECKPOINT)
+    if not path.exists() and path in (Path(path.stem), Path('models', f'{path.stem}.pt')):
+        with suppress(FileNotFoundError):
+            return find_resource(f'models/{path.stem}.pt')
+    return path
+
+
+def unique_name() -> str:
+    """Return the local time with a random suffix: two calls in one second differ."""
+    return f'{time.strftime("%Y%m%d-%H%M%S")}-{secrets.token_hex(3)}'
+
+
+@contextmanager
+def atomic_file(path: Path) -> Iterator[Path]:
+    """Yield a file beside ``path`` to write to; it becomes ``path`` if nothing is raised.
+
+    After a crash of the machine the old or the new content is there.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    partial = path.with_name(path.name + '.partial')
+    try:
+        yield partial
+        _sync(partial, os.O_RDONLY)
+        partial.replace(path)
+        # Otherwise the new name may be lost, and with it both contents.
+        _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _sync(path: Path, flags: int) -> None:
+    """Wait until a file or a folder is on the disk."""
+    descriptor = os.open(path, flags)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems cannot do that with folders.
+        if error.errno != errno.EINVAL or not flags & os.O_DIRECTORY:
+            raise
+    finally:
+        os.close(descriptor)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    with atomic_file(path) as partial:
+        partial.write_text(text)
+
+
+class ProgressTable:
+    """A CSV file of numbers; the first column is the step and increases."""
+
+    def __init__(
+        self, path: Path, columns: Sequence[str], defaults: Mapping[str, str] | None = None,
+    ) -> None:
+        """Read and write the file ``path``.
+
+        Args:
+            path: the file; it may be missing.
+            columns: names, in order.
+            defaults: values of columns that files of earlier versions do not have.
+        """
+        self._path, self._columns, self._defaults = path, columns, dict(defaults or {})
+
+    def rows(self) -> list[dict[str, float]]:
+        """Return the rows so far, without a row that a crash cut short."""
+        return [row for row, _ in self._lines()]
+
+    def truncate(self, last_step: float) -> None:
+        """Rewrite the file with its header and the rows up to ``last_step``."""
+        kept = [line for row, line in self._lines() if row[self._columns[0]] <= last_step]
+        with atomic_file(self._path) as partial, partial.open('w', newline='') as stream:
+            writer = csv.DictWriter(stream, self._columns, extrasaction='ignore')
+            writer.writeheader()
+            writer.writerows(kept)
+
+    def append(self, row: Mapping[str, object]) -> None:
+        """Add a row whole or not at all; ``row`` must have all columns.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        line = io.StringIO()
+        csv.writer(line).writerow([row[name] for name in self._columns])
+        data = line.getvalue().encode()
+        # Without a buffer, whose rest would be written when the file is closed.
+        with self._path.open('ab', buffering=0) as stream:
+            size = os.fstat(stream.fileno()).st_size
+            try:
+                if stream.write(data) < len(data):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
+            except OSError:
+                stream.truncate(size)
+                raise
+
+    def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
+        """Return each row as numbers and as text."""
+        try:
+            with self._path.open(newline='') as stream:
+                lines = list(csv.DictReader(stream))
+        except FileNotFoundError:
+            return []
+        rows = []
+        for line in lines:
+            # Columns of the file override the defaults: one that was cut short stays so.
+            line = self._defaults | line
+            try:
+                rows.append(({name: float(line[name]) for name in self._columns}, line))
+            except (KeyError, TypeError, ValueError):
+                continue
+        return rows
+
+
+#: The file that is locked while a process writes the run.
+LAUNCH_FILE = '.launch_id'
+# Errors of flock on file systems without locks.
+_NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
+
+
+def lock(file: IO[str]) -> None:
+    """Lock the open ``LAUNCH_FILE``, until it is closed or the process ends.
+
+    Raises:
+        BlockingIOError: another process has locked it.
+    """
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def in_use(path: Path) -> bool:
+    """Return whether a process writes the run in the folder ``path``."""
+    try:
+        with (path / LAUNCH_FILE).open() as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

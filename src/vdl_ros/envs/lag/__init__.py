@@ -1,1 +1,0 @@
-"""Delays of observations and actions, and environments on their own clock."""

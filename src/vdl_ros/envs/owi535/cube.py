@@ -1,0 +1,511 @@
+"""The observations of the tasks *push* and *pick and place*.
+
+:func:`cube_features` states names, order and units of their numbers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from vdl_ros.arm.geometry import ArmGeometry
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.arm.simulation.twins import MEMORY, PhysicsTwin
+from vdl_ros.envs.owi535.arm_env import (
+    MOVING,
+    NEAR,
+    RATE,
+    ArmEnv,
+    ArmObserver,
+    ArmVectorEnv,
+    Feature,
+    JointReading,
+    arm_features,
+    bounded,
+    bounds,
+    feature_space,
+    target_features,
+)
+from vdl_ros.envs.owi535.arm_task import AddedDelay, ArmTask, World, check_range
+from vdl_ros.envs.owi535.task_renderer import CUBE, CUBES, EDGE, TaskRenderer, add_cube
+from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
+
+__all__ = ['CLOSE', 'CubeObserver', 'CubeReading', 'CubeTask', 'FARTHEST', 'NEAREST', 'Outcome',
+           'PickPlaceEnv', 'PickPlaceTask', 'PickPlaceVectorEnv', 'PushEnv', 'PushTask',
+           'PushVectorEnv', 'SIDE', 'cube_features', 'draw_grips', 'draw_starts', 'grip_point']
+
+
+Array = NDArray[np.float64]
+
+#: Distance of success, m.
+CLOSE = 0.02
+
+
+class CubeReading(NamedTuple):
+    """A measurement of the cube, at the time of that of the joints.
+
+    ``place`` is that of its centre in ``base_link``, float64 [..., 3], m; ``angle`` is its turn
+    about the vertical axis, float64 [...], rad.
+    """
+
+    place: Array
+    angle: Array
+
+
+def cube_features(motors: Sequence[str]) -> tuple[Feature, ...]:
+    """Return the features of a task with these motors, the first ones of ``JOINTS``."""
+    return (
+        *arm_features(motors), *target_features('grip'),
+        *(Feature(f'cube_from_tool_{axis}', 'm', 2.0) for axis in ('forward', 'left', 'z')),
+        *(Feature(f'goal_from_cube_{axis}', 'm', 2.0)
+          for axis in ('x', 'y', 'z', 'forward', 'left')),
+        Feature('goal_nearness', '', 1.0),
+        *(Feature(f'{motor}_push', 'm/rad', 1.0) for motor in MOVING),
+        Feature('cube_turn_cos', '', 1.0), Feature('cube_turn_sin', '', 1.0),
+        Feature('age', 's', 1.0))
+
+
+def grip_point(cube: Array, goal: Array, behind: float) -> Array:
+    """Return where ``tool0`` should be to move the cube, float64 [..., 3], m.
+
+    It is ``behind`` the cube, m, seen from the goal; nearer to its centre as the goal is nearer
+    than ``CLOSE``.
+    """
+    away = goal - cube
+    distance = np.linalg.norm(away, axis=-1, keepdims=True)
+    return np.asarray(cube - behind * away / np.maximum(distance, CLOSE))
+
+
+class CubeObserver:
+    """Assembles observations for one arm, or for many at once."""
+
+    def __init__(self, geometry: ArmGeometry, motors: Sequence[str], behind: float) -> None:
+        """Compute places with this geometry; for ``behind`` see :func:`grip_point`."""
+        self._arm = ArmObserver(geometry, motors)
+        self._behind = behind
+        self._bounds = bounds(cube_features(motors))
+
+    def observe(
+        self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
+        cube: CubeReading, goal: Array,
+    ) -> NDArray[np.float32]:
+        """Return the observation, float32 [..., features].
+
+        Args:
+            reading: the latest measurement of the joints.
+            before: that of the observation before, or ``reading`` if there is none.
+            now: the time, of the clock of the stamps, float64 [...], s.
+            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
+                [..., IN_FLIGHT, motors]; 0 where there was none.
+            cube: the latest measurement of the cube.
+            goal: where the cube's centre should be, in ``base_link``, float64 [..., 3], m.
+        """
+        view = self._arm.view(reading, before, commands)
+        grip = grip_point(cube.place, goal, self._behind)
+        from_tool, from_cube = cube.place - view.tool, goal - cube.place
+        distance = np.linalg.norm(from_cube, axis=-1, keepdims=True)
+        push = ((from_cube / np.maximum(distance, CLOSE))[..., None, :] @ view.jacobian)[..., 0, :]
+        plane = np.arctan2(view.turntable[..., 1, 0], view.turntable[..., 0, 0])
+        # A quarter of a turn makes no difference.
+        turn = 4.0 * (cube.angle - plane)[..., None]
+        return bounded([
+            view.features, self._arm.towards(view, grip),
+            view.turned(from_tool), from_tool[..., 2:], from_cube, view.turned(from_cube),
+            NEAR / (NEAR + distance), push, np.cos(turn), np.sin(turn),
+            np.asarray(now - reading.stamp)[..., None]], self._bounds)
+
+
+Bools = NDArray[np.bool_]
+
+#: The area of cubes and goals in front of the arm: distances from the base's axis, m, and largest
+#: angle to either side, rad.
+NEAREST, FARTHEST, SIDE = 0.16, 0.25, 1.2
+#: Heights of ``tool0``, m: above any cube, and around one on the table.
+_ABOVE, _AROUND = (0.06, 0.12), (0.01, 0.018)
+#: The third component of the hand's direction: downwards, so that no other part is as low as a
+#: cube; and at least 30 degrees downwards.
+_DOWN, _STEEP = 0.0, -0.5
+#: How far the gripper is open around a cube, share of its range: from where the cube is just free.
+_OPEN = (0.85, 1.0)
+#: Largest difference between the directions of gripper and cube, rad.
+_ASLANT = 0.1
+#: So many poses have about the same distance from the axis.
+_CHOICE = 8
+
+
+def draw_starts(
+    world: World, by_camera: Bools, is_open: bool, random: np.random.Generator,
+) -> Array:
+    """Return random poses above a cube, float64 [N, 5], rad.
+
+    Args:
+        world: of the tasks.
+        by_camera: whose wrist is straight, bool [N].
+        is_open: whether the gripper is.
+        random: random numbers.
+    """
+    starts = np.empty((len(by_camera), len(JOINTS)))
+    for poses, which in zip(_above(world), (~by_camera, by_camera), strict=True):
+        starts[which] = poses[random.integers(len(poses), size=int(which.sum()))]
+    if is_open:
+        gripper = JOINTS.index('gripper')
+        starts[:, gripper] = world.scene.geometry.upper[gripper]
+    return starts
+
+
+def draw_grips(
+    world: World, by_camera: Bools, cubes: Array, random: np.random.Generator,
+) -> tuple[Array, Array]:
+    """Return random poses around cubes, open, and the poses of these cubes.
+
+    Args:
+        world: of the tasks.
+        by_camera: whose wrist is straight, bool [N].
+        cubes: where the cubes are to be, about, float64 [N, 2], m.
+        random: random numbers.
+
+    Returns:
+        Joint positions, float64 [N, 5], rad, and poses of cubes that lie on the table in the
+        direction of the fingers, float64 [N, 7], m and quaternions w, x, y, z.
+    """
+    geometry = world.scene.geometry
+    count, base, gripper = len(cubes), JOINTS.index('base'), JOINTS.index('gripper')
+    grips = np.empty((count, len(JOINTS)))
+    radius, angle = np.linalg.norm(cubes, axis=1), np.arctan2(cubes[:, 1], cubes[:, 0])
+    for (poses, reach), which in zip(_around(world), (~by_camera, by_camera), strict=True):
+        nearest = np.abs(reach - radius[which][:, None]).argsort(axis=1)[:, :_CHOICE]
+        chosen = random.integers(_CHOICE, size=len(nearest))
+        grips[which] = poses[nearest[np.arange(len(nearest)), chosen]]
+    grips[:, base] += angle
+    grips[:, gripper] = random.uniform(*_OPEN, count) * geometry.upper[gripper]
+    half = (angle + random.uniform(-_ASLANT, _ASLANT, count)) / 2.0
+    tool = Kinematics(geometry).pose(grips)[:, :2, 3]
+    zeros = np.zeros(count)
+    return grips, np.column_stack([
+        tool, np.full(count, EDGE / 2.0), np.cos(half), zeros, zeros, np.sin(half)])
+
+
+@functools.cache
+def _above(world: World) -> tuple[Array, Array]:
+    """Return poses above a cube, float64 [M, 5]: of any wrist, and of a straight one."""
+    found = []
+    for space in (world.free, world.straight):
+        pose = Kinematics(world.scene.geometry).pose(space.poses)
+        low, high = _ABOVE
+        height, side = pose[:, 2, 3], np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
+        found.append(space.poses[(height > low) & (height < high) & (np.abs(side) < SIDE)
+                                 & (pose[:, 2, 2] < _DOWN)])
+    return found[0], found[1]
+
+
+@functools.cache
+def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+    """Return poses around a cube, float64 [M, 5], and distances from the axis, float64 [M], m."""
+    scene = build_scene(world.scene.geometry, furnish=add_cube)
+    checker, kinematics = CollisionChecker(scene), Kinematics(scene.geometry)
+    along = scene.model.jnt_qposadr[scene.model.body(CUBE).jntadr[0]]
+    base, gripper = JOINTS.index('base'), JOINTS.index('gripper')
+    found = []
+    for space in (world.free, world.straight):
+        pose = kinematics.pose(space.poses)
+        low, high = _AROUND
+        height, radius = pose[:, 2, 3], np.linalg.norm(pose[:, :2, 3], axis=1)
+        which = ((height > low) & (height < high) & (radius > NEAREST) & (radius < FARTHEST)
+                 & (pose[:, 2, 2] < _STEEP))
+        # Turned towards a cube on the x axis; not those that bend over backwards.
+        turned = space.poses[:, base] - np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
+        which &= np.abs(turned) < np.pi / 2.0
+        poses = space.poses[which]
+        poses[:, base] = turned[which]
+        poses[:, gripper] = _OPEN[0] * scene.geometry.upper[gripper]
+        free = np.zeros(len(poses), np.bool_)
+        for row, distance in enumerate(radius[which]):
+            scene.model.qpos0[along] = distance
+            free[row] = not checker.collides(poses[row:row + 1])[0]
+        found.append((poses[free], radius[which][free]))
+    return found[0], found[1]
+
+
+#: Distance from the base's axis where a cube is out of reach, m.
+LOST = 0.33
+#: How far a goal is from its cube, m.
+SHORTEST, LONGEST = 0.05, 0.12
+#: Heights of lifted goals above the table, m.
+LOWEST, HIGHEST = 0.03, 0.08
+#: Dense reward: for each m of the cube nearer to the goal and of ``tool0`` nearer to where it
+#: moves the cube, for a step at the goal, less towards CLOSE, for success; costs of a step and of
+#: a motor switched.
+PROGRESS, APPROACH, WITHIN, SUCCESS = 40.0, 10.0, 0.1, 5.0
+STEP_COST, SWITCH_COST = 0.01, 0.002
+
+
+class Outcome(NamedTuple):
+    """What a step of B arms gave.
+
+    ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` that of the
+    cube from its goal, float64 [B], m; ``switched`` counts the motors whose command is not that
+    of the step before, int [B]; ``lost`` says which cubes are out of reach, bool [B];
+    ``observation_delay`` is the age of the measurements and ``action_delay`` that of commands when
+    they are applied, float64 [B], s.
+    """
+
+    observations: NDArray[np.float32]
+    rewards: Array
+    success: Bools
+    distance: Array
+    lost: Bools
+    switched: NDArray[np.intp]
+    observation_delay: Array
+    action_delay: Array
+
+    @property
+    def terminated(self) -> Bools:
+        """Return which episodes are over, bool [B]."""
+        return self.success | self.lost
+
+    @property
+    def info(self) -> dict[str, NDArray[Any]]:
+        """Return what ``info`` has besides ``is_success``."""
+        return {
+            'distance': self.distance, 'lost': self.lost,
+            'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
+
+
+class CubeTask(ArmTask):
+    """B arms, each with a cube and its goal; the base of both tasks.
+
+    ``positions`` are the true joint positions, float64 [B, 5], rad; ``goals`` float64 [B, 3], m
+    in ``base_link``; ``cubes`` the true poses, float64 [B, 7], m and quaternions w, x, y, z.
+    """
+
+    #: The motors of the actions, and of the goals the share that is above the table.
+    motors: ClassVar[tuple[str, ...]]
+    lifted: ClassVar[float]
+    #: How far behind the cube ``tool0`` moves it, m.
+    behind: ClassVar[float]
+    #: Whether the gripper is open at the start.
+    is_open: ClassVar[bool]
+    #: Share of episodes that begin around the cube.
+    _practice = 0.0
+    observation_space: ClassVar[spaces.Box]
+    action_space: ClassVar[spaces.MultiDiscrete]
+
+    def __init__(
+        self, count: int, reward: str = 'dense', randomisation: str = 'inside',
+        feedback: str = 'truth', calibration: str = '', *,
+        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
+    ) -> None:
+        """Make ``count`` arms; reset them before the first step.
+
+        Args:
+            count: number of arms, B.
+            reward: ``dense``, or ``sparse``: 1 for success, else 0.
+            randomisation: ``inside`` the ranges of training, ``held_out`` outside of all of
+                them, or ``none``.
+            feedback: joints measured by ``truth``, by ``camera``, or ``mixed``, by episode.
+            calibration: file of ``ros2 run vdl_ros calibrate``: motors are drawn about those of
+                that arm, by the shares of ``randomisation`` for speeds.
+            measurement_delay: added to the age of every measurement, s; or [low, high], between
+                which each episode draws.
+            command_delay: added to that of every command.
+
+        Raises:
+            EnvError: an argument that is not allowed.
+        """
+        super().__init__(
+            count, self.motors, reward, randomisation, feedback, calibration,
+            measurement_delay=measurement_delay, command_delay=command_delay)
+        self._cube_ranges = CUBES[randomisation]
+        self._kinematics = Kinematics(self._geometry)
+        self._observer = CubeObserver(self._geometry, self.motors, self.behind)
+        self._twin = PhysicsTwin(
+            build_scene(self._geometry, furnish=add_cube), count, CUBE, 1.0 / RATE,
+            MEMORY + self._delays[0].high)
+        self.goals: Array = np.zeros((count, 3))
+        self._error = np.zeros((count, 2))
+        self._distance, self._tool_away = np.zeros(count), np.zeros(count)
+        self._renderer = TaskRenderer()
+
+    @property
+    def positions(self) -> Array:
+        """Return the true joint positions, float64 [B, 5], rad."""
+        return self._twin.positions
+
+    @property
+    def cubes(self) -> Array:
+        """Return the true poses of the cubes, float64 [B, 7]."""
+        return self._twin.object
+
+    @property
+    def cube_reading(self) -> CubeReading:
+        """Return the latest measurements of the cubes, of the time of those of the joints."""
+        return self._cubes_at(self.reading.stamp, np.arange(len(self._time)))
+
+    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float32]:
+        """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
+        count = len(rows)
+        twins, by_camera = self._draw(count, random)
+        cubes = self._cube_ranges.draw(random, count)
+        starts = draw_starts(self._world, by_camera, self.is_open, random)
+        self._bend(starts, by_camera, random)
+        play = random.uniform(-1.0, 1.0, starts.shape)
+        pose, goals = self._places(count, random)
+        if self._practice:
+            which = random.random(count) < self._practice
+            starts[which], pose[which] = draw_grips(
+                self._world, by_camera[which], pose[which, :2], random)
+        self._twin.reset(rows, starts, play, twins.parameters, pose, cubes.mass, cubes.friction)
+        reading = self._begin(rows, twins, by_camera, starts, random)
+        self.goals[rows] = goals
+        self._error[rows] = cubes.error
+        self._distance[rows], self._tool_away[rows] = self._away(starts, pose[:, :3], goals)
+        return self._observer.observe(
+            reading, reading, self._time[rows], self._commands[rows],
+            self._cubes_at(reading.stamp, rows), goals)
+
+    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
+        """Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward; simulate 0.1 s."""
+        directions, switched = self._command(actions, random)
+        self._twin.step(directions)
+        self._time += self._twin.period
+        cube = self.cubes[:, :3]
+        distance, tool_away = self._away(self._twin.positions, cube, self.goals)
+        success = self._hold(distance <= CLOSE, self._twin.period)
+        lost = (np.linalg.norm(cube[:, :2], axis=1) > LOST) | (cube[:, 2] < 0.0)
+        if self._dense:
+            rewards = (PROGRESS * (self._distance - distance)
+                       + APPROACH * (self._tool_away - tool_away)
+                       + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
+                       - STEP_COST - SWITCH_COST * switched)
+        else:
+            rewards = success.astype(np.float64)
+        self._distance, self._tool_away = distance, tool_away
+        before: JointReading = self._before
+        self._before = self._sensor.read(self._twin, self._time, random)
+        observations = self._observer.observe(
+            self._before, before, self._time, self._commands, self.cube_reading, self.goals)
+        return Outcome(observations, rewards, success, distance, lost & ~success, switched,
+                       *self._lags())
+
+    def render(self, arm: int) -> NDArray[np.uint8]:
+        """Return an image of one arm, its cube and its goal, uint8 [H, W, 3]."""
+        return self._renderer.render(self.positions[arm], self.goals[arm], self.cubes[arm])
+
+    def close(self) -> None:
+        """Free the renderer and the simulation."""
+        self._renderer.close()
+        self._twin.close()
+
+    def _places(self, count: int, random: np.random.Generator) -> tuple[Array, Array]:
+        """Return poses of cubes at rest, float64 [N, 7], and goals, float64 [N, 3], m."""
+        cube, goals = np.empty((count, 2)), np.empty((count, 2))
+        rows = np.arange(count)
+        while len(rows):
+            radius = np.sqrt(random.uniform(NEAREST**2, FARTHEST**2, len(rows)))
+            cube[rows] = radius[:, None] * _direction(random.uniform(-SIDE, SIDE, len(rows)))
+            away = random.uniform(SHORTEST, LONGEST, len(rows))[:, None]
+            goals[rows] = cube[rows] + away * _direction(
+                random.uniform(-np.pi, np.pi, len(rows)))
+            radius = np.linalg.norm(goals[rows], axis=1)
+            side = np.abs(np.arctan2(goals[rows, 1], goals[rows, 0]))
+            rows = rows[(radius < NEAREST) | (radius > FARTHEST) | (side > SIDE)]
+        height = np.where(random.random(count) < self.lifted,
+                          random.uniform(LOWEST, HIGHEST, count), 0.0) + EDGE / 2.0
+        half = random.uniform(-np.pi, np.pi, count) / 2.0
+        zeros = np.zeros(count)
+        pose = np.column_stack([
+            cube, np.full(count, EDGE / 2.0), np.cos(half), zeros, zeros, np.sin(half)])
+        return pose, np.column_stack([goals, height])
+
+    def _away(self, positions: Array, cube: Array, goals: Array) -> tuple[Array, Array]:
+        """Return the distances of cubes from goals and of ``tool0`` from its place, m."""
+        tool = self._kinematics.pose(positions)[:, :3, 3]
+        grip = grip_point(cube, goals, self.behind)
+        return np.linalg.norm(cube - goals, axis=1), np.linalg.norm(tool - grip, axis=1)
+
+    def _cubes_at(self, stamp: Array, rows: NDArray[np.intp]) -> CubeReading:
+        """Return what is measured of the cubes of ``rows`` at the time ``stamp``, [N], s."""
+        age = np.zeros(len(self._time))
+        age[rows] = self._time[rows] - stamp
+        pose = self._twin.object_before(age)[rows]
+        place = pose[:, :3].copy()
+        place[:, :2] += self._error[rows]
+        w, x, y, z = pose[:, 3:].T
+        angle = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
+        return CubeReading(place, angle)
+
+
+class PushTask(CubeTask):
+    """The gripper stays closed and pushes the cube over the table."""
+
+    motors = MOVING
+    lifted = 0.0
+    behind = 0.03
+    is_open = False
+    observation_space = feature_space(cube_features(motors))
+    action_space = spaces.MultiDiscrete([3] * len(motors))
+
+
+class PickPlaceTask(CubeTask):
+    """The gripper takes the cube; half of the goals are above the table."""
+
+    motors = JOINTS
+    lifted = 0.5
+    behind = 0.0
+    is_open = True
+    observation_space = feature_space(cube_features(motors))
+    action_space = spaces.MultiDiscrete([3] * len(motors))
+
+    def __init__(self, count: int, *arguments: Any, practice: float = 0.0, **more: Any) -> None:
+        """Make ``count`` arms; arguments as of :class:`CubeTask`, and one for training.
+
+        Args:
+            count: number of arms, B.
+            arguments: of ``CubeTask``.
+            practice: share of episodes that begin with the open gripper around the cube.
+            more: of ``CubeTask``.
+
+        Raises:
+            EnvError: an argument that is not allowed.
+        """
+        check_range('practice', practice, 0.0, 1.0)
+        super().__init__(count, *arguments, **more)
+        self._practice = practice
+
+
+def _direction(angle: Array) -> Array:
+    """Return unit vectors, float64 [N, 2]."""
+    return np.stack([np.cos(angle), np.sin(angle)], axis=1)
+
+
+class PushEnv(ArmEnv):
+    """One arm that pushes; arguments as of ``CubeTask``."""
+
+    task = PushTask
+
+
+class PushVectorEnv(ArmVectorEnv):
+    """B arms that push; arguments as of ``CubeTask``."""
+
+    task = PushTask
+    steps = PUSH_STEPS
+
+
+class PickPlaceEnv(ArmEnv):
+    """One arm that picks and places; arguments as of ``CubeTask``."""
+
+    task = PickPlaceTask
+
+
+class PickPlaceVectorEnv(ArmVectorEnv):
+    """B arms that pick and place; arguments as of ``CubeTask``."""
+
+    task = PickPlaceTask
+    steps = PICK_PLACE_STEPS

@@ -1,1 +1,0 @@
-"""The tasks *push* and *pick and place*."""

@@ -1,1 +1,0 @@
-"""The task *reach* on an arm: its observation from measurements, its actions to motors."""

@@ -1,0 +1,428 @@
+"""Observations and actions that come late, in the time of the environment."""
+
+from __future__ import annotations
+
+import math
+import queue
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.common.metrics import PARTS
+from vdl_ros.common.quoting import quoted
+from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper, check_memory
+
+__all__ = ['Delay', 'DelayedVectorEnv', 'Outcome', 'RealTimeVectorEnv', 'TickWindow', 'no_action']
+
+
+# Distinguishes this random stream from those of the environments.
+_STREAM = 0x1A6
+
+
+@dataclass(frozen=True)
+class Delay:
+    """A delay that is drawn for each episode, uniformly from ``low`` to ``high``, s."""
+
+    low: float = 0.0
+    high: float = 0.0
+
+    def __bool__(self) -> bool:
+        """Return whether there is one."""
+        return self.high > 0.0
+
+    @classmethod
+    def of(cls, name: str, value: object, most: float) -> Delay:
+        """Return the delay of the argument ``name``: a number, or the lowest and the highest, s.
+
+        Raises:
+            EnvError: anything else, or more than ``most``.
+        """
+        found = list(value) if isinstance(value, list | tuple) else [value, value]
+        numbers = [each for each in found
+                   if isinstance(each, int | float) and not isinstance(each, bool)]
+        if not len(numbers) == len(found) == 2 or not 0.0 <= numbers[0] <= numbers[1] <= most:
+            raise EnvError(f'{name}: {quoted(value)} is not allowed: 0 to {most:g} s, or the '
+                           'lowest and the highest')
+        return cls(*map(float, numbers))
+
+    def draw(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
+        """Return the delays of ``count`` episodes, float64 [count], s."""
+        if self.low == self.high:
+            return np.full(count, self.low)
+        return random.uniform(self.low, self.high, count)
+
+
+def no_action(space: gymnasium.Space[Any], num_envs: int) -> NDArray[Any]:
+    """Return what is applied before the first action: 0, of a Box the action nearest to it."""
+    shape = (num_envs, *(space.shape or ()))
+    if isinstance(space, gymnasium.spaces.Box):
+        return np.broadcast_to(np.clip(0, space.low, space.high), shape).astype(space.dtype)
+    return np.zeros(shape, np.int64)
+
+
+class _Latest:
+    """The last values of B rows; each row is read as many steps ago as it is late."""
+
+    def __init__(self, steps: int, like: NDArray[Any]) -> None:
+        """Keep values [B, ...] of ``steps`` steps and of now, as ``like`` so far."""
+        self._values = np.repeat(like[None], steps + 1, axis=0)
+        self._rows = np.arange(len(like))
+        self._newest = 0
+
+    def append(self, values: NDArray[Any]) -> None:
+        self._newest = (self._newest + 1) % len(self._values)
+        self._values[self._newest] = values
+
+    def fill(self, rows: NDArray[np.bool_], values: NDArray[Any]) -> None:
+        """Forget what ``rows``, bool [B], were: they always had ``values`` [B, ...]."""
+        self._values[:, rows] = values[rows]
+
+    def before(self, late: NDArray[np.int64]) -> NDArray[Any]:
+        """Return the values ``late`` steps ago, int [B], a copy."""
+        found: NDArray[Any] = self._values[(self._newest - late) % len(self._values), self._rows]
+        return found
+
+
+class DelayedVectorEnv(Wrapper):
+    """B environments whose observations and actions are late by whole steps.
+
+    A delay of d steps that is no whole number is rounded down or up, at random for each episode,
+    so that d is the mean: actions come at any phase of the environment's clock. Until the first
+    action of an episode arrives, :func:`no_action` is applied; until the second observation
+    arrives, the first is shown. Rewards and ends of episodes, which are for learning, are not
+    late.
+
+    ``info`` has ``observation_delay`` and ``action_delay``, float64 [B], s.
+    """
+
+    def __init__(
+        self, env: VectorEnvironment, rate: float, *, observations: Delay, actions: Delay,
+        seed: int,
+    ) -> None:
+        """Delay a ``CheckedVectorEnv``.
+
+        Args:
+            env: the environments.
+            rate: their steps per second.
+            observations: delay of the observations.
+            actions: delay of the actions.
+            seed: of the delays, until ``reset`` is given one.
+
+        Raises:
+            EnvError: the observations that are under way fill the memory.
+        """
+        super().__init__(env)
+        self._rate = rate
+        self._delays = observations, actions
+        # Rounded up, and drawn with a phase.
+        self._most = [math.ceil(delay.high * rate) + 1 for delay in self._delays]
+        try:
+            for steps, space in zip(self._most, (
+                    env.single_observation_space, env.single_action_space), strict=True):
+                size = math.prod(space.shape or ()) * (space.dtype or np.dtype(int)).itemsize
+                check_memory(env.num_envs * (steps + 1), size)
+        except ValueError:
+            env.close()
+            raise
+        self._random = np.random.default_rng([_STREAM, seed])
+        self._none = no_action(env.single_action_space, env.num_envs)
+        self._late = np.zeros((2, env.num_envs), np.int64)
+        self._over: NDArray[np.bool_] = np.zeros(env.num_envs, np.bool_)
+        self._actions = _Latest(self._most[1], self._none)
+        self._observations: _Latest
+
+    def _draw(self, rows: NDArray[np.bool_]) -> None:
+        """Draw the delays of new episodes of ``rows``, bool [B]."""
+        count = int(rows.sum())
+        for late, delay in zip(self._late, self._delays, strict=True):
+            steps = np.round(delay.draw(self._random, count) * self._rate, 9)
+            late[rows] = np.floor(steps + self._random.random(count))
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start an episode in every environment, with delays of its own."""
+        if seed is not None:
+            self._random = np.random.default_rng([_STREAM, seed])
+        observations, info = self.env.reset(seed=seed, options=options)
+        everywhere = np.ones(self.num_envs, np.bool_)
+        self._over = ~everywhere
+        self._draw(everywhere)
+        self._actions.fill(everywhere, self._none)
+        self._observations = _Latest(self._most[0], observations)
+        return observations, info | self._info()
+
+    def step(
+        self, actions: NDArray[Any],
+    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
+               dict[str, Any]]:
+        """Step with earlier actions, and return earlier observations."""
+        begin = self._over
+        self._actions.append(np.where(self._like(begin, actions), self._none, actions))
+        observations, rewards, terminated, truncated, info = self.env.step(
+            self._actions.before(self._late[1]))
+        self._over = terminated | truncated
+        self._observations.append(observations)
+        if begin.any():
+            self._draw(begin)
+            self._actions.fill(begin, self._none)
+            self._observations.fill(begin, observations)
+        return (self._observations.before(self._late[0]), rewards, terminated, truncated,
+                info | self._info())
+
+    @staticmethod
+    def _like(rows: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.bool_]:
+        """Return ``rows`` [B] with as many axes as ``values`` [B, ...]."""
+        return rows.reshape(-1, *(1,) * (values.ndim - 1))
+
+    def _info(self) -> dict[str, NDArray[np.float64]]:
+        seconds = self._late / self._rate
+        return {'observation_delay': seconds[0], 'action_delay': seconds[1]}
+
+
+Bools = NDArray[np.bool_]
+
+
+class Outcome(NamedTuple):
+    """What one action led to: as of a step of a vector environment, arrays [B, ...] and info."""
+
+    observations: NDArray[Any]
+    rewards: NDArray[np.float32]
+    terminated: Bools
+    truncated: Bools
+    info: dict[str, Any]
+
+
+class TickWindow:
+    """Joins the steps of B environments, which reset themselves, to steps of an agent.
+
+    The agent gets the latest observation and the sum of the rewards. If an episode ends, it gets
+    the last observation of the episode, and in its next step, which is the reset, the latest one
+    of the episode that has begun meanwhile; rewards of that episode until then are added to those
+    of the step after. An episode that has begun and ended meanwhile is left out.
+    """
+
+    def __init__(self, observations: NDArray[Any]) -> None:
+        """Start with the first observations of episodes, [B, ...]."""
+        count = len(observations)
+        # The second: of episodes that the agent acts in and that have ended since its last step.
+        self._latest, self._last = (
+            Outcome(observations.copy(), np.zeros(count, np.float32), np.zeros(count, np.bool_),
+                    np.zeros(count, np.bool_), {}) for _ in range(2))
+        self._has_ended = np.zeros(count, np.bool_)
+        # Where the agent's next step is the reset; where the environment's is.
+        self._resets, self._over = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+
+    def add(self, outcome: Outcome) -> None:
+        """Add a step of the environments."""
+        latest = self._latest
+        self._over = outcome.terminated | outcome.truncated
+        latest.observations[:] = outcome.observations
+        latest.rewards[:] += outcome.rewards
+        ended = self._over & ~self._has_ended & ~self._resets
+        for last, new in zip(self._last[:4], (
+                outcome.observations, latest.rewards, outcome.terminated, outcome.truncated),
+                strict=True):
+            last[ended] = new[ended]
+        latest.info.clear()
+        latest.info.update(outcome.info)
+        for name, values in outcome.info.items():
+            if _is_batch(values, len(ended)):
+                kept = self._last.info.setdefault(name, values.copy())
+                kept[ended] = values[ended]
+        self._has_ended |= ended
+        latest.rewards[self._over] = 0.0
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether there is an observation of the next episode for all that need one."""
+        return not (self._resets & self._over).any()
+
+    def take(self) -> Outcome:
+        """Return what the environments did since the last call, in arrays of the caller's own."""
+        latest, last, ended = self._latest, self._last, self._has_ended
+        observations = latest.observations.copy()
+        observations[ended] = last.observations[ended]
+        rewards = np.where(ended, last.rewards, np.where(self._resets, 0.0, latest.rewards))
+        info = {
+            name: np.where(ended.reshape(-1, *(1,) * (values.ndim - 1)),
+                           last.info.get(name, values), values)
+            if _is_batch(values, len(ended)) else values for name, values in latest.info.items()}
+        outcome = Outcome(observations, rewards.astype(np.float32), ended & last.terminated,
+                          ended & last.truncated, info)
+        # Those of an episode whose first observation is taken now belong to its first step.
+        latest.rewards[~ended & ~self._resets] = 0.0
+        self._resets, self._has_ended = ended, np.zeros_like(ended)
+        return outcome
+
+
+def _is_batch(values: Any, count: int) -> bool:
+    return isinstance(values, np.ndarray) and values.shape[:1] == (count,)
+
+
+T = TypeVar('T')
+
+
+class RealTimeVectorEnv(Wrapper):
+    """B environments that a thread steps at a fixed rate, as a game loop does: ticks.
+
+    A tick takes the newest action of the agent; without a new one, the last action is held and
+    counted as late. A tick that comes late by more than its period shifts the clock, so that ticks
+    do not pile up (the elastic clock of rtgym). :meth:`step` returns after the first tick with its
+    action; what happened since the step before is joined by :class:`TickWindow`. Before the first
+    action :func:`no_action` is applied.
+
+    ``info`` has ``reaction_time``, float32 [B, 4], s, of this action, with the columns of
+    ``common/metrics.py``: the times that were measured, and the delays that the environment
+    simulates, if its info has them as ``observation_delay`` and ``action_delay``; and
+    ``late_actions``, int32 [B]: how many ticks held the last action while this one was not there.
+    """
+
+    def __init__(
+        self, env: VectorEnvironment, fps: float,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Step ``env``, whose observations are arrays, ``fps`` times per second after its reset.
+
+        All calls of the environment are made in the thread: a renderer belongs to one.
+        """
+        super().__init__(env)
+        self._period, self._clock = 1.0 / fps, clock
+        self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = (
+            queue.SimpleQueue())
+        self._changed = threading.Condition()
+        self._failure: BaseException | None = None
+        self._closing = False
+        self._due: float | None = None
+        self._action = no_action(env.single_action_space, env.num_envs)
+        # When the action was given and applied; None if it is not there yet.
+        self._sent: float | None = None
+        self._applied: float | None = None
+        # Ticks without a new action since the last one, and before it.
+        self._held = self._late = 0
+        # When the newest observation was made.
+        self._made = 0.0
+        self._window: TickWindow
+        # Of the observation that the agent has: when it was returned, processing and lag.
+        self._returned = 0.0
+        self._before = np.zeros((2, env.num_envs))
+        self._thread = threading.Thread(target=self._run, name='environment', daemon=True)
+        self._thread.start()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[NDArray[Any], dict[str, Any]]:
+        """Start an episode in every environment, and the clock."""
+        def restart() -> tuple[NDArray[Any], dict[str, Any]]:
+            observations, info = self.env.reset(seed=seed, options=options)
+            self._action = no_action(self.env.single_action_space, self.num_envs)
+            self._sent, self._held = None, 0
+            self._window = TickWindow(observations)
+            self._made = self._clock()
+            self._due = self._made + self._period
+            return observations, info
+
+        observations, info = self._call(restart)
+        self._returning(self._made, info)
+        return observations, info
+
+    def step(
+        self, actions: NDArray[Any],
+    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
+               dict[str, Any]]:
+        """Give new actions; return what has become when they were applied."""
+        sent = self._clock()
+        with self._changed:
+            self._action, self._sent, self._applied = np.array(actions), sent, None
+            self._changed.wait_for(lambda: self._failure is not None or (
+                self._applied is not None and self._window.is_whole))
+            if self._failure is not None:
+                raise self._failure
+            assert self._applied is not None
+            outcome, made, late = self._window.take(), self._made, self._late
+            action_lag = self._applied - sent
+        info = outcome.info
+        parts = np.empty((self.num_envs, len(PARTS)), np.float32)
+        parts[:, 0] = sent - self._returned
+        parts[:, 1], parts[:, 3] = self._before
+        parts[:, 2] = action_lag + np.asarray(info.get('action_delay', 0.0))
+        info['reaction_time'] = parts
+        info['late_actions'] = np.full(self.num_envs, late, np.int32)
+        self._returning(made, info)
+        return (*outcome[:4], info)
+
+    def _returning(self, made: float, info: dict[str, Any]) -> None:
+        """Note when an observation was made, received and returned: now."""
+        received = self._clock()
+        self._before[1] = received - made + np.asarray(info.get('observation_delay', 0.0))
+        self._returned = self._clock()
+        self._before[0] = self._returned - received
+
+    def render(self) -> Any:
+        """Return an image uint8 [H, W, 3] of each environment, None without rendering."""
+        return self._call(self.env.render)
+
+    def close(self, **kwargs: Any) -> None:
+        """Stop the clock and close the environments."""
+        def end() -> None:
+            self._closing = True
+            self.env.close(**kwargs)
+
+        if not self._closing:
+            self._call(end)
+            self._thread.join()
+
+    def _call(self, function: Callable[[], T]) -> T:
+        """Return the result of a function in the environment's thread."""
+        future: Future[T] = Future()
+        self._calls.put((function, future))
+        return future.result()
+
+    def _run(self) -> None:
+        """Make calls and ticks in turn."""
+        while not self._closing:
+            timeout = None if self._due is None else max(self._due - self._clock(), 0.0)
+            try:
+                function, future = self._calls.get(timeout=timeout)
+            except queue.Empty:
+                self._tick()
+                continue
+            try:
+                with self._changed:
+                    result = function()
+            except BaseException as error:
+                future.set_exception(error)
+            else:
+                future.set_result(result)
+
+    def _tick(self) -> None:
+        """Step the environments with the newest action; raise an error in the agent's thread."""
+        assert self._due is not None
+        now = self._clock()
+        # Behind by less than a period: the next tick makes up for it.
+        self._due = max(self._due + self._period, now)
+        with self._changed:
+            action, is_new = self._action, self._sent is not None
+            self._sent = None
+        try:
+            outcome = Outcome(*self.env.step(action))
+        except BaseException as error:
+            with self._changed:
+                self._failure, self._due = error, None
+                self._changed.notify_all()
+            return
+        with self._changed:
+            self._window.add(outcome)
+            self._made = self._clock()
+            if is_new:
+                self._applied, self._late, self._held = now, self._held, 0
+            else:
+                self._held += 1
+            self._changed.notify_all()

@@ -1,0 +1,438 @@
+"""Copies of one world of several bodies, as PettingZoo's parallel API has them, stepped together.
+
+PettingZoo calls a body an agent. Here an agent learns, and has one or several bodies.
+"""
+
+from __future__ import annotations
+
+import copy
+import importlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from gymnasium.error import DependencyNotInstalled
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from numpy.typing import NDArray
+
+from vdl_ros.common.quoting import quoted
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, Outcome, seeds_for
+
+__all__ = ['BodyOutcome', 'BodyVectorEnv', 'ParallelWorlds', 'SharedWorlds', 'choose_bodies',
+           'is_world', 'make_worlds', 'register_mpe2', 'register_world']
+
+
+class BodyOutcome(NamedTuple):
+    """What a step did to one body in each of W worlds.
+
+    Attributes:
+        observations: [W, ...], or a dictionary or tuple of such.
+        rewards: [W] float32.
+        terminated: [W] bool.
+        truncated: [W] bool.
+        is_lost: [W] bool, where the step is none of the body's: it was gone before, or the world
+            was reset.
+    """
+
+    observations: Any
+    rewards: NDArray[np.float32]
+    terminated: NDArray[np.bool_]
+    truncated: NDArray[np.bool_]
+    is_lost: NDArray[np.bool_]
+
+
+class ParallelWorlds:
+    """W copies of a world, each with the same bodies.
+
+    Autoreset is NEXT_STEP: the step that leaves a world without bodies returns their last
+    observations, and the following step ignores the actions and resets the world. A body that is
+    gone before the others keeps its last observation, gets no reward, and its steps are lost
+    until the world is reset. Bodies without actions act at random.
+
+    Attributes:
+        names: of the bodies, in the order of the world.
+        num_worlds: W.
+        metadata: of the world.
+    """
+
+    def __init__(
+        self, make: Callable[[], Any], num_worlds: int, max_episode_steps: int = 0,
+    ) -> None:
+        """Create the worlds.
+
+        Args:
+            make: returns a world, with the methods of PettingZoo's ParallelEnv.
+            num_worlds: W.
+            max_episode_steps: steps after which an episode of all bodies is truncated; 0: the
+                world's own limit.
+
+        Raises:
+            EnvError: a world without bodies.
+        """
+        self._worlds = [make() for _ in range(num_worlds)]
+        first = self._worlds[0]
+        self.num_worlds, self._limit = num_worlds, max_episode_steps
+        self.names: list[str] = list(map(str, first.possible_agents))
+        if not self.names:
+            raise EnvError('the world has no body')
+        self._keys = dict(zip(self.names, first.possible_agents, strict=True))
+        self.metadata: Mapping[str, Any] = getattr(first, 'metadata', {})
+        self._observation_spaces: dict[str, gymnasium.Space[Any]] = {
+            name: first.observation_space(key) for name, key in self._keys.items()}
+        # Copies: they are seeded to draw random actions.
+        self._action_spaces: dict[str, gymnasium.Space[Any]] = {
+            name: copy.deepcopy(first.action_space(key)) for name, key in self._keys.items()}
+        self._outcomes: dict[str, BodyOutcome] = {}
+        self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
+        self._steps = [0] * num_worlds
+        # Whether the limit has ended the episode of a world.
+        self._is_over = [False] * num_worlds
+        # Of the last reset, until a step.
+        self._seed: int | None = None
+
+    def observation_space(self, name: str) -> gymnasium.Space[Any]:
+        """Return the space of the observations of a body."""
+        return self._observation_spaces[name]
+
+    def action_space(self, name: str) -> gymnasium.Space[Any]:
+        """Return the space of the actions of a body."""
+        return self._action_spaces[name]
+
+    def outcome(self, name: str) -> BodyOutcome:
+        """Return what the last step, or the last reset, did to a body."""
+        return self._outcomes[name]
+
+    def reset(self, seed: int | None = None) -> None:
+        """Start an episode in every world.
+
+        Agents that share worlds each reset them: a second reset with the same seed, before any
+        step, does nothing.
+
+        Args:
+            seed: from which each world gets its own; None: the random streams go on.
+        """
+        if seed is not None and seed == self._seed:
+            return
+        seeds: list[int | None] = [None] * self.num_worlds
+        if seed is not None:
+            *of_worlds, of_others = seeds_for(seed, self.num_worlds + 1)
+            seeds[:] = of_worlds
+            for number, space in enumerate(self._action_spaces.values()):
+                space.seed(of_others + number)
+        for w, world in enumerate(self._worlds):
+            self._reset(w, world, seeds[w])
+        self._seed = seed
+        nothing: list[set[str]] = [set() for _ in self._worlds]
+        self._collect([{}] * self.num_worlds, nothing, nothing, nothing)
+
+    def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
+        self._last[w].update(world.reset(seed=seed)[0])
+        self._steps[w], self._is_over[w] = 0, False
+
+    def step(self, actions: Mapping[str, NDArray[Any]]) -> None:
+        """Step every world once.
+
+        Args:
+            actions: [W] or [W, A], by the names of bodies; the others act at random.
+        """
+        self._seed = None
+        rewards: list[Mapping[Any, float]] = []
+        lived, terminated, truncated = [], [], []
+        for w, world in enumerate(self._worlds):
+            live = [] if self._is_over[w] else list(world.agents)
+            if not live:
+                self._reset(w, world)
+                found: tuple[Any, ...] = ({}, {}, {}, {})
+            else:
+                found = world.step({
+                    key: actions[name][w] if (name := str(key)) in actions
+                    else self._action_spaces[name].sample() for key in live})
+                self._last[w].update(found[0])
+                self._steps[w] += 1
+            self._is_over[w] = bool(self._limit) and self._steps[w] >= self._limit
+            over = set(live) if self._is_over[w] else set()
+            rewards.append(found[1])
+            lived.append(set(live))
+            terminated.append({key for key, value in found[2].items() if value})
+            truncated.append({key for key, value in found[3].items() if value} | over)
+        self._collect(rewards, lived, terminated, truncated)
+
+    def _collect(
+        self, rewards: Sequence[Mapping[Any, float]], lived: Sequence[set[Any]],
+        terminated: Sequence[set[Any]], truncated: Sequence[set[Any]],
+    ) -> None:
+        """Keep the outcome of a step by body."""
+        for name, key in self._keys.items():
+            is_alive = np.array([key in each for each in lived])
+            ends = [np.array([key in each for each in flags]) & is_alive
+                    for flags in (terminated, truncated)]
+            got = np.array([each.get(key, 0.0) for each in rewards], np.float32)
+            self._outcomes[name] = BodyOutcome(
+                self._observe(name, key), np.where(is_alive, got, np.float32(0.0)),
+                ends[0], ends[1], ~is_alive)
+
+    def _observe(self, name: str, key: Any) -> Any:
+        """Return the latest observations of a body, [W, ...]."""
+        space = self._observation_spaces[name]
+        items = [last[key] if key in last else _zeros(space) for last in self._last]
+        out: Any = create_empty_array(space, n=self.num_worlds)
+        return concatenate(space, items, out)
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return an image of each world; None without rendering."""
+        images = tuple(world.render() for world in self._worlds)
+        return None if images[0] is None else images
+
+    def close(self) -> None:
+        """Close the worlds, once."""
+        while self._worlds:
+            self._worlds.pop().close()
+
+
+def _zeros(space: gymnasium.Space[Any]) -> Any:
+    """Return an observation of a body that was not there yet."""
+    return next(iter(iterate(batch_space(space, 1), create_empty_array(space, n=1))))
+
+
+def choose_bodies(bodies: str, names: Sequence[str]) -> list[str]:
+    """Return the bodies that the setting ``bodies`` names, in the order of the world; '': all.
+
+    Raises:
+        EnvError: a name or pattern that fits no body.
+    """
+    patterns = [each.strip() for each in bodies.split(',') if each.strip()]
+    for pattern in patterns:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise EnvError(f'bodies: {quoted(pattern)} is none of the bodies '
+                           f'{", ".join(names)}')
+    return [name for name in names
+            if not patterns or any(fnmatchcase(name, each) for each in patterns)]
+
+
+class BodyVectorEnv(VectorEnv[Any, Any, Any]):
+    """B = bodies x worlds sub-environments: the first body in each world, then the second.
+
+    Its bodies have one policy, so they need the same space of actions. Observations that are
+    vectors of different lengths are padded with zeros, and a one-hot vector of their kind is
+    added, as of PettingZoo's ``pad_observations`` and ``agent_indicator`` (SuperSuit).
+
+    Attributes:
+        worlds: where the bodies are; other agents may have bodies there too.
+        names: of the bodies.
+    """
+
+    def __init__(self, worlds: ParallelWorlds, names: Sequence[str]) -> None:
+        """Act for the bodies ``names``.
+
+        Raises:
+            EnvError: bodies that cannot have one policy.
+        """
+        self.worlds, self.names = worlds, list(names)
+        self.metadata = dict(worlds.metadata) | {'autoreset_mode': AutoresetMode.NEXT_STEP}
+        self.num_envs = len(self.names) * worlds.num_worlds
+        actions = {name: worlds.action_space(name) for name in self.names}
+        self.single_action_space = actions[self.names[0]]
+        for name, space in actions.items():
+            if space != self.single_action_space:
+                raise EnvError(
+                    f'bodies: {self.names[0]} with actions {self.single_action_space} and {name} '
+                    f'with {space} cannot have one policy: give each kind an agent')
+        kinds: list[Any] = []
+        for name in self.names:
+            if (space := worlds.observation_space(name)) not in kinds:
+                kinds.append(space)
+        # Of bodies of several kinds, the index of each one's kind and the number of kinds.
+        self._kinds = None if len(kinds) == 1 else (
+            [kinds.index(worlds.observation_space(name)) for name in self.names], len(kinds))
+        self.single_observation_space = kinds[0] if self._kinds is None else _padded(kinds)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+
+    def reset(
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None,
+    ) -> tuple[Any, dict[str, Any]]:
+        """Start an episode in every world, for all agents in it; ``seed`` is a number or None."""
+        assert not isinstance(seed, list)
+        self.worlds.reset(seed)
+        return self._observations(), {}
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step the worlds; bodies of other agents act at random."""
+        self.worlds.step(self.split(actions))
+        return self.outcome()
+
+    def split(self, actions: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
+        """Return actions [B, ...] by body."""
+        return dict(zip(self.names, np.split(actions, len(self.names)), strict=True))
+
+    def outcome(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Return what the last step of the worlds did, as :meth:`step`."""
+        found = [self.worlds.outcome(name) for name in self.names]
+        rewards, terminated, truncated, lost = (
+            np.concatenate(parts) for parts in list(zip(*found, strict=True))[1:])
+        return self._observations(), rewards, terminated, truncated, {'is_lost': lost}
+
+    def _observations(self) -> Any:
+        """Return the observations of all bodies, [B, ...]."""
+        found = [self.worlds.outcome(name).observations for name in self.names]
+        if self._kinds is None:
+            return _joined(found)
+        kinds, count = self._kinds
+        num_worlds = self.worlds.num_worlds
+        size = self.single_observation_space.shape[0]  # type: ignore[index]
+        rows = np.zeros((self.num_envs, size), np.float32)
+        for number, (each, kind) in enumerate(zip(found, kinds, strict=True)):
+            part = rows[number * num_worlds:(number + 1) * num_worlds]
+            part[:, :each.shape[1]] = each
+            part[:, kind - count] = 1.0
+        return rows
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Return for each body the image of its world; None without rendering."""
+        images = self.worlds.render()
+        return None if images is None else images * len(self.names)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the worlds."""
+        self.worlds.close()
+
+
+def _padded(kinds: Sequence[Any]) -> spaces.Box:
+    """Return the space for observations of several kinds, with a one-hot vector of the kind."""
+    for space in kinds:
+        if not isinstance(space, spaces.Box) or len(space.shape) != 1:
+            raise EnvError(f'bodies: observations {kinds[0]} and {space} cannot be those of one '
+                           'policy: give each kind an agent')
+    size = max(space.shape[0] for space in kinds) + len(kinds)
+    return spaces.Box(-np.inf, np.inf, (size,), np.float32)
+
+
+def _joined(batches: Sequence[Any]) -> Any:
+    """Return batches of observations of one space as one batch."""
+    first = batches[0]
+    if isinstance(first, Mapping):
+        return {key: _joined([each[key] for each in batches]) for key in first}
+    if isinstance(first, tuple):
+        return tuple(map(_joined, zip(*batches, strict=True)))
+    return np.concatenate(batches)
+
+
+class SharedWorlds:
+    """The same worlds as several vector environments, one for each agent, stepped together.
+
+    Attributes:
+        views: vector environments, one for each agent. Reset each with the same seed; step them
+            by :meth:`step` only.
+        worlds: the worlds.
+    """
+
+    def __init__(self, views: Sequence[CheckedVectorEnv]) -> None:
+        """Take vector environments of bodies in the same worlds.
+
+        Raises:
+            EnvError: a body of two agents.
+        """
+        self.views = list(views)
+        self._bodies: list[BodyVectorEnv] = [each.unwrapped for each in views]  # type: ignore
+        self.worlds: ParallelWorlds = self._bodies[0].worlds
+        names = [name for each in self._bodies for name in each.names]
+        for name in names:
+            if names.count(name) > 1:
+                raise EnvError(f'bodies: {name} is of two agents')
+
+    def step(self, actions: Sequence[NDArray[Any]]) -> list[Outcome]:
+        """Step the worlds once; bodies of no agent act at random.
+
+        Args:
+            actions: of each agent, as its vector environment takes them.
+
+        Returns:
+            For each agent what its vector environment returns.
+
+        Raises:
+            EnvError: actions that do not fit the action space.
+        """
+        chosen: dict[str, NDArray[Any]] = {}
+        for view, bodies, each in zip(self.views, self._bodies, actions, strict=True):
+            chosen |= bodies.split(view.to_environment(each))
+        self.worlds.step(chosen)
+        return [view.from_environment(bodies.outcome())
+                for view, bodies in zip(self.views, self._bodies, strict=True)]
+
+    def close(self) -> None:
+        """Close the worlds."""
+        for view in self.views:
+            view.close()
+
+
+_MPE2 = (
+    'collect_treasure_v1', 'simple_adversary_v3', 'simple_crypto_v3', 'simple_formation_v1',
+    'simple_line_v1', 'simple_push_v3', 'simple_reference_v3', 'simple_speaker_listener_v4',
+    'simple_spread_v3', 'simple_tag_v3', 'simple_v3', 'simple_world_comm_v3')
+#: Marks the ids of worlds in Gymnasium's registry.
+_WORLDS: dict[str, Callable[..., Any]] = {}
+
+
+def register_world(env_id: str, parallel_env: Callable[..., Any]) -> None:
+    """Add a world to Gymnasium's registry, where ``env_id`` finds it.
+
+    Args:
+        env_id: such as my_package/soccer.
+        parallel_env: returns an environment of PettingZoo's parallel API; takes ``render_mode``
+            and what users may set with ``env_kwargs``.
+    """
+    _WORLDS[env_id] = parallel_env
+    gymnasium.registry.pop(env_id, None)
+    gymnasium.register(env_id, vector_entry_point=partial(_make_vector, env_id))
+
+
+def is_world(env_id: str) -> bool:
+    """Return whether an id is that of a world."""
+    return env_id in _WORLDS
+
+
+def make_worlds(
+    env_id: str, num_worlds: int, max_episode_steps: int = 0, **kwargs: Any,
+) -> ParallelWorlds:
+    """Return copies of a world.
+
+    Raises:
+        TypeError, ValueError, DependencyNotInstalled: arguments that the world does not take, or
+            a package that is missing.
+    """
+    return ParallelWorlds(partial(_WORLDS[env_id], **kwargs), num_worlds, max_episode_steps)
+
+
+def _make_vector(
+    env_id: str, num_envs: int, max_episode_steps: int = 0, bodies: str = '', **kwargs: Any,
+) -> BodyVectorEnv:
+    """Return the bodies of a single agent in ``num_envs`` worlds; the others act at random."""
+    worlds = make_worlds(env_id, num_envs, max_episode_steps, **kwargs)
+    return BodyVectorEnv(worlds, choose_bodies(bodies, worlds.names))
+
+
+def register_mpe2() -> None:
+    """Add the worlds of mpe2, if they are not there; they are imported when one is made."""
+    for name in _MPE2:
+        if not is_world(f'mpe2/{name}'):
+            register_world(f'mpe2/{name}', partial(_make_mpe2, name))
+
+
+def _make_mpe2(name: str, **kwargs: Any) -> Any:
+    # Without pygame's greeting.
+    os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
+    try:
+        module = importlib.import_module(f'mpe2.{name}')
+    except ModuleNotFoundError as error:
+        if error.name not in ('mpe2', 'pettingzoo', 'scipy'):
+            raise
+        raise DependencyNotInstalled(
+            f'{error.name} is not installed: pip install --no-deps mpe2 pettingzoo, or the extra '
+            'worlds of vdl_ros') from None
+    return module.parallel_env(**kwargs)

@@ -1,1 +1,0 @@
-"""Worlds of several bodies: PettingZoo's parallel environments as vector environments."""

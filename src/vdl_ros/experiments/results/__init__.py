@@ -1,1 +1,0 @@
-"""What experiments result in: fitness, tables, graphs, a page."""

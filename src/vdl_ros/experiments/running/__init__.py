@@ -1,1 +1,0 @@
-"""Runs what specs say: sessions, trials, searches."""

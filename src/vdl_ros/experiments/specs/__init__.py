@@ -1,1 +1,0 @@
-"""Files of specs: their schema, their faults, and what they say."""

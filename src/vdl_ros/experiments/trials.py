@@ -1,0 +1,205 @@
+"""A session of several agents as a process of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import statistics
+import sys
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vdl_ros.common.files import write_text
+from vdl_ros.common.settings import Scalar, as_text
+from vdl_ros.experiments.population import with_values
+from vdl_ros.experiments.spec import Spec
+from vdl_ros.recipes import config_file
+from vdl_ros.recipes.agents_file import AgentsFile
+from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
+from vdl_ros.rl.settings import TrainConfig
+
+__all__ = ['AgentsProcess', 'PLACES', 'TrialRunner', 'trial_folder']
+
+
+@dataclasses.dataclass(frozen=True)
+class AgentsProcess(TrainingProcess):
+    """A session of ``vdl_ros.multi_agent_training``, in whose folder each agent has a run.
+
+    Its settings are only the seed.
+
+    Attributes:
+        agents: agents, environments and bodies; written to ``<name>.yaml`` beside the folder.
+    """
+
+    agents: AgentsFile = dataclasses.field(default_factory=lambda: AgentsFile({}, [], []))
+
+    @property
+    def file(self) -> Path:
+        """The file of the session."""
+        return self.folder.with_name(f'{self.folder.name}.yaml')
+
+    @property
+    def runs(self) -> list[TrainingProcess]:
+        """The runs of the agents."""
+        found = []
+        for number, name in enumerate(self.agents.agents):
+            settings = self.agents.resolved(number)
+            total_steps = str(settings.get('total_steps', TrainConfig.total_steps))
+            found.append(TrainingProcess(self.folder / name, {
+                **self.settings, 'total_steps': total_steps,
+                **({'freeze': 'true'} if settings.get('freeze') else {})}))
+        return found
+
+    def command(self, file: Path | None = None) -> list[str]:
+        """Return the command that starts the session, or goes on with it."""
+        more = (word for name, value in self.start_settings.items()
+                for word in (f'--{name}', value))
+        return [sys.executable, '-m', 'vdl_ros.multi_agent_training', str(file or self.file),
+                '--run_dir', str(self.folder), '--seed', self.settings['seed'], *more]
+
+    def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
+        """Run the session; see :meth:`TrainingProcess.run`."""
+        content = {'agents': {name: dict(each) for name, each in self.agents.agents.items()},
+                   'envs': [dict(each) for each in self.agents.envs],
+                   'bodies': [list(each) for each in self.agents.bodies]}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        write_text(self.file, yaml.safe_dump(content, sort_keys=False))
+        return super().run(stop)
+
+
+#: Places of a session where its return is reported, evenly over its steps.
+PLACES = 10
+# Time between looks at the progress of a session, s.
+_LOOK_S = 1.0
+
+Report = Callable[[int, float], None]
+
+
+def trial_folder(folder: Path, number: int) -> Path:
+    """Return the folder of a trial of the experiment in ``folder``."""
+    return folder / f'trial-{number}'
+
+
+@dataclasses.dataclass(frozen=True)
+class TrialRunner:
+    """Runs trials of one experiment.
+
+    Attributes:
+        spec: the spec.
+        folder: of the experiment.
+        env_modules: modules that register environments, as the setting.
+    """
+
+    spec: Spec
+    folder: Path
+    env_modules: str = ''
+
+    def sessions(self, number: int, values: Mapping[str, Scalar]) -> list[TrainingProcess]:
+        """Return the sessions of a trial.
+
+        Args:
+            number: of the trial.
+            values: of the settings that are searched.
+        """
+        meta = self.spec.meta
+        start = {'env_modules': self.env_modules} if self.env_modules else {}
+        folder = trial_folder(self.folder, number)
+        if self.spec.agents is not None:
+            agents = with_values(self.spec.agents, values)
+            return [AgentsProcess(
+                folder / f'session-{session}', {'seed': str(meta.seed + session)}, start,
+                agents=AgentsFile(
+                    {name: {**each, 'record_episodes': True}
+                     for name, each in agents.agents.items()}, agents.envs, agents.bodies))
+                for session in range(meta.sessions)]
+        settings = {**self.spec.settings, **values}
+        resolved = config_file.resolve(settings)
+        settings['total_steps'] = int(str(resolved.get('total_steps', TrainConfig.total_steps)))
+        settings['record_episodes'] = True
+        return [TrainingProcess(
+            folder / f'session-{session}',
+            {name: as_text(value) for name, value in settings.items()}
+            | {'seed': str(meta.seed + session)}, start)
+            for session in range(meta.sessions)]
+
+    def run(
+        self, number: int, values: Mapping[str, Scalar], stop: Callable[[], bool],
+        report: Report | None = None, jobs: int = 1,
+    ) -> bool:
+        """Run the sessions of a trial that are not complete; return whether all are now.
+
+        Args:
+            number: of the trial.
+            values: of the settings that are searched.
+            stop: asked all the time; once it returns true the sessions are interrupted.
+            report: takes a place, counted over all sessions, and the mean return there.
+            jobs: sessions at a time; more than one only without ``report``.
+
+        Raises:
+            TrainingError: a session failed; the others are interrupted.
+        """
+        failed: list[str] = []
+
+        def run_one(index: int, session: TrainingProcess) -> bool:
+            reporter = _Reporter(session, index, report) if report else None
+
+            def stops() -> bool:
+                if reporter:
+                    reporter.look()
+                return bool(failed) or stop()
+
+            if stops():
+                return False
+            try:
+                complete = session.run(stops) is not None
+            except TrainingError as error:
+                failed.append(str(error))
+                return False
+            if reporter:
+                reporter.look(over=True)
+            return complete
+
+        with ThreadPoolExecutor(jobs) as pool:
+            done = list(pool.map(run_one, range(self.spec.meta.sessions),
+                                 self.sessions(number, values)))
+        if failed:
+            raise TrainingError(failed[0])
+        return all(done)
+
+
+class _Reporter:
+    """Reports the mean return of a session at each place that it has passed."""
+
+    def __init__(self, session: TrainingProcess, index: int, report: Report) -> None:
+        self._session, self._index, self._report = session, index, report
+        self._place, self._due = 1, 0.0
+
+    def look(self, *, over: bool = False) -> None:
+        """Report what is new, at most once in a while, or the rest if the session is ``over``."""
+        if not over and time.monotonic() < self._due:
+            return
+        self._due = time.monotonic() + _LOOK_S
+        try:
+            found = [(RecordedRun(run.folder).columns, int(run.settings['total_steps']))
+                     for run in self._session.runs]
+        except RunReadError:
+            return
+        while self._place <= PLACES:
+            values = []
+            for columns, total in found:
+                steps, returns = columns['agent_steps'], columns['mean_return_100']
+                passed = steps >= total * self._place / PLACES
+                if not passed.any() and not over:
+                    return
+                values.append(float(returns[passed.argmax()] if passed.any() else returns[-1]))
+            # Of several agents the mean, as of fitness.
+            value = statistics.fmean(values)
+            if not math.isnan(value):
+                self._report(self._index * PLACES + self._place, value)
+            self._place += 1

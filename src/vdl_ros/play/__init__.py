@@ -1,0 +1,1 @@
+"""Policies at work: load, evaluate, watch, match, export."""

@@ -1,0 +1,130 @@
+"""Evaluates policies during their training, in environments of their own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
+from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments
+from vdl_ros.common.settings import SettingError, select
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.play.saved_policy import load_surrogate
+from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.data.unroll import Arrays
+from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
+from vdl_ros.rl.policy.policy import load_weights, make_policy
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
+
+__all__ = ['LocalEvaluator', 'PolicyEvaluator', 'verify_evaluations']
+
+
+# Added to the seed of the training, for other episodes than its own.
+_SEED = 3000
+# Most environments that are stepped together.
+_ENVIRONMENTS = 8
+
+
+def verify_evaluations(env: EnvConfig, train: TrainConfig) -> None:
+    """Check that the policies of a training can be evaluated.
+
+    Raises:
+        SettingError: evaluations of an environment that there is only once.
+    """
+    if train.eval_every and env.env_id.startswith(factory.ROBOT):
+        raise SettingError(f'eval_every: {train.eval_every} is not allowed with env_id '
+                           f"{env.env_id!r}: 0, as the robot is the actor's")
+
+
+class PolicyEvaluator:
+    """Environments like a training's, and a policy that acts by its most likely actions.
+
+    A delay or an attack is that of the training; an episode is all lives of a game. Each
+    evaluation begins with the same seeds, so policies are compared on the same starts.
+    """
+
+    def __init__(
+        self, config: Mapping[str, Any], surrogate: SurrogateConfig | None = None,
+    ) -> None:
+        """Create the environments, and a policy without weights.
+
+        Args:
+            config: settings of a training, as a learner publishes them.
+            surrogate: policy whose gradients an attack uses.
+
+        Raises:
+            ValueError: settings that are not allowed, or environments that cannot be created.
+        """
+        surrogate = surrogate or SurrogateConfig()
+        env, attack = select(EnvConfig, config), select(AttackConfig, config)
+        train = select(TrainConfig, config)
+        verify_evaluations(env, train)
+        # Here are the weights, wherever actions are chosen in the training.
+        train = verify_attack(attack, replace(train, inference='actor'), surrogate)
+        self._episodes, self._seed = train.eval_episodes, (train.seed + _SEED) % 2**31
+        gradients = load_surrogate(surrogate) if attack.adversarial_mode != NONE else None
+        self._envs = attack_environments(
+            factory.make(replace(env, episodic_life=False), self._seed,
+                         num_envs=min(_ENVIRONMENTS, self._episodes)),
+            attack, train, self._seed, gradients)
+        try:
+            spaces = self._envs.single_observation_space, self._envs.single_action_space
+            # Its weights are drawn, and replaced.
+            with torch.random.fork_rng(devices=[]):
+                self._policy = make_policy(train, *spaces, make_algorithm_config(train, config))
+        except ValueError:
+            self._envs.close()
+            raise
+
+    def evaluate(
+        self, weights: Arrays, stop: threading.Event | None = None,
+    ) -> Evaluation | None:
+        """Return the results of a policy; None if ``stop`` was set before all episodes had ended.
+
+        The random numbers of the process go on as if there had been no evaluation.
+
+        Args:
+            weights: parameters by name.
+            stop: ends the evaluation early.
+
+        Raises:
+            ValueError: weights of another network or not finite, or environments that fail.
+        """
+        load_weights(self._policy, weights)
+        act = Act(self._policy, self._envs.single_action_space, deterministic=True)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(self._seed)
+            if isinstance(self._envs, AttackedEnv):
+                self._envs.follow(self._policy, lambda: act.state)
+            found = evaluate(self._envs, act, self._episodes, self._seed, stop)
+        return found if len(found.episodes) == self._episodes else None
+
+    def close(self) -> None:
+        """Close the environments."""
+        self._envs.close()
+
+
+class LocalEvaluator:
+    """An evaluator in the process of the training, which waits for it."""
+
+    present = True
+
+    def __init__(self, evaluator: PolicyEvaluator, stop: threading.Event) -> None:
+        """Evaluate with ``evaluator``, until ``stop`` is set."""
+        self._evaluator, self._stop = evaluator, stop
+        self._results: list[Result] = []
+
+    def start(self, policy: EvaluatedPolicy) -> None:
+        """Evaluate a policy."""
+        found = self._evaluator.evaluate(policy.weights, self._stop)
+        if found is not None:
+            self._results.append(Result(policy.agent_steps, found))
+
+    def take(self) -> Result | None:
+        """Return a result that was not returned before, if there is one."""
+        return self._results.pop(0) if self._results else None

@@ -1,0 +1,431 @@
+"""Builds the metadata of an ONNX file from a checkpoint's policy, its settings and its spaces."""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import math
+import warnings
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+from torch.nn import functional
+
+from vdl_ros.common.files import atomic_file
+from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.common.settings import as_dict
+from vdl_ros.envs import factory
+from vdl_ros.envs.canonical_spaces import Column
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.registration import REACH
+from vdl_ros.play.onnx_policy import FORMAT, KEY, ActionError, OnnxFileError, OnnxPolicy
+from vdl_ros.play.saved_policy import SavedPolicy, load_policy
+from vdl_ros.rl.acting.actor import EnvStepper
+from vdl_ros.rl.policy.distributions import EpsilonGreedy, SquashedGaussian
+from vdl_ros.rl.policy.policy import Policy
+from vdl_ros.rl.runs.checkpoint import load_checkpoint
+
+__all__ = ['ExportError', 'Parity', 'PolicyGraph', 'Report', 'TOLERANCE', 'check_parity',
+           'describe', 'export_policy', 'inputs_of']
+
+
+# What the parameters of a distribution are, by the name of its class.
+_MEANINGS = {
+    'Categorical': 'logits',
+    'MultiCategorical': 'logits of each part, one after the other',
+    'DiagonalGaussian': 'means, then logarithms of standard deviations, which are kept within -5 '
+                        'to 2; a sample is clipped to the range of actions',
+    'SquashedGaussian': 'means, then logarithms of standard deviations, which are kept within -5 '
+                        'to 2; tanh of a sample is scaled to the range of actions',
+    'EpsilonGreedy': 'action values', 'Boltzmann': 'action values',
+}
+
+
+def inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
+    """Return name, shape (without the batch) and dtype of each input for an observation."""
+    if not isinstance(space, ImageAndVector):
+        return [_input('observation', space.shape, space.dtype)]
+    return [_input('image', space.image.shape, space.image.dtype),
+            _input('numbers', (space.vector_size,), np.float32)]
+
+
+def describe(
+    saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
+) -> dict[str, Any]:
+    """Return the metadata, plain values in SI units.
+
+    Args:
+        saved: the policy.
+        space: of its observations.
+        columns: where the parts of an observation are in its numbers.
+    """
+    policy, described = saved.policy, saved.described
+    defaults = as_dict(EnvConfig())
+    environment = {
+        name: value for name, value in as_dict(saved.env).items()
+        if name == 'env_id' or (value != defaults[name] and name != 'num_envs')}
+    rate = described.get('rate', saved.env.realtime_fps or None)
+    family = type(policy.distribution).__name__
+    return {
+        'format': FORMAT,
+        'algorithm': saved.train.algorithm, 'network': saved.train.network,
+        'agent_steps': saved.agent_steps, 'updates': saved.version,
+        'environment': environment, 'description': described,
+        'rate': rate, 'rate_unit': '1/s',
+        'observation': {
+            'inputs': inputs_of(space), 'columns': [each._asdict() for each in columns]},
+        'normalization': {
+            'in_graph': True, 'statistics': policy.normalizer is not None,
+            'images_scaled': policy.of_images,
+            'smoothing_pixels': saved.train.observation_smoothing},
+        'precision': 'float32',
+        'parameters': {'distribution': family, 'meaning': _MEANINGS[family]},
+        'action': _action(saved.action_space, described),
+        'value': 'the largest action value' if saved.train.algorithm == 'dqn'
+                 else 'expected discounted return, of rewards as the training scales them',
+        'state': _state(saved),
+    }
+
+
+def _action(space: gymnasium.Space[Any], described: dict[str, Any]) -> dict[str, Any]:
+    """Return kind, choices, shape, range and names of actions."""
+    found: dict[str, Any] = {
+        'kind': type(space).__name__, 'shape': list(space.shape or ()), 'sizes': [],
+        'names': described.get('motors', []), 'choices': described.get('actions', [])}
+    if isinstance(space, gymnasium.spaces.Box):
+        return found | {'low': _numbers(space.low), 'high': _numbers(space.high)}
+    sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
+    return found | {'sizes': sizes.tolist()}
+
+
+def _numbers(values: NDArray[Any]) -> list[float | None]:
+    """Return numbers for JSON, which has no infinity: None."""
+    return [float(each) if math.isfinite(each) else None for each in values]
+
+
+def _state(saved: SavedPolicy) -> dict[str, Any] | None:
+    """Return what a program has to do with the state; None without one."""
+    policy = saved.policy
+    if not policy.state_size:
+        return None
+    last = policy.last_action_reward
+    first = policy.state_size - policy.distribution.num_inputs - 1
+    return {
+        'input': 'state', 'output': 'next_state', 'size': policy.state_size, 'initial': 0.0,
+        'reset': 'the initial value at the first observation of an episode',
+        'last_reward_index': policy.state_size - 1 if last else None,
+        'last_reward': 'before the next observation, the reward of the action, within -1 to 1'
+                       if last else '',
+        'last_action_columns': [first, policy.state_size - 1] if last else None,
+        'last_action': 'next_state has the most likely action, one-hot or before it is squashed '
+                       'and clipped; overwrite it if another one was taken' if last else '',
+    }
+
+
+def _input(name: str, shape: tuple[int, ...], dtype: Any) -> dict[str, Any]:
+    return {'name': name, 'shape': list(shape), 'dtype': np.dtype(dtype).name}
+
+
+class PolicyGraph(nn.Module):
+    """One step of a policy, from observations to the most likely actions, in float32.
+
+    Normalization, scaling of images and smoothing are part of it.
+    """
+
+    def __init__(self, policy: Policy, action_space: gymnasium.Space[Any]) -> None:
+        """Copy a policy; ``action_space`` is that of one environment."""
+        super().__init__()
+        self.policy = policy = copy.deepcopy(policy).eval()
+        policy.precision = torch.float32
+        if policy.lstm is not None:
+            policy.lstm = _Cell.like(policy.lstm)
+        self._greedy = isinstance(policy.distribution, EpsilonGreedy)
+        box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
+        self._bounds = None if box is None else (
+            torch.from_numpy(box.low).float(), torch.from_numpy(box.high).float())
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
+        """Return parameters [B, P], actions [B] or [B, A], values [B] and any state.
+
+        Args:
+            inputs: observations [B, ...], or images [B, ...] and numbers [B, V]; then the state
+                [B, S], if the policy has one.
+        """
+        policy = self.policy
+        state = inputs[-1] if policy.state_size else None
+        observations = inputs[:len(inputs) - (state is not None)]
+        is_reset = observations[0].new_zeros((1, observations[0].shape[0]), dtype=torch.bool)
+        output = policy(observations[0][None], is_reset, state,
+                        numbers=observations[1] if len(observations) > 1 else None)
+        parameters = output.parameters[0]
+        chosen = policy.distribution.mode(parameters)
+        # Exploration is no property of the most likely action.
+        found = (parameters[:, :-1] if self._greedy else parameters, self._to_environment(chosen),
+                 output.values[0])
+        if state is None:
+            return found
+        return (*found, policy.append_last_action(
+            output.state, chosen, torch.zeros_like(output.values[0])))
+
+    def _to_environment(self, actions: Tensor) -> Tensor:
+        """Return actions as ``distribution.to_environment`` does, within the bounds."""
+        if self._bounds is None:
+            return actions
+        low, high = self._bounds
+        if isinstance(self.policy.distribution, SquashedGaussian):
+            actions = (low + high) / 2 + (high - low) / 2 * torch.tanh(actions)
+        return torch.minimum(torch.maximum(actions, low), high)
+
+
+class _Cell(nn.LSTMCell):
+    """An LSTM cell of operators that the exporter knows; it cannot export PyTorch's."""
+
+    @classmethod
+    def like(cls, cell: nn.LSTMCell) -> _Cell:
+        """Return a cell with the weights of another one."""
+        made = cls(cell.input_size, cell.hidden_size)
+        made.load_state_dict(cell.state_dict())
+        return made
+
+    def forward(
+        self, inputs: Tensor, state: tuple[Tensor, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """Return hidden and cell state, [B, H] each, for inputs [B, F]."""
+        assert state is not None
+        hidden, cell = state
+        gates = functional.linear(inputs, self.weight_ih, self.bias_ih) + functional.linear(
+            hidden, self.weight_hh, self.bias_hh)
+        enter, forget, new, leave = torch.split(gates, self.hidden_size, -1)
+        cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
+        return leave.sigmoid() * cell.tanh(), cell
+
+
+#: Largest difference, of numbers above 1 relative to them.
+TOLERANCE = 1e-5
+_STEPS = 32
+# Limit of random numbers: spaces are often unbounded, and statistics of observations are not.
+_LIMIT = 10.0
+
+
+class Parity(NamedTuple):
+    """Largest difference from PyTorch, as of ``TOLERANCE``, of a number of observations."""
+
+    difference: float
+    observations: int
+
+
+def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
+    """Compare both policies.
+
+    Args:
+        saved: the policy by PyTorch.
+        exported: the same by onnxruntime.
+        envs: B of its environments; they are reset and stepped.
+
+    Raises:
+        OnnxFileError: the difference is too large, or actions are not those of the parameters.
+    """
+    batch = envs.num_envs
+    random = np.random.default_rng(0)
+    both = _Both(saved, exported)
+    for step in range(_STEPS):
+        both.step(_random(envs.single_observation_space, batch, random),
+                  np.full(batch, not step) | (random.random(batch) < 0.1),
+                  random.normal(size=batch).astype(np.float32))
+    stepper = EnvStepper(envs, seed=0)
+    rewards = np.zeros(batch, np.float32)
+    for _ in range(_STEPS):
+        actions = both.step(stepper.observation, stepper.is_reset, rewards)
+        rewards = stepper.step(actions).reward
+    return Parity(both.difference, 2 * _STEPS * batch)
+
+
+class _Both:
+    """Both policies, and the largest difference so far."""
+
+    def __init__(self, saved: SavedPolicy, exported: OnnxPolicy) -> None:
+        self._policy: Policy = copy.deepcopy(saved.policy)
+        self._policy.precision = torch.float32
+        self._space, self._exported = saved.action_space, exported
+        self._state: torch.Tensor | None = None
+        self._chosen = torch.empty(0)
+        self.difference = 0.0
+
+    @torch.inference_mode()
+    def step(
+        self, observations: NDArray[Any], is_reset: NDArray[np.bool_], rewards: NDArray[Any],
+    ) -> NDArray[Any]:
+        """Return the actions for observations [B, ...], if both policies agree."""
+        policy = self._policy
+        if self._state is None:
+            self._state = policy.initial_state(len(observations))
+        else:
+            self._state = policy.append_last_action(
+                self._state, self._chosen, torch.from_numpy(rewards))
+        expected = policy(torch.from_numpy(np.ascontiguousarray(observations))[None],
+                          torch.from_numpy(is_reset)[None], self._state)
+        self._state = expected.state
+        try:
+            found = self._exported.step(observations, is_reset, rewards)
+        except ActionError as error:
+            raise OnnxFileError(str(error)) from None
+        parameters = expected.parameters[0].numpy()
+        if isinstance(policy.distribution, EpsilonGreedy):
+            parameters = parameters[:, :-1]
+        self._compare('parameters', parameters, found.parameters)
+        self._compare('value', expected.values[0].numpy(), found.values)
+        # By its own parameters: of two likely actions either may be the likeliest.
+        self._chosen = policy.distribution.mode(torch.from_numpy(
+            np.concatenate([found.parameters, expected.parameters[0, :, -1:].numpy()], -1)
+            if isinstance(policy.distribution, EpsilonGreedy) else found.parameters))
+        actions = policy.distribution.to_environment(self._chosen.numpy())
+        if isinstance(self._space, gymnasium.spaces.Box):
+            actions = np.clip(actions, self._space.low, self._space.high)
+        self._compare('action', actions, found.actions)
+        if policy.state_size:
+            after = policy.append_last_action(
+                expected.state, self._chosen, torch.zeros(len(observations)))
+            self._compare('next_state', after.numpy(), found.state)
+        return actions
+
+    def _compare(self, name: str, expected: NDArray[Any], found: NDArray[Any]) -> None:
+        if expected.shape != found.shape:
+            raise OnnxFileError(f'{name}: {list(found.shape)} is not {list(expected.shape)}')
+        away = np.abs(expected - found) / np.maximum(np.abs(expected), 1.0)
+        self.difference = max(self.difference, float(away.max(initial=0.0)))
+        # Not the other way round: NaN is no agreement.
+        if not self.difference <= TOLERANCE:
+            raise OnnxFileError(f'{name}: differs from PyTorch by {self.difference:.2g}, more '
+                                f'than {TOLERANCE:g}')
+
+
+def _random(
+    space: gymnasium.spaces.Box, batch: int, random: np.random.Generator,
+) -> NDArray[Any]:
+    """Return random observations [B, ...]."""
+    if isinstance(space, ImageAndVector):
+        rows = np.zeros((batch, *space.shape), np.uint8)
+        images, numbers = space.split(rows)
+        images[...] = _values(space.image, images.shape, random)
+        numbers[...] = random.normal(size=numbers.shape)
+        return rows
+    return _values(space, (batch, *space.shape), random)
+
+
+def _values(
+    space: gymnasium.spaces.Box, shape: tuple[int, ...], random: np.random.Generator,
+) -> NDArray[Any]:
+    """Return random values of a space; of numbers, those up to a limit."""
+    if space.dtype == np.uint8:
+        return random.integers(0, 256, shape, np.uint8)
+    low, high = np.maximum(space.low, -_LIMIT), np.minimum(space.high, _LIMIT)
+    return random.uniform(low, np.maximum(high, low), shape).astype(space.dtype)
+
+
+# Version of the operators, which onnxruntime 1.17 and later know.
+_OPSET = 20
+
+
+class ExportError(ValueError):
+    """A policy that cannot be exported; the message is one line."""
+
+
+class Report(NamedTuple):
+    """What was exported: the policy, the size of its file in bytes, how it equals PyTorch."""
+
+    saved: SavedPolicy
+    size: int
+    parity: Parity
+
+
+def export_policy(checkpoint: Path, output: Path) -> Report:
+    """Export the policy of a checkpoint; nothing is written if it does not equal PyTorch's.
+
+    Args:
+        checkpoint: the file of a run, or of ``save_policy``.
+        output: the file to write, *.onnx.
+
+    Raises:
+        CheckpointError: not a readable checkpoint.
+        EnvError: its environment cannot be made here.
+        ExportError: the policy cannot be exported.
+        OSError: the file cannot be written.
+    """
+    if output.suffix != '.onnx':
+        raise ExportError(f'--output: {output} does not end in .onnx')
+    saved = _load(checkpoint)
+    envs: Any = factory.make(saved.env, seed=0, num_envs=4)
+    try:
+        space, columns = envs.single_observation_space, _columns(envs)
+        try:
+            data = _serialize(saved, space, columns)
+            found = check_parity(saved, OnnxPolicy(data), envs)
+        except (OnnxFileError, ExportError) as error:
+            raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
+    finally:
+        envs.close()
+    with atomic_file(output) as partial:
+        partial.write_bytes(data)
+    return Report(saved, len(data), found)
+
+
+def _load(checkpoint: Path) -> SavedPolicy:
+    described = load_checkpoint(checkpoint)['config'].get('environment')
+    # Of a robot with the task reach: this host need not have its contract.
+    is_reach = isinstance(described, dict) and described.get('task') == REACH
+    return load_policy(checkpoint, env_id=REACH if is_reach else '')
+
+
+def _columns(envs: Any) -> list[Column]:
+    """Return the columns of the outermost environment that makes the vector of numbers."""
+    while not hasattr(envs, 'observation_columns'):
+        envs = envs.env
+    columns: list[Column] = envs.observation_columns
+    return columns
+
+
+def _serialize(
+    saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
+) -> bytes:
+    """Return the bytes of the file.
+
+    Raises:
+        ExportError: PyTorch or onnx cannot do it.
+    """
+    try:
+        import onnx
+    except ImportError:
+        raise ExportError('onnx is not installed here: pip install onnx onnxruntime') from None
+    inputs = [torch.zeros((2, *each['shape']), dtype=getattr(torch, each['dtype']))
+              for each in inputs_of(space)]
+    names = [each['name'] for each in inputs_of(space)]
+    outputs = ['parameters', 'action', 'value']
+    if saved.policy.state_size:
+        inputs.append(torch.zeros(2, saved.policy.state_size))
+        names.append('state')
+        outputs.append('next_state')
+    stream: Any = io.BytesIO()
+    with warnings.catch_warnings():
+        # Of the tracer, about shapes that do not change; and that there is another exporter.
+        warnings.simplefilter('ignore')
+        try:
+            torch.onnx.export(
+                PolicyGraph(saved.policy, saved.action_space), tuple(inputs), stream,
+                input_names=names, output_names=outputs, opset_version=_OPSET, dynamo=False,
+                dynamic_axes={name: {0: 'batch'} for name in (*names, *outputs)})
+        except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
+            reason = ' '.join(str(error).split())[:200]
+            raise ExportError(f'network {saved.train.network}: {reason}') from None
+    model = onnx.load_model_from_string(stream.getvalue())
+    model.producer_name = 'vdl_ros'
+    text = json.dumps(describe(saved, space, columns), allow_nan=False)
+    onnx.helper.set_model_props(model, {KEY: text})
+    onnx.checker.check_model(model, full_check=True)
+    data: bytes = model.SerializeToString()
+    return data

@@ -1,0 +1,116 @@
+"""Plays a policy in one environment and renders it, while the policy is being trained."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.common.opengl import OpenGLError, check_drawing
+from vdl_ros.common.quoting import cause, quoted
+from vdl_ros.common.settings import select
+from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.factory import ROBOT
+from vdl_ros.envs.video import make_drawn, only_image
+from vdl_ros.rl.acting.actor import EnvStepper
+from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.rl.policy.policy import load_weights, make_policy
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
+
+__all__ = ['PolicyPlayer']
+
+
+# Added to the seed of the training, for other episodes than its own.
+_SEED = 2000
+# Longest side of an image; larger ones are thinned out.
+_LARGEST = 640
+
+
+class PolicyPlayer:
+    """One environment and a policy that acts in it, by its most likely actions.
+
+    Attributes:
+        fps: steps per second in real time.
+    """
+
+    def __init__(self, config: Mapping[str, Any]) -> None:
+        """Create the environment, and a policy without weights; see :meth:`load`.
+
+        Args:
+            config: settings of a training, as a learner publishes them.
+
+        Raises:
+            EnvError: the environment cannot be created or rendered here, or is not to be played
+                a second time.
+        """
+        env, train = select(EnvConfig, config), select(TrainConfig, config)
+        if env.env_id.startswith(ROBOT):
+            # A second program must not command it.
+            raise EnvError(f'{quoted(env.env_id)} is a robot, which the actor moves')
+        if train.inference == 'learner':
+            raise EnvError('with inference:=learner the weights stay in the learner')
+        without_opengl = _why_no_opengl()
+        try:
+            self._env = make_drawn(env, train.seed + _SEED)
+            self._policy = make_policy(
+                train, self._env.single_observation_space, self._env.single_action_space,
+                make_algorithm_config(train, config))
+            self._stepper = EnvStepper(self._env, train.seed + _SEED)
+            self._image()
+        # Anybody's environment, and drivers behind it, may raise anything.
+        except Exception as error:
+            self.close()
+            reason = str(error) if isinstance(error, ValueError) else cause(error)
+            raise EnvError(without_opengl or reason) from error
+        self._act = Act(self._policy, self._env.single_action_space, deterministic=True)
+        self._rewards: NDArray[Any] = np.zeros(1)
+        self.fps = float(self._env.metadata.get('render_fps') or 30)
+
+    def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """Load the weights of a published policy.
+
+        Raises:
+            ValueError: weights of another network, or not finite.
+        """
+        load_weights(self._policy, arrays)
+
+    def play(self, steps: int) -> NDArray[np.uint8]:
+        """Make ``steps`` steps; return an image of the last, uint8 [H, W, 3].
+
+        Raises:
+            EnvError: the environment failed.
+        """
+        try:
+            for _ in range(steps):
+                stepper = self._stepper
+                step = stepper.step(
+                    self._act(stepper.observation, stepper.is_reset, self._rewards))
+                self._rewards = step.reward
+            return self._image()
+        except Exception as error:
+            raise EnvError(cause(error)) from error
+
+    def _image(self) -> NDArray[np.uint8]:
+        image = only_image(self._env.render())
+        stride = -(-max(image.shape[:2]) // _LARGEST)
+        return image[::stride, ::stride]
+
+    def close(self) -> None:
+        """Close the environment."""
+        if hasattr(self, '_env'):
+            self._env.close()
+
+
+def _why_no_opengl() -> str:
+    """Return why nothing can be drawn by OpenGL, which some environments need; '' if it can."""
+    try:
+        check_drawing()
+    except OpenGLError as error:
+        # MuJoCo raises an error then, where a broken driver would end the process.
+        os.environ['MUJOCO_GL'] = 'disable'
+        return str(error)
+    return ''

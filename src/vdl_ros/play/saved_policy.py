@@ -1,0 +1,148 @@
+"""Load and save the policy of a checkpoint, with the settings of its environment and training."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import torch
+
+from vdl_ros.attacks.attack_config import SurrogateConfig
+from vdl_ros.common.opengl import check_drawing
+from vdl_ros.common.settings import select, settings_of
+from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.envs.video import record_episodes
+from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.rl.policy.policy import Policy, make_policy
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.run_config import RunConfig
+from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config
+
+__all__ = ['SavedPolicy', 'load_policy', 'load_surrogate', 'record_video', 'save_policy']
+
+
+# The video of a run: at most so many episodes and steps; s that the end of a run may wait for it.
+_EPISODES = 5
+_STEPS = 600
+_WAIT_S = 20.0
+# Added to the seed of the training, for other episodes than its first.
+_SEED = 1000
+
+
+@dataclass(frozen=True)
+class SavedPolicy:
+    """A policy with the settings that it was trained with.
+
+    Attributes:
+        policy: the network, in evaluation mode.
+        env: settings of its environment.
+        train: settings of its training.
+        action_space: of one environment.
+        version: number of updates.
+        agent_steps: number of agent steps learned from.
+        described: what the environment said of itself, see ``factory.describe``; {} for most.
+    """
+
+    policy: Policy
+    env: EnvConfig
+    train: TrainConfig
+    action_space: gymnasium.Space[Any]
+    version: int
+    agent_steps: int
+    described: dict[str, Any]
+
+    def act(self, deterministic: bool = True) -> Act:
+        """Return the policy as a function, in its initial state."""
+        return Act(self.policy, self.action_space, deterministic=deterministic)
+
+
+def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPolicy:
+    """Return the policy of a checkpoint.
+
+    Args:
+        path: the file.
+        env_id: required environment, or the task of the environment by its own description;
+            empty: any.
+        algorithm: required algorithm; empty: any.
+
+    Raises:
+        CheckpointError: not a readable checkpoint, or of another environment, algorithm or
+            network.
+    """
+    found = load_checkpoint(path)
+    described = found['config'].get('environment')
+    described = described if isinstance(described, dict) else {}
+    if env_id and described.get('task') == env_id:
+        # A robot with the same task; this host need not have its contract.
+        found['config'] |= {'env_id': env_id, 'env_kwargs': ''} if (
+            found['config'].get('env_id') != env_id) else {}
+    for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
+        was = found['config'].get(name)
+        if wanted and was != wanted:
+            raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
+    env, train = select(EnvConfig, found['config']), select(TrainConfig, found['config'])
+    algorithm_config = make_algorithm_config(train, found['config'])
+    spaces = factory.spaces(env)
+    policy = make_policy(train, *spaces, algorithm_config)
+    try:
+        policy.load_state_dict(found['learner']['policy'])
+        version, agent_steps = (int(found['learner'][name]) for name in ('version', 'agent_steps'))
+    except (KeyError, RuntimeError, TypeError, ValueError) as error:
+        # torch's first line only says that there is an error.
+        reason = ' '.join(str(error).split())[:200]
+        raise CheckpointError(f'{path}: not a policy for {env.env_id}: {reason}') from None
+    if not all(bool(torch.isfinite(each).all()) for each in policy.state_dict().values()):
+        raise CheckpointError(f'{path}: not all weights are finite')
+    explore = exploration_schedule(algorithm_config, '')
+    policy.exploration = torch.tensor([explore(train.total_steps)])
+    return SavedPolicy(
+        policy.eval(), env, train, spaces[1], version, agent_steps, described)
+
+
+def load_surrogate(config: SurrogateConfig) -> Policy | None:
+    """Return the policy whose gradients an attack uses; None if it is the attacked one.
+
+    Raises:
+        CheckpointError: not a readable checkpoint.
+    """
+    path = config.adversarial_checkpoint
+    return load_policy(Path(path)).policy if path else None
+
+
+def save_policy(checkpoint: Path, path: Path) -> None:
+    """Write only what :func:`load_policy` reads: the result can be played, but not resumed.
+
+    Args:
+        checkpoint: the file of a run.
+        path: the file to write.
+
+    Raises:
+        CheckpointError: not a readable checkpoint.
+        OSError: the disk is full or the folder cannot be written.
+    """
+    found = load_checkpoint(checkpoint)
+    # Settings of the run may be folders and addresses of its machine.
+    config = {name: value for name, value in found['config'].items()
+              if name not in settings_of(RunConfig, EnvModulesConfig, SurrogateConfig)
+              and name != 'demonstrations'}
+    learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
+    save_checkpoint(path, config=config, learner=learner, progress={})
+
+
+def record_video(checkpoint: Path, path: Path) -> str:
+    """Record some episodes of a checkpoint's policy, its most likely actions; return what became.
+
+    Raises:
+        OpenGLError: nothing can be drawn here.
+        ValueError: not a readable checkpoint, or its environment has no images.
+    """
+    check_drawing()
+    saved = load_policy(checkpoint)
+    returns, steps = record_episodes(
+        saved.env, saved.train.seed + _SEED, saved.act(), path, episodes=_EPISODES,
+        max_steps=_STEPS, max_time=_WAIT_S)
+    return (f'{path}: {len(returns)} episode{"s" * (len(returns) > 1)}, {steps} steps, '
+            f'mean return {sum(returns) / len(returns):.4g}')

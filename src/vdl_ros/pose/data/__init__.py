@@ -1,1 +1,0 @@
-"""Data for pose networks: randomised scenes, capture, and the data set."""

@@ -1,0 +1,192 @@
+"""Settings of the joint tracker."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ['JointTracker', 'Track', 'TrackerConfig']
+
+
+@dataclasses.dataclass(frozen=True)
+class TrackerConfig:
+    """Noise of commands and estimates; rad and s."""
+
+    #: From a command until the motor follows it: cable, start and coasting.
+    response_time: float = 0.06
+    #: Between neighbouring angles of the grid.
+    cell: float = math.radians(0.5)
+    #: Speeds may be off by this share, over moves of about ``stretch``.
+    speed_error: float = 0.2
+    stretch: float = 0.3
+    #: Standard deviation of a joint's motion in a second in which its motor was off.
+    drift: float = 0.01
+    #: Degrees of freedom of Student's t, the likelihood of an estimate.
+    tails: float = 2.0
+    #: Estimates this far apart have independent errors.
+    independent_after: float = 0.2
+    #: An estimate of the same pose is independent after this time: noise, light, passers-by.
+    renewed_after: float = 1.0
+    #: Share of the probability that is spread over all angles for each independent estimate, to
+    #: recover an arm that was moved by hand.
+    lost: float = 1e-5
+
+
+Array = NDArray[np.float64]
+# Commands that are kept while no picture arrives.
+_MOST_COMMANDS = 1000
+
+
+class Track(NamedTuple):
+    """Positions and standard deviations of the joints: each float64 [joints], rad."""
+
+    positions: Array
+    std: Array
+
+
+class JointTracker:
+    """Histogram filter of the joints; times are seconds of the clock that stamps the pictures."""
+
+    def __init__(
+        self, lower: ArrayLike, upper: ArrayLike, speed: ArrayLike,
+        config: TrackerConfig | None = None,
+    ):
+        """Start with uniform probabilities.
+
+        Args:
+            lower: lower limits of the joints, float64 [joints], rad.
+            upper: upper limits likewise.
+            speed: of the joints when their motors are on, float64 [joints], rad/s.
+            config: noise of commands and estimates.
+        """
+        self.config = config or TrackerConfig()
+        self._lower = np.asarray(lower, np.float64)
+        self._upper = np.asarray(upper, np.float64)
+        self._speed = np.asarray(speed, np.float64)
+        cells = np.ceil((self._upper - self._lower) / self.config.cell).astype(int) + 1
+        self._grids = [low + np.arange(count) * self.config.cell
+                       for low, count in zip(self._lower, cells, strict=True)]
+        self._commands: collections.deque[tuple[float, Array]] = collections.deque(
+            maxlen=_MOST_COMMANDS)
+        self._reset()
+
+    def _reset(self) -> None:
+        self._probability = [np.full(len(grid), 1.0 / len(grid)) for grid in self._grids]
+        # Shift and variance that are still smaller than a cell.
+        self._shift = np.zeros(len(self._grids))
+        self._variance = np.zeros(len(self._grids))
+        self._stamp: float | None = None
+        self._moved = 0.0
+        self._last: Array | None = None
+
+    def command(self, stamp: float, directions: Sequence[int]) -> None:
+        """Add the motor commands sent at ``stamp``: -1, 0 or 1 for each joint."""
+        if self._commands and stamp < self._commands[-1][0]:
+            # The clock was reset, or a bag starts again.
+            self._commands.clear()
+        self._commands.append((stamp, np.array(directions, np.float64)))
+
+    def update(self, stamp: float, estimate: ArrayLike, std: ArrayLike) -> Track:
+        """Update with an estimate; return the positions at ``stamp``.
+
+        Args:
+            stamp: of the picture; one before the last resets the filter.
+            estimate: of the joints, float64 [joints], rad.
+            std: of the estimate, float64 [joints], rad.
+        """
+        measured = np.asarray(estimate, np.float64)
+        if self._stamp is not None and stamp < self._stamp:
+            self._reset()
+        elapsed = 0.0 if self._stamp is None else stamp - self._stamp
+        self._predict(stamp, elapsed)
+        self._correct(measured, np.asarray(std, np.float64), self._novelty(measured, elapsed))
+        self._stamp, self._last = stamp, measured
+        return self._summary()
+
+    def _predict(self, stamp: float, elapsed: float) -> None:
+        """Move and blur the probabilities by what was commanded since the last picture."""
+        config = self.config
+        moved = self._speed * self._commanded(stamp - elapsed, stamp)
+        self._moved = float(np.abs(moved).max(initial=0.0))
+        self._shift += moved
+        self._variance += (config.speed_error**2 * config.stretch * np.abs(moved)
+                           + config.drift**2 * elapsed)
+        for index in range(len(self._grids)):
+            whole = round(self._shift[index] / config.cell)
+            if whole:
+                self._shift[index] -= whole * config.cell
+                self._probability[index] = _shifted(self._probability[index], whole)
+            if self._variance[index] >= config.cell**2:
+                self._probability[index] = _blurred(
+                    self._probability[index], math.sqrt(self._variance[index]) / config.cell)
+                self._variance[index] = 0.0
+
+    def _commanded(self, begin: float, end: float) -> Array:
+        """Return the signed time that each motor was on between two stamps, s."""
+        begin, end = begin - self.config.response_time, end - self.config.response_time
+        while len(self._commands) > 1 and self._commands[1][0] <= begin:
+            self._commands.popleft()
+        total = np.zeros(len(self._grids))
+        until = end
+        for since, directions in reversed(self._commands):
+            total += directions * max(0.0, until - max(since, begin))
+            until = min(until, since)
+        return total
+
+    def _novelty(self, measured: Array, elapsed: float) -> float:
+        """Return how independent this estimate is of the last one, 0 to 1."""
+        if self._last is None:
+            return 1.0
+        change = self._moved + float(np.abs(measured - self._last).max())
+        return min(1.0, change / self.config.independent_after
+                   + elapsed / self.config.renewed_after)
+
+    def _correct(self, measured: Array, std: Array, novelty: float) -> None:
+        """Multiply each angle's probability by the likelihood of the estimate."""
+        tails, lost = self.config.tails, self.config.lost * novelty
+        for index, grid in enumerate(self._grids):
+            off = (grid + self._shift[index] - measured[index]) / std[index]
+            weight = (1.0 + off**2 / tails) ** (-0.5 * (tails + 1.0) * novelty)
+            found = self._probability[index] * weight
+            found /= found.sum()
+            self._probability[index] = (1.0 - lost) * found + lost / len(grid)
+
+    def _summary(self) -> Track:
+        positions, std = np.empty(len(self._grids)), np.empty(len(self._grids))
+        for index, (grid, probability) in enumerate(
+                zip(self._grids, self._probability, strict=True)):
+            mean = float(probability @ grid)
+            positions[index] = mean + self._shift[index]
+            std[index] = math.sqrt(
+                float(probability @ (grid - mean)**2) + self._variance[index])
+        return Track(np.clip(positions, self._lower, self._upper), std)
+
+
+def _shifted(probability: Array, cells: int) -> Array:
+    """Return it shifted by a number of cells; probability stops at the limits."""
+    result = np.roll(probability, cells)
+    if cells > 0:
+        over = result[:cells].sum()
+        result[:cells] = 0.0
+        result[-1] += over
+    else:
+        over = result[cells:].sum()
+        result[cells:] = 0.0
+        result[0] += over
+    return result
+
+
+def _blurred(probability: Array, std: float) -> Array:
+    """Return it blurred by a normal distribution, ``std`` in cells; limits reflect."""
+    reach = min(math.ceil(4.0 * std), len(probability) - 1)
+    kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / std) ** 2)
+    padded = np.pad(probability, reach, mode='symmetric')
+    result: Array = np.convolve(padded, kernel, mode='valid')
+    result /= result.sum()
+    return result

@@ -1,0 +1,1 @@
+"""Files that say what to train: settings, presets, agents of one world."""

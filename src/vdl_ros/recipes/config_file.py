@@ -1,0 +1,146 @@
+"""A YAML file of settings by name: written by hand, or the ``config.yaml`` of a run."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
+from vdl_ros.common.files import find_resource
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
+from vdl_ros.rl.settings import (
+    ALGORITHM_SETTINGS,
+    ActorConfig,
+    TrainConfig,
+    reject_other_algorithm_settings,
+)
+
+__all__ = ['folder', 'preset', 'read_config', 'resolve', 'setting_value']
+
+
+_SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+             AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
+# What a run writes of its environment beside the settings.
+_NO_SETTINGS = ('environment',)
+
+
+def read_config(path: Path, *more: type) -> dict[str, Scalar]:
+    """Return the settings in a file.
+
+    ``env_kwargs`` may be a mapping, ``env_wrappers`` and ``env_modules`` lists.
+
+    Args:
+        path: the file.
+        more: dataclasses of further settings that it may have.
+
+    Raises:
+        SettingError: the file cannot be read, has a setting that does not exist, or a value that
+            is not allowed.
+    """
+    try:
+        content = yaml.safe_load(path.read_text(encoding='utf-8'))
+    except OSError as error:
+        raise SettingError(f'config: {path} cannot be read: {error.strerror}') from None
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        reason = ' '.join(str(error).split())[:200]
+        raise SettingError(f'config: {path} is not YAML: {reason}') from None
+    if not isinstance(content, dict):
+        raise SettingError(f'config: {path} is not a mapping from settings to values')
+    # An actor's settings have names of the learner's.
+    known = settings_of(ActorConfig) | settings_of(*_SETTINGS, *more)
+    found = {}
+    for name, value in content.items():
+        if name in _NO_SETTINGS:
+            continue
+        if name not in known:
+            raise SettingError(f'config: {path}: {quoted(name)}: no such setting'
+                               f'{suggestion(str(name), known)}')
+        try:
+            found[name] = setting_value(known[name], value)
+        except SettingError as error:
+            raise SettingError(f'config: {path}: {error}') from None
+    return found
+
+
+def setting_value(setting: Setting, value: object) -> Scalar:
+    """Return a value of YAML as the setting has it; YAML reads 1e-3 as text.
+
+    Raises:
+        SettingError: a value that is not allowed.
+    """
+    if isinstance(value, str):
+        return setting.parse(value)
+    if setting.name == 'env_modules' and isinstance(value, list):
+        value = ','.join(map(str, value))
+    elif setting.name in ('env_kwargs', 'env_wrappers') and isinstance(value, dict | list):
+        value = json.dumps(value, default=str)  # of a date
+    return setting.check(value)
+
+
+def folder() -> Path:
+    """Return the folder ``config`` of the installed package, or of the checkout.
+
+    Raises:
+        FileNotFoundError: it is neither installed nor in a checkout.
+    """
+    return find_resource('config/tasks').parent
+
+
+def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
+    """Return the preset settings; ``network`` is the one that the user names, if any."""
+    found: dict[str, object] = {}
+    path = folder() / 'algorithms' / f'{algorithm}.yaml'
+    if path.is_file():
+        found |= yaml.safe_load(path.read_text())['/**']['ros__parameters']
+    task = _task(env_id)
+    found |= task.get('settings', {})
+    found |= task.get('algorithms', {}).get(algorithm, {})
+    found |= task.get('networks', {}).get(network, {})
+    return found
+
+
+def _task(env_id: str) -> Mapping[str, Any]:
+    """Return the file of a task, {} without one; of several the first by name counts."""
+    for path in sorted((folder() / 'tasks').glob('*.yaml')):
+        content: Mapping[str, Any] = yaml.safe_load(path.read_text())
+        if any(fnmatch.fnmatchcase(env_id, pattern) for pattern in content['env_ids']):
+            return content
+    return {}
+
+
+def resolve(
+    given: Mapping[str, object], saved: Mapping[str, object] | None = None,
+    default_env_id: str = EnvConfig.env_id,
+) -> dict[str, object]:
+    """Return all settings that differ from the defaults, by name.
+
+    Args:
+        given: settings by the user; they override all others.
+        saved: settings of the run that is resumed.
+        default_env_id: the environment if neither names one.
+
+    Raises:
+        SettingError: a setting of another algorithm is given, or another algorithm than that of
+            the resumed run.
+    """
+    was = (saved or {}).get('algorithm')
+    env_id = str(given.get('env_id', default_env_id))
+    better = {} if saved else {
+        name: value for name, value in _task(env_id).items() if name == 'algorithm'}
+    algorithm = str(given.get('algorithm') or was or better.get('algorithm')
+                    or TrainConfig.algorithm)
+    if was and algorithm != was:
+        raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was trained with '
+                           f'{was!r} and cannot be resumed with another')
+    reject_other_algorithm_settings(given, algorithm)
+    base = dict(saved) if saved else (
+        preset(env_id, algorithm, str(given.get('network', ''))) | better)
+    return base | dict(given)

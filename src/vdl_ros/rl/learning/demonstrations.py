@@ -1,0 +1,163 @@
+"""Demonstrations as arrays, checked against the spaces of an environment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
+
+__all__ = ['DemonstrationInbox', 'Demonstrations']
+
+
+# As of unrolls.
+_LARGEST_OBSERVATION, _LARGEST_ACTION = 1e9, 1e6
+# Share of the range of an action by which a number may lie outside: it was rounded.
+_ROUNDED = 1e-4
+
+
+@dataclass(frozen=True)
+class Demonstrations:
+    """What was observed, and what was done then.
+
+    Attributes:
+        observations: [N, ...].
+        actions: [N] or [N, A], as the environment takes them.
+        episodes: number of episodes.
+        source: where they are from, for messages.
+    """
+
+    observations: NDArray[Any]
+    actions: NDArray[Any]
+    episodes: int
+    source: str
+
+    def fitted(
+        self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
+    ) -> Demonstrations:
+        """Return the same with the dtypes of the spaces.
+
+        Raises:
+            ValueError: a shape, or a value, that the spaces do not have; one line.
+        """
+        if not isinstance(observation_space, gymnasium.spaces.Box) or (
+                observation_space.dtype != np.float32 or len(observation_space.shape) != 1):
+            raise ValueError(f'{self.source}: observations of the space {observation_space} '
+                             'cannot be learned from demonstrations: numbers, without an image')
+        found = np.asarray(self.observations, np.float32)
+        if found.shape[1:] != observation_space.shape:
+            raise ValueError(
+                f'{self.source}: observations of shape {list(found.shape[1:])} do not fit the '
+                f'environment: {list(observation_space.shape)}')
+        _check_finite(self.source, 'observations', found, _LARGEST_OBSERVATION)
+        _check_finite(self.source, 'actions', self.actions, _LARGEST_ACTION)
+        actions = self.actions.reshape(len(found), -1)
+        shape = tuple(action_space.shape or ())
+        if actions.shape[1] != max(1, int(np.prod(shape))):
+            raise ValueError(f'{self.source}: {actions.shape[1]} numbers in an action do not fit '
+                             f'the actions of the environment: {action_space}')
+        low, high = _range(action_space)
+        spare = _ROUNDED * np.where(np.isfinite(high - low), high - low, 0.0)
+        outside = (actions < low - spare) | (actions > high + spare)
+        is_discrete = not isinstance(action_space, gymnasium.spaces.Box)
+        if is_discrete:
+            outside |= actions != np.round(actions)
+        if outside.any():
+            row, part = np.argwhere(outside)[0]
+            raise ValueError(
+                f'{self.source}: action {actions[row, part]:g} of row {row}, part {part}, does '
+                f'not fit the actions of the environment: {action_space}')
+        if is_discrete:
+            # They count from 0 in unrolls.
+            actions = actions - low
+        return Demonstrations(
+            found, actions.reshape(len(found), *shape).astype(
+                np.int64 if is_discrete else np.float32), self.episodes, self.source)
+
+
+def _check_finite(source: str, name: str, values: NDArray[Any], largest: float) -> None:
+    # NaN is not within any bounds.
+    if not (np.abs(values) <= largest).all():
+        raise ValueError(f'{source}: {name} that are not finite, or beyond {largest:g}')
+
+
+def _range(space: gymnasium.Space[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the least and the largest number of each part of an action, float64 [A]."""
+    if isinstance(space, gymnasium.spaces.Box):
+        return space.low.reshape(-1).astype(float), space.high.reshape(-1).astype(float)
+    if isinstance(space, gymnasium.spaces.MultiBinary):
+        size = int(np.prod(space.shape))
+        return np.zeros(size), np.ones(size)
+    start = np.atleast_1d(np.asarray(getattr(space, 'start', 0), float))
+    sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
+    return start, start + sizes.reshape(-1) - 1.0
+
+
+_ACTOR = 'demonstrations'
+
+
+class DemonstrationInbox:
+    """An inbox whose unrolls are the steps of one update.
+
+    Their steps are drawn in a random order, each once before any comes again. What does
+    not belong to demonstrations, such as rewards, is 0.
+    """
+
+    def __init__(
+        self, demonstrations: Demonstrations, schema: UnrollSchema, batch: int, seed: int,
+        version: Callable[[], int], flow_stats: FlowStats,
+    ) -> None:
+        """Draw from ``demonstrations``.
+
+        Args:
+            demonstrations: that fit the spaces of ``schema``.
+            schema: of the unrolls.
+            batch: steps of an unroll at least.
+            seed: of the order.
+            version: returns the version of the policy that learns.
+            flow_stats: counts the unrolls.
+        """
+        self._demonstrations, self._schema = demonstrations, schema
+        self._columns = -(-batch // schema.unroll_length)
+        self._random = np.random.default_rng(seed)
+        self._order: NDArray[np.int64] = np.zeros(0, np.int64)
+        self._version, self._flow_stats = version, flow_stats
+        self._sequence = 0
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of unrolls that wait."""
+        return 0
+
+    def get(self, timeout: float) -> Unroll:
+        """Return an unroll."""
+        steps, columns = self._schema.unroll_length, self._columns
+        rows = self._draw(steps * columns).reshape(steps, columns)
+        observations = self._demonstrations.observations[rows]
+        arrays = {
+            # What follows an action is not used.
+            'observations': np.concatenate([observations, observations[-1:]]),
+            'actions': self._demonstrations.actions[rows],
+            'is_reset': np.zeros((steps + 1, columns), np.bool_),
+            'rewards': np.zeros((steps, columns), np.float32),
+            'terminated': np.zeros((steps, columns), np.bool_),
+            'truncated': np.zeros((steps, columns), np.bool_),
+            'behaviour_log_probs': np.zeros((steps, columns), np.float32)}
+        unroll = Unroll(arrays, _ACTOR, 0, self._sequence, self._version())
+        self._flow_stats.arrive(_ACTOR, 0, self._sequence)
+        self._sequence += 1
+        return unroll
+
+    def _draw(self, count: int) -> NDArray[np.int64]:
+        """Return the next rows of the demonstrations, int64 [count]."""
+        while len(self._order) < count:
+            more = self._random.permutation(len(self._demonstrations.observations))
+            self._order = np.concatenate([self._order, more])
+        drawn, self._order = self._order[:count], self._order[count:]
+        return drawn

@@ -1,0 +1,435 @@
+"""Rates of counts over windows of time."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vdl_ros.common.metrics import ACTING, INFERENCE, TRAINING, ThreadTimer, TimerWindow, in_ms
+from vdl_ros.rl.device import describe
+from vdl_ros.rl.learning.evaluations import Evaluations
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Progress, realtime_text, status_line
+from vdl_ros.rl.runs.run_folder import RunFolder
+
+__all__ = ['Bottleneck', 'Circumstances', 'RateWindow', 'RunReporter', 'sentence']
+
+
+class RateWindow:
+    """How much counts grow from one call of :meth:`take` to the next."""
+
+    def __init__(
+        self, counts: Callable[[], Mapping[str, float]],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start now; ``counts`` returns the counts by name."""
+        self._counts, self._clock = counts, clock
+        self.restart()
+
+    def restart(self) -> None:
+        """Start again, now."""
+        self._since, self._before = self._clock(), dict(self._counts())
+
+    def take(self) -> tuple[dict[str, float], dict[str, float]]:
+        """Return the growth of each count, and that per second; start again."""
+        since, before = self._since, self._before
+        self.restart()
+        grown = {name: count - before[name] for name, count in self._before.items()}
+        seconds = max(self._since - since, 1e-9)
+        return grown, {name: count / seconds for name, count in grown.items()}
+
+
+# Shares by thread and phase, see common/metrics.py.
+Shares = Mapping[str, Mapping[str, float]]
+
+# A thread that waits less is busy.
+_WAITS = 0.2
+# If both sides wait more, neither is short of processor time.
+_BOTH_WAIT = 0.4
+# :meth:`Bottleneck.recent` is of the rows of this time, s.
+_RECENT_S = 10.0
+_PREFIX = 'time/'
+_WORK = {'step': 'the environments', 'infer': "the network's actions",
+         'learn': 'updates of the network', 'decode': 'decoding trajectories'}
+
+
+@dataclass(frozen=True)
+class Circumstances:
+    """What the advice depends on.
+
+    Attributes:
+        cores: processor cores of the learner's host.
+        on_gpu: whether the learner computes on a GPU.
+        learner_threads: CPU threads of the learner's network.
+        threads_are_tried: whether their number is known to be the best.
+        num_actors: number of actors.
+        num_learners: number of learners.
+        max_policy_lag: trajectories that an actor may have under way.
+        synchronous: whether actors wait for each update.
+        realtime: whether environments run on their own clock.
+    """
+
+    cores: int
+    on_gpu: bool = False
+    learner_threads: int = 1
+    threads_are_tried: bool = False
+    num_actors: int = 1
+    num_learners: int = 1
+    max_policy_lag: int = 4
+    synchronous: bool = False
+    realtime: bool = False
+
+
+def sentence(shares: Shares, now: Circumstances) -> str:
+    """Return what limits the training and what to try; '' while too little is known.
+
+    Args:
+        shares: time shares of ``training``, of ``acting`` as the mean of all actors, and of
+            ``inference`` if the learner chooses the actions.
+        now: settings and machine.
+    """
+    training, acting = shares.get(TRAINING, {}), shares.get(ACTING, {})
+    if training.get('step', 0.0) > 0.0:
+        return _of_local_training(training)
+    if not training or not acting:
+        return ''
+    actors, learner = acting.get('wait', 0.0), training.get('wait', 0.0)
+    inference = shares.get(INFERENCE)
+    if (inference is not None and actors >= _WAITS and learner >= _WAITS
+            and inference.get('wait', 0.0) < learner):
+        return (f'actors wait {actors:.0%} of their time for actions: the inference of the '
+                'learner is the bottleneck; try inference:=actor')
+    if min(actors, learner) >= _BOTH_WAIT:
+        advice = ('synchronous:=false lets them work at the same time' if now.synchronous
+                  else f'try max_policy_lag:={2 * now.max_policy_lag}')
+        return (f'actors wait {actors:.0%} of their time and the learner {learner:.0%}: they wait '
+                f'for each other; {advice}; between hosts, the link may be slow '
+                '(docs/tutorials/several_hosts.md)')
+    free = now.cores - now.num_actors * (1 - actors) - now.learner_threads * (1 - learner)
+    if actors >= _WAITS and actors >= learner:
+        return (f'actors wait {actors:.0%} of their time: the learner is the bottleneck '
+                f'({_largest(training)}); {_relief_of_learner(actors, free, now)}')
+    if learner >= _WAITS:
+        cause = f'the learner waits {learner:.0%} of its time: '
+        if now.realtime:
+            return cause + ("the environments' own clock sets the pace; try "
+                            f'num_actors:={now.num_actors + 1}')
+        advice = (f'try num_actors:={now.num_actors + 1}' if free >= 0.5
+                  else 'no core is free: actors on another host help '
+                  '(docs/tutorials/several_hosts.md)')
+        return f'{cause}the actors are the bottleneck ({_largest(acting)}); {advice}'
+    return ('actors and learner are both busy: the processor is the bottleneck; more cores, or '
+            'actors.launch.py on another host, make it faster')
+
+
+def _relief_of_learner(actors: float, free: float, now: Circumstances) -> str:
+    """Return what to try when actors wait a share of ``actors``, with ``free`` cores."""
+    if now.on_gpu:
+        return f'try num_learners:={now.num_learners + 1} with another GPU'
+    if free >= 1.0 and not now.threads_are_tried:
+        return f'try learner_threads:={now.learner_threads + 1}'
+    fewer, reason = now.num_actors - 1, 'no core is free: ' if free < 1.0 else ''
+    if fewer >= now.num_learners and now.num_actors * (1 - actors) <= fewer:
+        return f'{reason}try num_actors:={fewer}'
+    return f'{reason}try a GPU, or num_learners:={now.num_learners + 1} with another host'
+
+
+def _of_local_training(training: Mapping[str, float]) -> str:
+    """Return the sentence of a training in one thread."""
+    return (f'one thread does everything ({_largest(training)}); train.launch.py runs actors '
+            'beside the learner')
+
+
+def _largest(phases: Mapping[str, float]) -> str:
+    """Return what a thread does most when it does not wait, with its share."""
+    work = {phase: share for phase, share in phases.items() if phase != 'wait'}
+    phase = max(work, key=lambda each: work[each], default='other')
+    return f'{work.get(phase, 0.0):.0%} {_WORK.get(phase, phase)}'
+
+
+class Bottleneck:
+    """The sentence of a run, from the scalars of its rows.
+
+    One thread adds; others may read :attr:`recent`.
+    """
+
+    def __init__(
+        self, settings: Mapping[str, Any], *, on_gpu: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Start without rows; ``settings`` are those of the run, ``clock`` returns s."""
+        names = Circumstances.__dataclass_fields__.keys() & settings.keys()
+        self._now = Circumstances(**{
+            'cores': len(os.sched_getaffinity(0)), 'on_gpu': on_gpu,
+            'realtime': bool(settings.get('realtime_fps')),
+            **{name: settings[name] for name in names}})
+        self.set_learner_threads(self._now.learner_threads or 1, tried=False)
+        self._clock = clock
+        self._sums: dict[str, list[float]] = {}
+        self._rows: deque[tuple[float, dict[str, float]]] = deque(maxlen=1000)
+        #: The sentence of the last seconds.
+        self.recent = ''
+
+    @property
+    def learner_threads(self) -> int:
+        """CPU threads of the learner's network."""
+        return self._now.learner_threads
+
+    def set_learner_threads(self, count: int, *, tried: bool) -> None:
+        """Change the number of the learner's threads; ``tried``: no other one is faster."""
+        self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)
+
+    def add(self, scalars: Mapping[str, float], seconds: float) -> None:
+        """Add the scalars of a row that covers ``seconds``; of these, ``time/THREAD/PHASE``."""
+        shares = {tag: share for tag, share in scalars.items() if tag.startswith(_PREFIX)}
+        for tag, share in shares.items():
+            sums = self._sums.setdefault(tag, [0.0, 0.0])
+            sums[0] += share * seconds
+            sums[1] += seconds
+        now = self._clock()
+        self._rows.append((now, shares))
+        while now - self._rows[0][0] > _RECENT_S:
+            self._rows.popleft()
+        found: dict[str, list[float]] = {}
+        for _, row in self._rows:
+            for tag, share in row.items():
+                found.setdefault(tag, []).append(share)
+        self.recent = sentence(_by_thread({
+            tag: sum(values) / len(values) for tag, values in found.items()}), self._now)
+
+    def overall(self) -> str:
+        """Return the sentence of all rows."""
+        return sentence(_by_thread({
+            tag: total / max(seconds, 1e-9) for tag, (total, seconds) in self._sums.items()}),
+            self._now)
+
+
+def _by_thread(tags: Mapping[str, float]) -> dict[str, dict[str, float]]:
+    """Return shares by thread and phase."""
+    found: dict[str, dict[str, float]] = {}
+    for tag, share in tags.items():
+        thread, _, phase = tag.removeprefix(_PREFIX).partition('/')
+        found.setdefault(thread, {})[phase] = share
+    return found
+
+
+# Longest time until a checkpoint that could not be written is tried again, s.
+_RETRY_S = 30.0
+# Shortest time between two records of the actors' restarts, s.
+_ACTORS_S = 1.0
+# Lines of progress whose mean rate gives the time that is left.
+_RECENT_LINES = 30
+
+
+class RunReporter:
+    """Writes the reports and checkpoints of a run when they are due; without a folder, nothing.
+
+    Attributes:
+        bottleneck: what limits the speed of the run.
+        scalars: of the last row or line of progress, by tag; replaced as a whole, so other
+            threads may read it.
+    """
+
+    def __init__(
+        self, learner: Learner, progress: Progress, folder: RunFolder | None,
+        settings: dict[str, Any], *, log: Callable[[str], None], warn: Callable[[str], None],
+        extra_scalars: Callable[[], Mapping[str, float]], timers: Mapping[str, ThreadTimer],
+        checkpoint_period: float, status_period: float, evaluations: Evaluations | None = None,
+    ) -> None:
+        """Open the folder, and continue its reports after ``learner.agent_steps``."""
+        self._learner, self._progress, self._folder = learner, progress, folder
+        self._settings, self._log, self._warn = settings, log, warn
+        self._extra_scalars, self._evaluations = extra_scalars, evaluations
+        self._checkpoint_period, self._status_period = checkpoint_period, status_period
+        self._run_windows, self._row_windows = (
+            {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
+        self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
+        self._actors_due = 0.0
+        self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
+        self.scalars: Mapping[str, float] = {}
+        if folder is not None:
+            folder.open(settings, learner.agent_steps, warn)
+        self._row_rates, self._status_rates = RateWindow(self._counts), RateWindow(self._counts)
+        self._steps_in_row = self._steps_in_status = learner.agent_steps
+        # Time, s, and agent steps at the last lines of progress.
+        self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_LINES)
+        self.start()
+
+    def start(self) -> None:
+        """Count the periods of reports and checkpoints from now."""
+        self._last_status = self._last_row = time.monotonic()
+        self._checkpoint_due = self._last_row + self._checkpoint_period
+        self._row_rates.restart()
+        self._status_rates.restart()
+        self._recent.clear()
+        self._recent.append((self._last_row, self._learner.agent_steps))
+
+    def _counts(self) -> dict[str, float]:
+        """Return what rates are of."""
+        totals = self._progress.totals
+        return {'updates': self._learner.version, 'bytes': totals['bytes_in'],
+                'rewards': totals['rewards'], 'late': totals['late_actions'],
+                'actions': self._progress.reaction_time.count}
+
+    def restart_windows(self) -> None:
+        """Count the shares of the threads' time from now."""
+        for window in (*self._run_windows.values(), *self._row_windows.values()):
+            window.restart()
+
+    def report(self, metrics: dict[str, float], *, over: bool = False) -> None:
+        """Write progress, status and checkpoint when due; what is left if the run is ``over``.
+
+        What cannot be written is a warning: a full disk must not end a run.
+        """
+        if self._folder is None:
+            return
+        now, steps = time.monotonic(), self._learner.agent_steps
+        # A row for each hundredth of the run so far: at most about a thousand of a long run, yet
+        # enough of a short one for a curve.
+        due = over or now - self._last_row >= max(0.1, 0.01 * self._progress.wall_s)
+        if due and steps > self._steps_in_row:
+            with self._warned_of_errors('progress'):
+                self._write_row(self._folder, metrics, now)
+        due = over or now - self._last_status >= self._status_period
+        if due and steps > self._steps_in_status:
+            self._log(self._status(now))
+        if not over and now >= self._checkpoint_due:
+            self._checkpoint_due = now + min(self._checkpoint_period, _RETRY_S)
+            with self._warned_of_errors('checkpoint'):
+                self.save()
+                self._checkpoint_due = now + self._checkpoint_period
+        if now >= self._actors_due:
+            self._actors_due = now + _ACTORS_S
+            with self._warned_of_errors('restarts of actors'):
+                self._save_actors(self._folder)
+
+    def _save_actors(self, folder: RunFolder) -> None:
+        """Write the restarts of actors if there are new ones, for a restart of the learner."""
+        found = self._progress.totals['actor_restarts'], self._progress.actor_starts()
+        if found != self._saved_actors:
+            folder.save_actors(*found)
+            self._saved_actors = found
+
+    @contextlib.contextmanager
+    def _warned_of_errors(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            self._warn(f'{what} not written: {error}; the run goes on')
+
+    def _write_row(self, folder: RunFolder, metrics: dict[str, float], now: float) -> None:
+        """Write a row of progress.csv and the scalars for TensorBoard."""
+        learner, progress, totals = self._learner, self._progress, self._progress.totals
+        seconds, self._last_row = now - self._last_row, now
+        rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
+        self._steps_in_row = learner.agent_steps
+        grown, rates = self._row_rates.take()
+        reaction = in_ms(progress.reaction_time.summary())
+        row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
+               'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
+               'success_rate_100': progress.success_rate, 'episodes': progress.episodes,
+               'steps_per_s': round(rate, 1),
+               'policy_lag_mean': round(progress.lag_mean, 3),
+               'trajectories_lost': totals['lost']}
+        scalars = metrics | {
+            'charts/episodic_return': progress.mean_return,
+            'charts/episodic_length': progress.mean_length,
+            **({} if math.isnan(progress.success_rate)
+               else {'charts/success_rate': progress.success_rate}),
+            'charts/SPS': rate,
+            **{f'charts/{name}_per_s': rates[name] for name in ('updates', 'bytes', 'rewards')},
+            **{f'reaction_time/{name}_ms': value for name, value in reaction.items()},
+            **({'reaction_time/late_share': _late_share(grown)} if reaction else {}),
+            **{f'adversary/{name}': value for name, value in progress.adversary.items()},
+            'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
+            'flow/trajectories_lost': totals['lost'],
+            'flow/trajectories_stale': totals['stale'],
+            'flow/wire_bytes': totals['bytes_in'],
+            **{f'time/{name}/{phase}': share for name, window in self._row_windows.items()
+               for phase, share in window.take().items()},
+            **self._extra_scalars()}
+        self.scalars = {'agent_steps': learner.agent_steps, **scalars}
+        self.bottleneck.add(scalars, seconds)
+        folder.report(row, scalars)
+
+    def _status(self, now: float) -> str:
+        """Return the line of progress since the line before."""
+        learner, progress = self._learner, self._progress
+        seconds, self._last_status = now - self._last_status, now
+        rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
+        self._steps_in_status = learner.agent_steps
+        # The next row may come much later.
+        self.scalars = {
+            **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rate,
+            'charts/episodic_return': progress.mean_return}
+        grown, rates = self._status_rates.take()
+        reaction = in_ms(progress.reaction_time.summary())
+        return status_line(
+            agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
+            steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
+            lag_max=progress.lag[1], lost=progress.totals['lost'],
+            success_rate=progress.success_rate, left_s=self._left(now),
+            more=(self._evaluations.text if self._evaluations else '') + (
+                realtime_text(rates, reaction, _late_share(grown)) if reaction else ''))
+
+    def _left(self, now: float) -> float:
+        """Return the time to total_steps at the rate of the last lines, s; NaN if unknown."""
+        learner, recent = self._learner, self._recent
+        recent.append((now, learner.agent_steps))
+        (since, before), left = recent[0], learner.config.total_steps - learner.agent_steps
+        grown = learner.agent_steps - before
+        return max(left, 0) * (now - since) / grown if grown else math.nan
+
+    def save(self) -> None:
+        """Write the checkpoint, if this is learner 0."""
+        if self._folder is not None:
+            # First: a restart that the checkpoint has must not be counted again.
+            self._save_actors(self._folder)
+            replay = self._learner.algorithm.replay_arrays() \
+                if self._folder.config.save_replay else None
+            self._folder.save(
+                config=self._settings, learner=self._learner.state(),
+                progress=self._progress.state(), **({'replay': replay} if replay else {}))
+
+    def summary(self, reason: str) -> dict[str, Any]:
+        """Return the content of summary.json; see docs/runs.md."""
+        learner, wall = self._learner, self._progress.wall_s
+        rates = {f'{name}_per_s': round(self._counts()[name] / wall, 3) if wall else 0.0
+                 for name in ('updates', 'bytes', 'rewards')}
+        return {
+            'env_id': self._settings['env_id'],
+            'algorithm': learner.config.algorithm,
+            'ended_by': reason,
+            'learners': learner.group.size,
+            'device': describe(learner.device),
+            'learner_threads': self.bottleneck.learner_threads,
+            'agent_steps': learner.agent_steps,
+            'updates': learner.version,
+            'wall_s': round(wall, 3),
+            'steps_per_s': round(learner.agent_steps / wall, 1) if wall else 0.0,
+            **rates,
+            **self._progress.summary(),
+            'evaluation': self._evaluations.summary() if self._evaluations else None,
+            'time_shares': {
+                name: {phase: round(share, 4) for phase, share in window.shares().items()}
+                for name, window in self._run_windows.items()},
+            'bottleneck': self.bottleneck.overall(),
+        }
+
+    def close(self, reason: str) -> None:
+        """Write summary.json and the learning curve, log the bottleneck, and close the folder."""
+        if self._folder is not None:
+            if limit := self.bottleneck.overall():
+                self._log(limit)
+            self._folder.close(self.summary(reason))
+
+
+def _late_share(grown: Mapping[str, float]) -> float:
+    """Return the share of the environments' steps that held the last action."""
+    return grown['late'] / max(grown['late'] + grown['actions'], 1.0)

@@ -1,0 +1,300 @@
+"""Estimate the offset between the clocks of two hosts from request and response times.
+
+As in NTP (RFC 5905, section 8), an exchange gives offset and delay. The exchange with the least
+delay has the least queueing, so its offset is used. Half of its delay bounds the error: that is
+the error if one way took no time and the other took it all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from vdl_ros.common.files import find_resource
+from vdl_ros.common.quoting import shown
+from vdl_ros.ros.checks.machine import (
+    LOOPBACK_ADVICE,
+    Finding,
+    System,
+    check_distribution,
+    check_middleware,
+    check_python,
+    loopback_is_up,
+)
+from vdl_ros.ros.checks.peer_messages import GROUP, PACKETS, SMALL, Arrival, domain_ports
+from vdl_ros.ros.dds import transport
+from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
+
+__all__ = ['Exchange', 'NAMES', 'Offset', 'Way', 'check_clock_offset', 'check_domain_ids',
+           'check_fragments', 'check_hop', 'check_multicast', 'check_path_mtu', 'check_ranges',
+           'check_settings', 'check_unicast', 'domain_id', 'estimate_offset', 'read_settings']
+
+
+@dataclasses.dataclass(frozen=True)
+class Exchange:
+    """The times of one request and its response, in ns.
+
+    ``sent`` and ``returned`` are of this host's clock, ``received`` and ``answered`` of the
+    peer's.
+    """
+
+    sent: int
+    received: int
+    answered: int
+    returned: int
+
+    @property
+    def delay(self) -> int:
+        """Return the time on the way, both ways, in ns."""
+        return (self.returned - self.sent) - (self.answered - self.received)
+
+    @property
+    def offset(self) -> float:
+        """Return the peer's clock minus this host's, in ns, if both ways take as long."""
+        return ((self.received - self.sent) + (self.answered - self.returned)) / 2
+
+
+@dataclasses.dataclass(frozen=True)
+class Offset:
+    """The peer's clock minus this host's, and the largest error of it, both in s."""
+
+    seconds: float
+    uncertainty: float
+
+
+def estimate_offset(exchanges: Sequence[Exchange]) -> Offset:
+    """Return the offset by the exchange with the least delay; raises ValueError without any."""
+    if not exchanges:
+        raise ValueError('there are no exchanges')
+    best = min(exchanges, key=lambda each: each.delay)
+    return Offset(best.offset / 1e9, max(best.delay, 0) / 2e9)
+
+
+NAMES = ('vdl_ros', 'Python', 'ROS', 'middleware', 'domain', 'range', 'static peers', 'loop-back',
+         'transport', 'messages', 'SROS2')
+_SUBNET = 'SUBNET'
+
+
+def domain_id(environ: Mapping[str, str]) -> int:
+    """Return ROS_DOMAIN_ID; raises ValueError."""
+    value = environ.get('ROS_DOMAIN_ID') or '0'
+    if not value.isdecimal() or int(value) > 232:
+        raise ValueError(f'ROS_DOMAIN_ID is {shown(value)}; allowed: a whole number from 0 to 232')
+    return int(value)
+
+
+def read_settings(system: System) -> dict[str, str]:
+    """Return the settings of this host by name; raises ValueError for those that are wrong."""
+    environ = system.environ
+    choice = transport.choose(environ, transport.Host.read(system.root))
+    scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper() or _SUBNET
+    return {
+        'vdl_ros': transport.package_version('vdl_ros', environ),
+        'Python': check_python(system).finding,
+        'ROS': check_distribution(system).finding,
+        'middleware': check_middleware(system).finding,
+        'domain': str(domain_id(environ)),
+        'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
+        'static peers': environ.get('ROS_STATIC_PEERS', ''),
+        'loop-back': 'up' if loopback_is_up(system) else 'down',
+        'transport': choice.name,
+        'messages': _messages(),
+        'SROS2': 'on' if environ.get('ROS_SECURITY_ENABLE') == 'true' else 'off',
+    }
+
+
+def _messages() -> str:
+    """Return a hash of the definitions of messages and services."""
+    digest = hashlib.sha256()
+    for folder in ('msg', 'srv'):
+        for path in sorted(find_resource(folder).glob(f'*.{folder}')):
+            digest.update(path.name.encode() + b'\0' + path.read_bytes() + b'\0')
+    return digest.hexdigest()[:12]
+
+
+def check_domain_ids(here: Mapping[str, str], there: Mapping[str, str]) -> Finding:
+    """Compare ROS_DOMAIN_ID."""
+    ours, theirs = here['domain'], there['domain']
+    if ours != theirs:
+        return Finding('domain', 'fail', f'ROS_DOMAIN_ID is {ours} here and {shown(theirs)} there',
+                       'export the same ROS_DOMAIN_ID on both')
+    return Finding('domain', 'ok', f'{ours} on both')
+
+
+def check_ranges(
+    here: Mapping[str, str], there: Mapping[str, str], addresses: tuple[str, str],
+) -> Finding:
+    """Check that discovery includes the other host; ``addresses`` are ours and the peer's."""
+    down = [place for place, host in (('here', here), ('there', there))
+            if host['loop-back'] == 'down']
+    if down:
+        return Finding('discovery', 'fail', f'the loop-back interface lo is down '
+                       f'{" and ".join(down)}: DDS does not start', LOOPBACK_ADVICE)
+    problems = []
+    for place, host, other in (('here', here, addresses[1]), ('there', there, addresses[0])):
+        environ = {'ROS_AUTOMATIC_DISCOVERY_RANGE': host['range'],
+                   'ROS_STATIC_PEERS': host['static peers']}
+        if not transport.reaches_other_hosts(environ) and not other.startswith('127.'):
+            problems.append(f'{shown(host["range"])} {place}')
+    if problems:
+        return Finding('discovery', 'fail', f'the range is {" and ".join(problems)}: nodes do not '
+                       'look for other hosts', 'export ROS_AUTOMATIC_DISCOVERY_RANGE=SUBNET, or '
+                       f'ROS_STATIC_PEERS={addresses[1]} here and {addresses[0]} there')
+    text = '; '.join(f'{shown(host["range"])} {place}' + (
+        f', static peers {shown(host["static peers"])}' if host['static peers'] else '')
+        for place, host in (('here', here), ('there', there)))
+    return Finding('discovery', 'ok', text)
+
+
+def check_settings(here: Mapping[str, str], there: Mapping[str, str]) -> Finding:
+    """Compare what remains: messages of different definitions are not exchanged."""
+    status, parts, advice = 'ok', [], []
+
+    def differs(name: str, how: str, remedy: str = '') -> None:
+        nonlocal status
+        if here[name] == there[name]:
+            return
+        status = 'fail' if 'fail' in (status, how) else 'warn' if 'warn' in (status, how) else 'ok'
+        parts.append(f'{name} {shown(here[name]) or "unknown"} here, '
+                     f'{shown(there[name]) or "unknown"} there')
+        if remedy and remedy not in advice:
+            advice.append(remedy)
+
+    other = here['middleware'].split(' ')[0] != there['middleware'].split(' ')[0]
+    version = 'install the same version on both'
+    differs('messages', 'fail', version)
+    differs('SROS2', 'fail', 'set ROS_SECURITY_ENABLE alike on both (docs/security.md)')
+    differs('middleware', 'fail' if other else 'warn',
+            'export the same RMW_IMPLEMENTATION on both' if other else version)
+    differs('vdl_ros', 'warn', version)
+    differs('ROS', 'warn', version)
+    differs('transport', 'ok')
+    differs('Python', 'ok')
+    if not parts:
+        return Finding('settings', 'ok', 'versions, messages and settings are the same on both')
+    return Finding('settings', status, '; '.join(parts), '; '.join(advice))
+
+
+# Of the clocks, s: ages of messages are in ms.
+LARGEST_OFFSET = 0.010
+
+
+@dataclasses.dataclass(frozen=True)
+class Way:
+    """One direction between the hosts.
+
+    Attributes:
+        receiver: name of the host that receives, for sentences.
+        arrived: datagrams that arrived there.
+        mtu: of the sender's interface, bytes; 0 if unknown.
+        domain: ROS_DOMAIN_ID of the receiver.
+    """
+
+    receiver: str
+    arrived: frozenset[Arrival]
+    mtu: int
+    domain: int
+
+    @property
+    def unicast(self) -> bool:
+        """Return whether small datagrams arrive at both ports."""
+        return {('discovery', SMALL), ('data', SMALL)} <= self.arrived
+
+    @property
+    def packet(self) -> int:
+        """Return the largest unfragmented IP packet that arrived, bytes; 0 for none."""
+        return max((size + UDP_HEADERS for name, size in self.arrived
+                    if name == 'data' and size + UDP_HEADERS in PACKETS), default=0)
+
+    @property
+    def expected_packet(self) -> int:
+        """Return the largest packet that was sent, bytes."""
+        return max(size for size in PACKETS if size <= max(self.mtu, PACKETS[0]))
+
+
+def check_unicast(ways: Sequence[Way]) -> Finding:
+    """Check that datagrams arrive at the ports of DDS."""
+    closed = [way for way in ways if not way.unicast]
+    if not closed:
+        return Finding('unicast', 'ok', 'the UDP ports of DDS are reached in both directions')
+    advice = '; '.join(
+        f'open the UDP ports {ports[0]} to {ports[-1]} of {way.receiver}'
+        for way in closed for ports in (domain_ports(way.domain),))
+    names = ' and '.join(f'at {way.receiver}' for way in closed)
+    return Finding('unicast', 'fail', f'UDP datagrams do not arrive {names}',
+                   f'{advice} (sudo ufw status, sudo nft list ruleset)')
+
+
+def check_multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
+    """Check that datagrams to the group of discovery arrive."""
+    if ways[0].domain != ways[1].domain:
+        return Finding('multicast', 'warn', 'not tested: the domains differ', 'see domain')
+    silent = [way for way in ways if ('multicast', SMALL) not in way.arrived]
+    if not silent:
+        return Finding('multicast', 'ok', f'{GROUP} is received in both directions')
+    names = ' and '.join(f'at {way.receiver}' for way in silent)
+    text = f'datagrams to {GROUP} do not arrive {names}'
+    if any(each['static peers'] for each in settings):
+        return Finding('multicast', 'ok', f'{text}; static peers do not need them')
+    return Finding('multicast', 'warn', text,
+                   'on both, export ROS_STATIC_PEERS with the address of the other host')
+
+
+def check_path_mtu(ways: Sequence[Way]) -> Finding:
+    """Check that packets as large as the interface's MTU arrive."""
+    if not all(way.unicast for way in ways):
+        return Finding('path MTU', 'warn', 'not measured: datagrams do not arrive', 'see unicast')
+    low = [way for way in ways if way.packet < way.expected_packet]
+    figures = {'packet_bytes': min(way.packet for way in ways)}
+    if not low:
+        return Finding('path MTU', 'ok', 'packets of '
+                       f'{figures["packet_bytes"]} bytes arrive in both directions', '', figures)
+    worst = min(low, key=lambda way: way.packet)
+    text = f'packets of more than {worst.packet} bytes do not arrive at {worst.receiver}, ' \
+           f'although the MTU is {worst.mtu}'
+    advice = f'sudo ip link set dev INTERFACE mtu {worst.packet} on both'
+    needed = FRAME_DATAGRAM + UDP_HEADERS
+    if worst.packet < needed:
+        return Finding('path MTU', 'fail', f'{text}; large messages need {needed}', advice,
+                       figures)
+    return Finding('path MTU', 'warn', text, advice, figures)
+
+
+def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
+    """Check that a datagram of 64 KB arrives, which IP sends in fragments."""
+    if not all(way.unicast for way in ways):
+        return Finding('IP fragments', 'warn', 'not measured: datagrams do not arrive',
+                       'see unicast')
+    lost = [way for way in ways if ('data', LARGE_DATAGRAM) not in way.arrived]
+    if not lost:
+        return Finding('IP fragments', 'ok', 'datagrams of 64 KB arrive in both directions')
+    text = f'datagrams of 64 KB do not arrive {" and ".join(f"at {way.receiver}" for way in lost)}'
+    if all(each['transport'] == 'udp' for each in settings):
+        return Finding('IP fragments', 'warn', f'{text}; VDL_TRANSPORT=auto sends none',
+                       'nodes without the profile of vdl_ros lose large messages '
+                       '(docs/transport.md)')
+    return Finding('IP fragments', 'fail', text, 'export VDL_TRANSPORT=auto on both')
+
+
+def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
+    """Estimate the offset of the peer's clock."""
+    offset = estimate_offset(exchanges)
+    figures = {'offset_s': offset.seconds, 'uncertainty_s': offset.uncertainty}
+    text = f'{abs(offset.seconds) * 1e3:.3f} ms {"ahead" if offset.seconds >= 0 else "behind"}, ' \
+           f'uncertain by {offset.uncertainty * 1e3:.3f} ms'
+    if abs(offset.seconds) - offset.uncertainty > LARGEST_OFFSET:
+        return Finding('clock offset', 'warn', f'{text}: ages of messages between the hosts are '
+                       'wrong', 'synchronise both clocks: sudo apt install chrony', figures)
+    return Finding('clock offset', 'ok', text, '', figures)
+
+
+def check_hop(exchanges: Sequence[Exchange], rates: Sequence[float]) -> Finding:
+    """Report round trips and throughput over TCP; ``rates`` are to and from the peer, B/s."""
+    trips = sorted((each.returned - each.sent) / 1e6 for each in exchanges)
+    p50, p99 = trips[len(trips) // 2], trips[min(len(trips) * 99 // 100, len(trips) - 1)]
+    there, back = (rate / 1e6 for rate in rates)
+    return Finding('TCP', 'ok', f'round trip p50 {p50:.2f} ms, p99 {p99:.2f} ms; '
+                   f'{there:.1f} MB/s there, {back:.1f} MB/s back', '',
+                   {'p50_ms': round(p50, 3), 'p99_ms': round(p99, 3),
+                    'MBps_there': round(there, 1), 'MBps_back': round(back, 1)})

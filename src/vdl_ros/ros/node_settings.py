@@ -1,0 +1,284 @@
+"""Settings of nodes, beside those of what the nodes use."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+
+from vdl_ros.arm.calibration.moves import BY_CAMERA, BY_TRUTH, MovesConfig
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.files import checkpoint_file
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import SettingError, setting, suggestion
+from vdl_ros.pose.domain_randomization import DOMAINS, SPLITS
+
+__all__ = ['CalibrateConfig', 'CaptureConfig', 'PlayConfig', 'PolicyConfig',
+           'PolicyRendererConfig', 'PoseConfig', 'PoseModelConfig', 'ProcessConfig',
+           'RecordConfig', 'RobotStateConfig', 'SimArmConfig', 'TopicStatsConfig',
+           'TrainingViewerConfig', 'ViewConfig', 'WorldActorConfig']
+
+
+@dataclass(frozen=True)
+class ProcessConfig:
+    """Settings of every node's process."""
+
+    executor: str = setting(
+        'events', 'events needs less processor time; single is the standard one.',
+        choices=('events', 'single'))
+    launch_id: str = setting('', 'Set by launch files, the same for all restarts of a node.')
+
+
+@dataclass(frozen=True)
+class RecordConfig:
+    """Settings of the node ``recorder``."""
+
+    output: str = setting('', 'Folder of the bag, which must not exist.')
+    topics: str = setting(
+        '*', 'Shell patterns, separated by commas. Compressed images need one that ends with '
+        'compressed.')
+    robot: str = setting(
+        '', 'Record the topics of a contract instead: its name in this package, or '
+        'FOLDER/NAME.yaml.')
+    compression: str = setting(
+        'none', "Compression of the bag's chunks.", choices=('none', 'lz4', 'zstd'))
+    max_memory: int = setting(
+        256, 'Memory for messages that wait for the disk; further ones are dropped and counted.',
+        minimum=1, maximum=65_536, unit='MiB')
+
+
+@dataclasses.dataclass(frozen=True)
+class CalibrateConfig:
+    """The program ``calibrate``."""
+
+    output: str = setting('arm_calibration.yaml', 'File to write, or to replace.')
+    feedback: str = setting(
+        'truth', 'Joints are measured on arm/joint_states (truth) or arm/pose (camera).',
+        choices=('truth', 'camera'))
+    joints: str = setting('', 'Joints, such as "base,elbow"; empty: all that are measured.')
+    reach: float = setting(
+        0.0, f'How far a joint moves to each side; 0: {BY_TRUTH.reach:g} by truth, '
+        f'{BY_CAMERA.reach:g} by camera.', minimum=0.0, maximum=1.0, unit='rad')
+    rounds: int = setting(
+        0, f'Repetitions; 0: {BY_TRUTH.rounds} by truth, {BY_CAMERA.rounds} by camera.',
+        minimum=0, maximum=20)
+    yes: bool = setting(False, 'Move the arm without asking, as --yes.')
+
+    @property
+    def moves(self) -> MovesConfig:
+        """Return how far and how long joints move.
+
+        Raises:
+            SettingError: a reach too small to measure play.
+        """
+        found = BY_CAMERA if self.feedback == 'camera' else BY_TRUTH
+        if 0.0 < self.reach < 0.2:
+            raise SettingError(f'reach: {self.reach:g} is not allowed: at least 0.2, or 0')
+        return dataclasses.replace(
+            found, reach=self.reach or found.reach, rounds=self.rounds or found.rounds)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Return the joints to calibrate.
+
+        Raises:
+            SettingError: an unknown joint.
+        """
+        names = tuple(word for word in self.joints.replace(',', ' ').split())
+        for name in names:
+            if name not in JOINTS:
+                raise SettingError(f'joints: {name!r} is not allowed: some of '
+                                   f'{", ".join(JOINTS)}{suggestion(name, JOINTS)}')
+        return names or tuple(JOINTS)
+
+
+@dataclasses.dataclass(frozen=True)
+class CaptureConfig:
+    """The node ``capture``."""
+
+    output: str = setting('', 'Folder of the bag; a capture with the same settings is continued.')
+    frames: int = setting(20_000, 'Frames to capture.', minimum=1, maximum=100_000_000)
+    domain: str = setting(
+        'random', 'What is randomised besides the poses of arm and camera.', choices=DOMAINS)
+    seed: int = setting(0, 'The same seed gives the same frames.', minimum=0, maximum=2**31 - 1)
+    split: str = setting(
+        'train', 'Part of the data set; no part has a frame of another.', choices=tuple(SPLITS))
+    labels: bool = setting(
+        True, 'Frames of the simulated arm with labels; false: images of the camera without.')
+    compression: str = setting(
+        'none', "Compression of the bag's chunks.", choices=('none', 'lz4', 'zstd'))
+
+
+@dataclasses.dataclass(frozen=True)
+class PlayConfig:
+    """The node ``player``."""
+
+    bag: str = setting('', 'Folder of the bag, or its .mcap file.')
+    play_topics: str = setting(
+        '', 'Shell patterns, separated by commas; empty: all but those that command an arm.')
+    play_rate: float = setting(1.0, 'Multiple of the recorded speed.', minimum=0.01, maximum=100.0)
+    play_delay: float = setting(
+        1.0, 'Time before the first message, for discovery.', minimum=0.0, maximum=60.0, unit='s')
+    relearn: bool = setting(
+        False, 'Play all trajectories, and only them, to a learner with relearn.')
+    loop: bool = setting(False, 'Start again at the end.')
+    publish_clock: bool = setting(False, 'Publish the recorded time on /clock.')
+
+
+@dataclasses.dataclass(frozen=True)
+class PolicyConfig:
+    """The node ``policy``."""
+
+    policy: str = setting(
+        '', 'Policy that follows arm/target: checkpoint, .onnx file of export_policy, or name of '
+        'one in this package; empty: none.')
+    policy_stale_after: float = setting(
+        0.3, 'Motors are off while joint states are older; arm.launch.py sets 0.5 s with '
+        'feedback:=camera.', minimum=0.01, maximum=10.0, unit='s')
+    policy_give_up_after: float = setting(
+        10.0, 'A target is given up after motors were off for this.', minimum=0.1, maximum=3600.0,
+        unit='s')
+    policy_viewer_timeout: float = setting(
+        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed. '
+        'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
+
+    @property
+    def path(self) -> Path:
+        """Return the file of the policy.
+
+        Raises:
+            SettingError: there is none.
+        """
+        if not self.policy:
+            raise SettingError('policy: not set: policy:=runs/<name>')
+        path = checkpoint_file(Path(self.policy))
+        if path.is_file():
+            return path
+        raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, an .onnx '
+                           'file, or the name of a policy in models/')
+
+
+@dataclass(frozen=True)
+class PolicyRendererConfig:
+    """The node ``policy_renderer``."""
+
+    view_rate: float = setting(
+        5.0, 'Largest rate of images of the policy, while somebody watches.', minimum=0.1,
+        maximum=60.0, unit='Hz')
+
+
+@dataclasses.dataclass(frozen=True)
+class PoseModelConfig:
+    """The network of the nodes ``pose_estimator`` and ``attacker``."""
+
+    model: str = setting('', 'Model file or folder of a training; empty: the one in this package.')
+    pose_threads: int = setting(1, 'CPU threads for the network.', minimum=1, maximum=64)
+
+
+@dataclasses.dataclass(frozen=True)
+class PoseConfig:
+    """The node ``pose_estimator``."""
+
+    joint_states: bool = setting(
+        False, 'Track the joints by poses and motor commands, and publish them on '
+        'arm/joint_states.')
+    joint_std: float = setting(
+        0.2, 'Joint states are published while the deviation of every joint is at most this.',
+        minimum=0.001, maximum=3.0, unit='rad')
+
+
+@dataclasses.dataclass(frozen=True)
+class RobotStateConfig:
+    """The node ``robot_state``."""
+
+    source: str = setting(
+        'joint_states', 'Topic of the joint positions.', choices=('joint_states', 'pose'))
+    frame_prefix: str = setting('', 'Prefix of every frame.')
+
+
+@dataclasses.dataclass(frozen=True)
+class SimArmConfig:
+    """The node ``sim_arm``."""
+
+    real_time_factor: float = setting(
+        1.0, 'Simulated seconds per second, as far as the processor allows.', minimum=0.01,
+        maximum=100.0)
+    stepped: bool = setting(False, 'Time advances only by the service ~/step.')
+    publish_clock: bool = setting(
+        False, 'Publish simulated time on /clock, for nodes with use_sim_time.')
+    joint_rate: float = setting(
+        60.0, 'Rate of joint states, in simulated time.', minimum=1.0, maximum=250.0, unit='Hz')
+    posed: bool = setting(False, 'Take pose and stamp from capture/pose: no time, no motors.')
+    start_pose: str = setting(
+        '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
+    sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)
+
+    @property
+    def pose(self) -> dict[str, float]:
+        """Return ``start_pose`` by joint, rad.
+
+        Raises:
+            SettingError: a word that is not joint=number.
+        """
+        found = {}
+        for word in self.start_pose.split():
+            name, _, value = word.partition('=')
+            try:
+                found[name] = float(value)
+            except ValueError:
+                raise SettingError(
+                    f'start_pose: {word!r} is not allowed: joint=rad, joints are '
+                    f'{", ".join(JOINTS)}') from None
+        return found
+
+
+@dataclass(frozen=True)
+class TopicStatsConfig:
+    """Settings of the node."""
+
+    topics: str = setting(
+        '*', 'Shell patterns, separated by commas; one without a leading / matches in every '
+        'namespace.')
+    period: float = setting(
+        2.0, 'Period of the table, and of its figures.', minimum=0.1, maximum=3600.0, unit='s')
+    once: bool = setting(False, 'Print one table and exit.')
+    wait: float = setting(
+        10.0, 'Longest wait for the first report, with once.', minimum=0.1, maximum=1e6, unit='s')
+
+
+@dataclass(frozen=True)
+class TrainingViewerConfig:
+    """The node ``training_viewer``."""
+
+    view_host: str = setting(
+        '127.0.0.1', 'Address of the view. Who reaches it can watch with the token that is '
+        'printed.')
+    view_port: int = setting(8081, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewConfig:
+    """The node ``viewer``."""
+
+    host: str = setting(
+        '127.0.0.1', 'Address of the view. Who reaches it can move the arm with the token that '
+        'is printed.')
+    port: int = setting(8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
+    view_rate: float = setting(
+        20.0, 'Rate at which the arm is drawn.', minimum=1.0, maximum=60.0, unit='Hz')
+    picture_rate: float = setting(
+        10.0, 'Rate of camera images to browsers.', minimum=0.1, maximum=60.0, unit='Hz')
+
+
+@dataclass(frozen=True)
+class WorldActorConfig:
+    """Settings of the actor of several agents in one world; their learners have all others."""
+
+    agents: str = setting('', 'Namespaces of the learners, such as chaser,prey.')
+    actor_id: str = setting('', 'Unique name; empty: made of host, node and process.')
+    num_worlds: int = setting(
+        0, 'Worlds of this actor; 0: num_envs of the learners.', minimum=0, maximum=4096)
+    actor_threads: int = setting(1, 'CPU threads for the networks.', minimum=1, maximum=256)
+    credit_timeout: float = setting(
+        10.0, 'Without a policy, or credit while a learner goes on, the oldest trajectory counts '
+        'as lost after this.', minimum=0.1, maximum=1e6, unit='s')

@@ -1,0 +1,268 @@
+"""TensorBoard scalars of a run's topics and of its actors' time, from ``/statistics``."""
+
+from __future__ import annotations
+
+import fnmatch
+import math
+import shutil
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TextIO
+
+from rclpy.node import Node
+from statistics_msgs.msg import MetricsMessage
+
+from vdl_ros.common.metrics import ACTING
+from vdl_ros.common.quoting import quoted
+from vdl_ros.ros import qos
+from vdl_ros.ros.statistics.statistics import (
+    LOSS,
+    Figures,
+    Share,
+    Window,
+    absolute_name,
+    combine,
+    is_thread_time,
+    mean_shares,
+    read_share,
+    read_window,
+)
+
+__all__ = ['Row', 'Screen', 'TopicScalars', 'TopicTable', 'scalars', 'table_text']
+
+
+# More than the nodes of a run publish between two of its reports.
+_MAX_WINDOWS = 10_000
+
+
+class TopicScalars:
+    """Collects statistics for a node, those that the node publishes itself included.
+
+    The executor's thread collects; :meth:`take` may be called from another one.
+    """
+
+    def __init__(self, node: Node, *topics: str) -> None:
+        """Collect statistics of ``topics``, relative names in the node's namespace."""
+        node_name = node.get_fully_qualified_name()
+        self._names = {absolute_name(node_name, topic): topic for topic in topics}
+        self._namespace = node_name.rpartition('/')[0]
+        self._windows: deque[Window] = deque(maxlen=_MAX_WINDOWS)
+        self._shares: deque[Share] = deque(maxlen=_MAX_WINDOWS)
+        node.create_subscription(
+            MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
+
+    def _on_statistics(self, message: MetricsMessage) -> None:
+        if is_thread_time(message):
+            share = read_share(message)
+            if (share is not None and share.thread == ACTING
+                    and share.node.rpartition('/')[0] == self._namespace):
+                self._shares.append(share)
+            return
+        window = read_window(message)
+        if window is not None and window.topic in self._names:
+            self._windows.append(window)
+
+    def take(self) -> dict[str, float]:
+        """Return the scalars since the last call, by tag; see docs/runs.md."""
+        subscribers: dict[str, dict[str, list[Window]]] = {
+            topic: {} for topic in self._names.values()}
+        for _ in range(len(self._windows)):
+            window = self._windows.popleft()
+            subscribers[self._names[window.topic]].setdefault(window.node, []).append(window)
+        found: dict[str, float] = {}
+        for topic, windows in subscribers.items():
+            found |= scalars(topic, list(windows.values()))
+        shares = mean_shares(self._shares.popleft() for _ in range(len(self._shares)))
+        return found | {f'time/{ACTING}/{phase}': share
+                        for phase, share in shares.get(ACTING, {}).items()}
+
+
+def scalars(topic: str, subscribers: list[list[Window]]) -> dict[str, float]:
+    """Return the scalars of one topic over the windows of each subscriber; no unknown ones.
+
+    ``rate_hz`` is the mean over the subscribers, ``lost`` their sum; ages are over all messages
+    of all subscribers.
+    """
+    each = [combine(windows) for windows in subscribers]
+    together = combine([window for windows in subscribers for window in windows])
+    rates = [figures.rate_hz for figures in each if not math.isnan(figures.rate_hz)]
+    losses = [figures.lost for figures in each if figures.lost is not None]
+    found = {
+        'age_mean_ms': together.age_mean_ms, 'age_max_ms': together.age_max_ms,
+        'rate_hz': sum(rates) / len(rates) if rates else math.nan,
+        'lost': float(sum(losses)) if losses else math.nan}
+    return {f'topics/{topic}/{name}': value for name, value in found.items()
+            if not math.isnan(value)}
+
+
+# Windows without a report after which a row is marked, and after which it is removed.
+_MARKED, _REMOVED = 3.0, 15.0
+# Bounds of the assumed length of a window, s.
+_MIN_WINDOW_S, _MAX_WINDOW_S = 1.0, 60.0
+# Bounds on memory, against publishers that invent names or publish fast.
+_MAX_ROWS, _MAX_TABLE_WINDOWS = 1000, 10_000
+_HEADER = ('topic', 'node', 'rate Hz', 'age ms', 'std ms', 'max ms', 'samples', 'lost', '')
+_LEFT_ALIGNED = (0, 1, 8)
+_MAX_WIDTH = 60
+
+
+@dataclass(frozen=True)
+class Row:
+    """One subscription; ``silent_s`` is 0 while its node reports."""
+
+    topic: str
+    node: str
+    figures: Figures
+    silent_s: float = 0.0
+
+
+@dataclass
+class _Source:
+    """The reports of one subscription: windows with their times of arrival."""
+
+    reported_at: float
+    window_s: float = _MIN_WINDOW_S
+    lost: Window | None = None
+    windows: deque[tuple[float, Window]] = field(
+        default_factory=lambda: deque(maxlen=_MAX_TABLE_WINDOWS))
+
+
+class TopicTable:
+    """Collects windows and returns rows.
+
+    Attributes:
+        left_out: reports not used: malformed, of other metrics, or of too many names.
+    """
+
+    def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:
+        """Start without rows.
+
+        Args:
+            topics: shell patterns, separated by commas; one without a leading / matches in
+                every namespace.
+            span_s: figures are over the windows that arrived in the last ``span_s`` seconds, or
+                over the newest one if none did.
+        """
+        self._patterns = [each if each.startswith('/') else f'*/{each}'
+                          for each in (part.strip() for part in topics.split(',')) if each]
+        self._span_s = span_s
+        self._sources: dict[tuple[str, str], _Source] = {}
+        self.left_out = 0
+
+    def add(self, window: Window | None, now: float) -> None:
+        """Add a window that arrived at ``now`` (s, monotonic); None counts as left out."""
+        if window is None:
+            self.left_out += 1
+            return
+        # Patterns without / begin with */: a report without a topic has to match *.
+        if not any(fnmatch.fnmatchcase(window.topic or '/', each) for each in self._patterns):
+            return
+        key = window.topic, window.node
+        if key not in self._sources and len(self._sources) >= _MAX_ROWS:
+            self.left_out += 1
+            return
+        source = self._sources.setdefault(key, _Source(now))
+        source.reported_at = now
+        if window.metric == LOSS:
+            source.lost = window
+            return
+        if not math.isnan(window.seconds):
+            source.window_s = min(max(window.seconds, _MIN_WINDOW_S), _MAX_WINDOW_S)
+        source.windows.append((now, window))
+
+    def has_rows(self) -> bool:
+        """Return whether there are rows."""
+        return bool(self._sources)
+
+    def rows(self, now: float) -> list[Row]:
+        """Return the rows by topic and node; drop those without reports for too long."""
+        for key, source in list(self._sources.items()):
+            if now - source.reported_at > _REMOVED * source.window_s:
+                del self._sources[key]
+        rows = []
+        for (topic, node), source in sorted(self._sources.items()):
+            silent_s = now - source.reported_at
+            rows.append(Row(
+                topic, node, combine(self._recent(source, now)),
+                silent_s if silent_s > _MARKED * source.window_s else 0.0))
+        return rows
+
+    def _recent(self, source: _Source, now: float) -> list[Window]:
+        """Return the windows of the current span; drop older ones."""
+        windows = source.windows
+        newest = windows[-1][0] if windows else now
+        # The windows of one report arrive within 0.1 s.
+        start = min(now - self._span_s, newest - 0.1)
+        while windows and windows[0][0] < start:
+            windows.popleft()
+        return [window for _, window in windows] + ([source.lost] if source.lost else [])
+
+
+def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
+    """Return the rows as aligned lines under a header, without a trailing newline."""
+    lines = []
+    if rows:
+        cells = [_HEADER, *(_cells(row) for row in rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ['  '.join(
+            cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
+            for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+            for line in cells]
+    else:
+        lines.append('nothing to show from /statistics: is a training or arm.launch.py running?')
+    if left_out:
+        lines.append(f'{left_out} reports left out: malformed, or not of messages')
+    return '\n'.join(lines)
+
+
+def _cells(row: Row) -> tuple[str, ...]:
+    figures = row.figures
+    return (
+        _short(row.topic) or '-', _short(row.node), _number(figures.rate_hz, 1),
+        _number(figures.age_mean_ms, 2), _number(figures.age_std_ms, 2),
+        _number(figures.age_max_ms, 2), _number(figures.samples, 0),
+        '-' if figures.lost is None else _number(figures.lost, 0),
+        f'silent for {row.silent_s:.0f} s' if row.silent_s else '')
+
+
+def _short(name: str) -> str:
+    if not name.isprintable():
+        return quoted(name, _MAX_WIDTH)
+    return name if len(name) <= _MAX_WIDTH else f'{name[:_MAX_WIDTH - 3]}...'
+
+
+def _number(value: float, digits: int) -> str:
+    if math.isnan(value):
+        return '-'
+    return f'{value:.{digits}f}' if abs(value) < 1e7 else f'{value:.1e}'
+
+
+class Screen:
+    """Prints texts: in place on a terminal, else one after another."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Print to ``stream``."""
+        self._stream = stream
+        self._in_place = stream.isatty()
+        self._lines = 0
+        self._shown = False
+
+    def show(self, text: str) -> None:
+        """Print ``text``, on a terminal over the previous one.
+
+        Raises:
+            BrokenPipeError: the reader of the pipe has closed it.
+        """
+        if self._in_place:
+            size = shutil.get_terminal_size()
+            # Lines that wrap or exceed the screen could not be overwritten.
+            lines = [line[:size.columns - 1] for line in text.splitlines()[:size.lines - 1]]
+            back = f'\x1b[{self._lines}A' if self._lines else ''
+            self._lines = len(lines)
+            text = f'{back}\r\x1b[J' + '\n'.join(lines)
+        elif self._shown:
+            text = f'\n{text}'
+        self._shown = True
+        self._stream.write(f'{text}\n')
+        self._stream.flush()

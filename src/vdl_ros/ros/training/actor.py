@@ -1,0 +1,333 @@
+"""The policies on one topic, of which an actor takes those of one learner."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
+from rclpy.node import Node
+from std_msgs.msg import String
+
+from vdl_ros.common.metrics import ThreadTimer
+from vdl_ros.common.quoting import quoted
+from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
+from vdl_ros.rl.acting.make_actor import make_actor
+from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
+from vdl_ros.rl.data.unroll import Arrays
+from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, exploration_schedule
+from vdl_ros.ros import qos
+from vdl_ros.ros.messages.tensors import from_tensors
+from vdl_ros.ros.statistics.statistics import TopicStatistics
+from vdl_ros.ros.training.messages import to_observation, to_trajectory
+
+__all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode', 'PolicyInbox']
+
+
+class PolicyInbox:
+    """Subscribes to policies and keeps the newest one.
+
+    Attributes:
+        choice: which learner's policies are taken.
+        last_error: of the last policy that was refused; it is logged once.
+    """
+
+    def __init__(self, node: Node, topic: str, patience: float) -> None:
+        """Subscribe.
+
+        Args:
+            node: the node.
+            topic: such as ``policy``.
+            patience: silence after which another learner is taken, s.
+        """
+        self.choice, self.last_error = LearnerChoice(patience), ''
+        self._node = node
+        self._policy: Policy | None = None
+        self._other_policy: Policy | None = None
+        self._statistics = TopicStatistics(node, topic)
+        self._subscription = node.create_subscription(
+            Policy, topic, self.put, qos.TOPICS['policy'])
+
+    @property
+    def topic(self) -> str:
+        """Full name of the topic."""
+        return str(self._subscription.topic_name)
+
+    def put(self, message: Policy) -> None:
+        """Take a message of the topic."""
+        self._statistics.received(message.header.stamp)
+        if self.choice.is_over(message.learner_id):
+            return
+        if self._allows(message):
+            self._policy, other = message, self._other_policy
+            # That of another learner is kept: it may be latched, and not be published again.
+            if other is not None and other.learner_id == message.learner_id:
+                self._other_policy = None
+            return
+        # Its learner may be the new one of a training whose old one is not yet known to be gone.
+        self._other_policy = message
+        if self.choice.is_new(message.learner_id):
+            self._node.get_logger().warning(
+                f'another learner, {quoted(message.learner_id)}, publishes on '
+                f'{self.topic}: its policies are ignored while the first one '
+                'is active; give each training a namespace or a domain')
+
+    def _allows(self, message: Policy) -> bool:
+        return self.choice.allows(
+            message.learner_id, self._node.count_publishers(self._subscription.topic_name))
+
+    def take(self) -> Policy | None:
+        """Return the newest policy if it was not taken before."""
+        if self._other_policy is not None and self._allows(self._other_policy):
+            self._policy, self._other_policy = self._other_policy, None
+        message, self._policy = self._policy, None
+        return message
+
+    def refuse(self, error: ValueError) -> None:
+        """Log why a policy cannot be used, once although it is published again."""
+        if str(error) != self.last_error:
+            self.last_error = str(error)
+            self._node.get_logger().error(f'policy refused, waiting for another: {error}')
+
+
+if TYPE_CHECKING:
+    from vdl_ros.attacks.attacked_env import AttackedEnv
+
+
+# Longest wait for a recorder, s: an actor that starts again may come after its end.
+_RECORDER_S = 30.0
+# Called with finished episodes and the policy version that acted last.
+Finished = Callable[[list[FinishedEpisode], int], None]
+# Called with the extras of steps, by the names of rl/data/unroll.py.
+OnExtras = Callable[[Mapping[str, NDArray[Any]]], None]
+
+
+class ActorMode(Protocol):
+    """How an actor handles policies and steps its environments."""
+
+    def on_policy(self, message: Policy) -> None:
+        """Handle a policy message.
+
+        Raises:
+            ValueError: the message is malformed.
+        """
+
+    def act(self) -> bool:
+        """Step the environments if possible; return whether to call it again at once."""
+
+    def close(self) -> None:
+        """Close the environments and topics."""
+
+
+class LocalInferenceMode:
+    """Records unrolls with a copy of the policy and publishes them as trajectories."""
+
+    def __init__(
+        self, node: Node, envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
+        frames_per_observation: int, *,
+        actor_id: str, start_id: int, sequence: int, seed: int, threads: int,
+        credit_timeout: float, finished: Finished, timer: ThreadTimer,
+        heard: Callable[[], None], on_extras: OnExtras = lambda extras: None,
+        await_recorder: bool = False, namespace: str = '', attacked: AttackedEnv | None = None,
+    ) -> None:
+        """Start with trajectory number ``sequence`` at the first policy.
+
+        ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
+        described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics;
+        ``attacked`` is ``envs`` under an attack, if there is one.
+        """
+        self._node, self._actor_id, self._start_id = node, actor_id, start_id
+        self._finished, self._timer, self._heard = finished, timer, heard
+        self._on_extras, self._compression = on_extras, train.compression
+        self.actor = make_actor(
+            envs, train, algorithm_config, frames_per_observation, seed=seed, timer=timer,
+            threads=threads, stream=zlib.crc32(namespace.encode()),
+            follow=None if attacked is None else attacked.follow,
+            exploration=exploration_schedule(algorithm_config, actor_id, train.freeze))
+        self._credit = Credit(train.credit, train.batch_size, credit_timeout)
+        self._credit.sequence = sequence
+        self._learner_id = ''
+        self._awaits_recorder_until = (
+            time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
+        self._publisher = node.create_publisher(
+            Trajectory, f'{namespace}trajectories', qos.TOPICS['trajectories'])
+        self._busy = node.create_subscription(
+            String, f'{namespace}learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+
+    def _on_busy(self, message: String) -> None:
+        """Wait for the policy: the learner has what it needs for its update."""
+        if message.data == self._learner_id:
+            self._heard()
+            self._credit.on_busy()
+
+    @property
+    def sequence(self) -> int:
+        """Number of the next trajectory."""
+        return self._credit.sequence
+
+    def on_policy(self, message: Policy) -> None:
+        """Load the weights and update the credit.
+
+        Raises:
+            ValueError: weights that are malformed or of another network.
+        """
+        self.actor.load(
+            from_tensors(message.tensors), message.version, message.agent_steps)
+        self._learner_id = message.learner_id
+        used = next((credit.used for credit in message.credits
+                     if credit.start_id == self._start_id), None)
+        self._credit.on_policy(
+            message.learner_id, used, message.version, len(message.credits))
+
+    def act(self) -> bool:
+        """Record and publish one unroll if there is credit."""
+        if not self.is_ready():
+            return False
+        self.publish(*self.actor.unroll())
+        return True
+
+    def is_ready(self) -> bool:
+        """Return whether there is credit for an unroll, and a learner."""
+        if not self._credit.available:
+            self._write_off_lost()
+            return False
+        subscribers = int(self._publisher.get_subscription_count())
+        # The learner that publishes policies may not be this actor's learner.
+        return subscribers > 1 or (subscribers == 1 and not self._awaits_recorder())
+
+    @property
+    def has_learner(self) -> bool:
+        """Whether anybody subscribes to the trajectories."""
+        return bool(self._publisher.get_subscription_count())
+
+    def publish(self, arrays: Arrays, finished: list[FinishedEpisode]) -> None:
+        """Publish an unroll, and the episodes that ended."""
+        version = self.actor.policy_version
+        with self._timer('encode'):
+            message = to_trajectory(
+                arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
+                start_id=self._start_id, sequence=self._credit.spend(),
+                learner_id=self._learner_id, policy_version=version,
+                compression=self._compression)
+        with self._timer('publish'):
+            self._publisher.publish(message)
+            self._finished(finished, version)
+        self._on_extras(arrays)
+
+    def _awaits_recorder(self) -> bool:
+        """Return whether to go on waiting for a second subscriber of the trajectories."""
+        if self._credit.sequence or not self._awaits_recorder_until:
+            return False
+        if time.monotonic() < self._awaits_recorder_until:
+            return True
+        self._awaits_recorder_until = 0.0
+        self._node.get_logger().warning(
+            f'no recorder of the trajectories within {_RECORDER_S:g} s: it acts without')
+        return False
+
+    def _write_off_lost(self) -> None:
+        """Count the oldest trajectory as lost if the learner does not wait for it."""
+        if not self._credit.is_lost:
+            return
+        if self._publisher.get_subscription_count() == 0:
+            self._credit.wait_again()
+            return
+        self._node.get_logger().warning(
+            f'no credit: one of {self._credit.outstanding} pending trajectories counts as lost')
+        self._credit.write_off()
+
+    def close(self) -> None:
+        """Close the environments and the topic."""
+        self.actor.close()
+        self._node.destroy_publisher(self._publisher)
+        self._node.destroy_subscription(self._busy)
+
+
+class CentralInferenceMode:
+    """Publishes every observation and takes the actions that the learner returns."""
+
+    # Actions come in milliseconds unless the actor has no credit.
+    _RETRY_S = 1.0
+
+    def __init__(
+        self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
+        actor_id: str, start_id: int, seed: int, finished: Finished, timer: ThreadTimer,
+        heard: Callable[[], None],
+        on_extras: OnExtras = lambda extras: None,
+    ) -> None:
+        """Start at the first policy message; ``heard`` is called at each answer."""
+        self._node, self._actor_id, self._start_id = node, actor_id, start_id
+        self._finished, self._timer, self._heard = finished, timer, heard
+        self._on_extras = on_extras
+        space: Any = envs.single_observation_space
+        self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
+        self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
+        self._learner_id = ''
+        self._requested: float | None = None
+        self._whole = True
+        self._action: Action | None = None
+        self._stamp = node.get_clock().now().to_msg()
+        self._publisher = node.create_publisher(
+            Observation, 'observations', qos.TOPICS['observations'])
+        self._statistics = TopicStatistics(node, 'actions')
+        self._subscription = node.create_subscription(
+            Action, 'actions', self._on_action, qos.TOPICS['actions'])
+
+    def _on_action(self, message: Action) -> None:
+        if message.start_id != self._start_id:
+            return
+        self._statistics.received(message.header.stamp)
+        if message.learner_id == self._learner_id and message.step == self._actor.step:
+            self._heard()
+            self._action = message
+
+    def on_policy(self, message: Policy) -> None:
+        """Send observations to this learner from now on."""
+        if message.learner_id != self._learner_id:
+            self._learner_id, self._requested, self._whole = message.learner_id, None, True
+
+    def act(self) -> bool:
+        """Step with received actions; publish the observation, again if no actions come."""
+        message, self._action = self._action, None
+        if message is not None and message.step == self._actor.step:
+            try:
+                with self._timer('decode'):
+                    actions = from_tensors(message.tensors)['actions']
+                    if actions.shape != self._shape:
+                        raise ValueError(f'actions: shape {actions.shape} is not {self._shape}')
+                with self._timer('step'):
+                    finished = self._actor.take(actions)
+            except (KeyError, ValueError) as error:
+                self._node.get_logger().warning(
+                    f'actions refused: {error}', throttle_duration_sec=1.0)
+            else:
+                with self._timer('publish'):
+                    self._finished(finished, message.policy_version)
+                self._on_extras(self._actor.extras)
+                self._requested, self._whole = None, False
+                self._stamp = self._node.get_clock().now().to_msg()
+        now = time.monotonic()
+        if self._learner_id and (self._requested is None or now - self._requested > self._RETRY_S):
+            # The learner may lack the observation before, if it gave this actor up.
+            whole = self._whole or self._requested is not None
+            self._requested = now
+            with self._timer('encode'):
+                observation = to_observation(
+                    self._actor.observe(whole=whole), stamp=self._stamp,
+                    actor_id=self._actor_id, start_id=self._start_id,
+                    step=self._actor.step, learner_id=self._learner_id)
+            with self._timer('publish'):
+                self._publisher.publish(observation)
+        return False
+
+    def close(self) -> None:
+        """Close the environments and topics."""
+        self._actor.envs.close()
+        self._statistics.close()
+        self._node.destroy_publisher(self._publisher)
+        self._node.destroy_subscription(self._subscription)

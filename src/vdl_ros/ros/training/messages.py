@@ -1,0 +1,362 @@
+"""A queue of messages from the executor's thread, bounded by their number and their bytes."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Generic, Protocol, TypeVar
+
+from builtin_interfaces.msg import Time as TimeMessage
+from numpy.typing import NDArray
+from rclpy.time import Time
+from std_msgs.msg import Header
+
+from vdl_ros.common.metrics import ThreadTimer
+from vdl_ros.common.quoting import quoted
+from vdl_ros.msg import Credit, Episode, Observation, Policy, Trajectory
+from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
+from vdl_ros.rl.data.unroll import Arrays, EndOfBagError, Unroll, UnrollError, UnrollSchema
+from vdl_ros.ros.messages.tensors import (
+    TensorError,
+    array_length,
+    from_tensors,
+    num_bytes,
+    to_tensors,
+)
+
+__all__ = ['ActorMessages', 'BoundedQueue', 'LengthSchema', 'RefusedError', 'TrajectoryInbox',
+           'from_episode', 'memory_budget', 'policy_config', 'to_episode', 'to_observation',
+           'to_policy', 'to_trajectory']
+
+
+T = TypeVar('T')
+
+
+def memory_budget() -> int:
+    """Return the bytes of messages that may wait: a quarter of the memory, at least 1 GiB."""
+    return max(1 << 30, os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 4)
+
+
+class BoundedQueue(Generic[T]):
+    """A first-in, first-out queue between two threads."""
+
+    def __init__(self, max_items: int, max_bytes: int | None = None) -> None:
+        """Create an empty queue; ``max_bytes`` is :func:`memory_budget` by default."""
+        self.max_items = max_items
+        self.max_bytes = memory_budget() if max_bytes is None else max_bytes
+        self._items: queue.Queue[tuple[T, int]] = queue.Queue(max_items)
+        self._lock = threading.Lock()
+        self._bytes = 0
+
+    def put(self, item: T, num_bytes: int) -> None:
+        """Append an item; do not wait.
+
+        Raises:
+            queue.Full: too many items, or too many bytes, are waiting.
+        """
+        with self._lock:
+            if self._bytes + num_bytes > self.max_bytes:
+                raise queue.Full
+            self._items.put_nowait((item, num_bytes))
+            self._bytes += num_bytes
+
+    def get(self, timeout: float) -> T:
+        """Return the next item; wait up to ``timeout`` s.
+
+        Raises:
+            queue.Empty: there is none.
+        """
+        item, num_bytes = self._items.get(timeout=timeout)
+        with self._lock:
+            self._bytes -= num_bytes
+        return item
+
+    def __len__(self) -> int:
+        """Return the number of items."""
+        return self._items.qsize()
+
+    def __str__(self) -> str:
+        """Return what is waiting, for a log line."""
+        with self._lock:
+            return f'{len(self)} messages of {self._bytes} bytes are waiting'
+
+
+_LONGEST_ID = 256
+
+
+class LengthSchema(Protocol):
+    """Knows the lengths of the arrays in a message."""
+
+    def check_lengths(self, lengths: Mapping[str, int]) -> None:
+        """Check the bytes of each array by name; raise UnrollError."""
+
+
+M = TypeVar('M', Observation, Trajectory)
+
+
+class ActorMessages(Generic[M]):
+    """A bounded queue from the executor's thread, which calls ``put``, to another one."""
+
+    def __init__(
+        self, name: str, schema: LengthSchema, learner_id: str, warn: Callable[[str], None],
+        max_items: int, max_bytes: int | None = None,
+    ) -> None:
+        """Create an empty queue.
+
+        Args:
+            name: what a message is, for the warnings.
+            schema: schema of its arrays.
+            learner_id: messages for other learners are ignored.
+            warn: called with one line for each message that is dropped.
+            max_items: messages that may wait.
+            max_bytes: of messages that may wait; by default :func:`memory_budget`.
+        """
+        self._name, self._schema, self._learner_id = name, schema, learner_id
+        self._warn = warn
+        # Of a message that is refused before it is kept, only the reason waits.
+        self._kept: BoundedQueue[tuple[M | str, float]] = BoundedQueue(max_items, max_bytes)
+
+    def put(self, message: M, age_s: float) -> None:
+        """Append a message; drop it if the queue is full.
+
+        A message for another learner, or of another length than the schema's, is not kept.
+        """
+        if message.learner_id != self._learner_id:
+            return
+        kept: M | str = message
+        try:
+            size = _checked_length(message, self._schema)
+        except (TensorError, UnrollError) as error:
+            kept, size = self.refusal(message.actor_id, error), 0
+        try:
+            self._kept.put((kept, age_s), size)
+        except queue.Full:
+            self._warn(f'{self._name} of {quoted(message.actor_id)} dropped: {self._kept}')
+
+    def get(self, timeout: float) -> tuple[M | str, float]:
+        """Return the next message, or the line why it was refused, and its age, s.
+
+        Raises:
+            queue.Empty: none within ``timeout`` seconds.
+        """
+        return self._kept.get(timeout)
+
+    def refusal(self, actor_id: str, error: Exception) -> str:
+        """Return the line that an actor's message was refused."""
+        return f'{self._name} of {quoted(actor_id)} refused: {error}'
+
+    @property
+    def max_bytes(self) -> int:
+        """Bytes that may wait."""
+        return self._kept.max_bytes
+
+    def __len__(self) -> int:
+        """Return the number of messages."""
+        return len(self._kept)
+
+
+def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> int:
+    """Return the size of a message, bytes, whose arrays have the right names and lengths.
+
+    Raises:
+        TensorError, UnrollError: the message does not match ``schema``.
+    """
+    if len(message.actor_id) > _LONGEST_ID:
+        raise UnrollError(f'actor_id: {len(message.actor_id)} characters are not allowed: '
+                          f'at most {_LONGEST_ID}')
+    lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
+    schema.check_lengths(lengths)
+    if len(message.tensors) > len(lengths):
+        raise TensorError('a duplicate name')
+    # Decompressed: a message must not need more memory than a queue may have.
+    return sum(lengths.values())
+
+
+# Characters; all settings together have about 2,000.
+_LARGEST_CONFIG = 1 << 16
+# Messages that may wait; more than credit lets actors send.
+_QUEUE = 256
+
+
+def to_trajectory(
+    arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, start_id: int,
+    sequence: int, learner_id: str, policy_version: int, compression: str = 'none',
+) -> Trajectory:
+    """Return the message of an unroll.
+
+    ``stamp`` is the time of its last step; for ``compression`` see :func:`to_tensors`.
+    """
+    return Trajectory(
+        header=Header(stamp=stamp.to_msg()), actor_id=actor_id, start_id=start_id,
+        sequence=sequence, learner_id=learner_id, policy_version=policy_version,
+        tensors=to_tensors(arrays, compression))
+
+
+def to_policy(
+    arrays: Mapping[str, NDArray[Any]], *, stamp: Time, learner_id: str, version: int,
+    agent_steps: int, config: str, flow_stats: FlowStats,
+) -> Policy:
+    """Return the message with weights, settings and the actors' credits."""
+    return Policy(
+        header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
+        agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
+        credits=[Credit(actor_id=name, start_id=start_id, used=used)
+                 for start_id, (name, used) in flow_stats.credits_to_send().items()])
+
+
+def policy_config(message: Policy) -> dict[str, Any]:
+    """Return the learner's settings from a policy message.
+
+    Raises:
+        ValueError: the config is too long, or not a flat JSON object.
+    """
+    if len(message.config) > _LARGEST_CONFIG:
+        raise ValueError(f'config: {len(message.config)} characters are not allowed: '
+                         f'at most {_LARGEST_CONFIG}')
+    try:
+        config = json.loads(message.config)
+    # The parser calls itself for each level of nesting.
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise ValueError(f'config: {quoted(message.config, 40)} is not a JSON object')
+    if any(isinstance(value, dict | list) for value in config.values()):
+        raise ValueError(f'config: {quoted(message.config, 40)} is nested; a setting is a number, '
+                         'a text, true or false')
+    return config
+
+
+class RefusedError(ValueError):
+    """A trajectory that is not valid where each of them is needed; the message is one line."""
+
+
+class TrajectoryInbox:
+    """A bounded queue of trajectory messages that returns checked unrolls.
+
+    The executor's thread calls ``put``, which only enqueues; the training thread calls ``get``,
+    which decodes.
+    """
+
+    def __init__(
+        self, schema: UnrollSchema, flow_stats: FlowStats, learner_id: str,
+        warn: Callable[[str], None], timer: ThreadTimer | None = None,
+        max_bytes: int | None = None, *, is_over: Callable[[], bool] | None = None,
+    ) -> None:
+        """Create an empty queue.
+
+        Args:
+            schema: schema of the unrolls.
+            flow_stats: counts received, lost and rejected messages.
+            learner_id: trajectories for other learners are ignored.
+            warn: called with one line for each rejected message.
+            timer: timer of the thread that calls :meth:`get`.
+            max_bytes: of messages that may wait; by default :func:`memory_budget`.
+            is_over: for a bag, in which every message has to be valid: returns whether no more
+                will come.
+        """
+        self._timer, self._is_over = timer or ThreadTimer(), is_over
+        self._schema, self._flow_stats, self._warn = schema, flow_stats, warn
+        self._messages = ActorMessages[Trajectory](
+            'trajectory', schema, learner_id, warn, _QUEUE, max_bytes)
+
+    def put(self, message: Trajectory, age_s: float) -> None:
+        """Enqueue a message; one that is dropped is counted as lost later."""
+        self._messages.put(message, age_s)
+
+    @property
+    def waiting(self) -> int:
+        """Number of messages in the queue."""
+        return len(self._messages)
+
+    def get(self, timeout: float) -> Unroll:
+        """Return the next valid unroll.
+
+        Raises:
+            queue.Empty: none within ``timeout`` seconds.
+            EndOfBagError: no more will come.
+            RefusedError: the next one of a bag is not valid.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            # Asked before: what arrives in between is not left out.
+            is_over = self._is_over is not None and self._is_over()
+            try:
+                with self._timer('wait'):
+                    message, age_s = self._messages.get(
+                        timeout=max(deadline - time.monotonic(), 0.0))
+            except queue.Empty:
+                if is_over:
+                    raise EndOfBagError from None
+                raise
+            if isinstance(message, str):
+                self._refuse(message)
+                continue
+            with self._timer('decode'):
+                unroll = self._decode(message, age_s)
+            if unroll is not None:
+                return unroll
+
+    def _refuse(self, line: str) -> None:
+        self._flow_stats.rejected += 1
+        if self._is_over is not None:
+            raise RefusedError(line)
+        self._warn(line)
+
+    def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
+        try:
+            arrays = from_tensors(message.tensors, checked_lengths=True)
+            self._schema.check(arrays)
+        except (TensorError, UnrollError) as error:
+            self._refuse(self._messages.refusal(message.actor_id, error))
+            return None
+        new, missing = self._flow_stats.arrive(
+            message.actor_id, message.start_id, message.sequence)
+        if missing:
+            self._warn(f'{missing} trajectories of {quoted(message.actor_id)} lost '
+                       f'before number {message.sequence}')
+        if not new:
+            return None
+        return Unroll(arrays, message.actor_id, message.start_id, message.sequence,
+                      message.policy_version, age_s, num_bytes(message.tensors))
+
+
+def to_observation(
+    arrays: Arrays, *, stamp: TimeMessage, actor_id: str, start_id: int, step: int,
+    learner_id: str,
+) -> Observation:
+    """Return the message of one step; ``stamp`` is the time of the step."""
+    return Observation(
+        header=Header(stamp=stamp), actor_id=actor_id, start_id=start_id, step=step,
+        learner_id=learner_id, tensors=to_tensors(arrays))
+
+
+def to_episode(
+    episode: FinishedEpisode, *, stamp: Time, actor_id: str, policy_version: int,
+) -> Episode:
+    """Return the message of an episode that ended at ``stamp``."""
+    return Episode(
+        header=Header(stamp=stamp.to_msg()), actor_id=actor_id, environment=episode.environment,
+        episode_return=episode.episode_return, length=episode.length,
+        terminated=episode.terminated, truncated=episode.truncated,
+        success=-1 if episode.success is None else int(episode.success),
+        policy_version=policy_version)
+
+
+def from_episode(message: Episode) -> FinishedEpisode:
+    """Return the episode in a message.
+
+    Raises:
+        ValueError: the return is not finite, or the length is 0.
+    """
+    if not math.isfinite(message.episode_return) or not message.length:
+        raise ValueError(f'episode: return {message.episode_return}, length {message.length} is '
+                         'not allowed: finite, 1 or more')
+    return FinishedEpisode(
+        message.environment, message.episode_return, message.length, message.terminated,
+        message.truncated, None if message.success < 0 else message.success > 0)
