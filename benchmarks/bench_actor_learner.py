@@ -39,7 +39,6 @@ class Case:
     """An environment that is run in several modes.
 
     Attributes:
-        env_id: of the environment.
         settings: texts by name.
         modes: 'serial', and where the graph does inference: 'actor', 'learner'.
         step_ms: time of the dummy environment; None: a row of the table.

@@ -43,13 +43,10 @@ class Task:
     """What is learned.
 
     Attributes:
-        env_id: the environment.
-        algorithm: learns it.
         rate: steps per second of the environment.
         steps: agent steps of a training.
         observes: whether the aware policy observes its last actions; else its observation has
             them, or the policy a memory.
-        settings: more settings of its trainings.
     """
 
     env_id: str
@@ -81,7 +78,6 @@ class Deadline(threading.Event):
     """Is set some time after it is first looked at."""
 
     def __init__(self, seconds: float) -> None:
-        """Be set after ``seconds``."""
         super().__init__()
         self._seconds, self._end = seconds, math.inf
 

@@ -48,7 +48,6 @@ class Player(Node):
     """Sends targets and measures whether the arm stays at them."""
 
     def __init__(self, truth: str):
-        """Subscribe to ``truth``, a topic of joint states."""
         super().__init__('bench_policy')
         self.status: TargetStatus | None = None
         self.tool: NDArray[np.float64] | None = None

@@ -64,7 +64,6 @@ def listen(seconds: float, alive: Callable[[], bool], *, send_images: bool) -> d
 
     Args:
         seconds: after a warm-up.
-        alive: returns whether the graph runs.
         send_images: publish an image for each pose; otherwise a camera does.
 
     Raises:

@@ -70,7 +70,6 @@ class RandomPolicy:
     over = False
 
     def __init__(self, seed: int, motors: int = len(MOTORS)) -> None:
-        """Choose by this seed for so many motors."""
         self._random, self._motors = np.random.default_rng(seed), motors
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -84,7 +83,6 @@ class TrainedPolicy:
     over = False
 
     def __init__(self, saved: SavedPolicy, deterministic: bool = True) -> None:
-        """Use this policy."""
         self._act = Act(saved.policy, saved.action_space, deterministic=deterministic)
 
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -96,7 +94,6 @@ class JointController:
     """A trajectory controller for each arm, which moves to the solution of inverse kinematics."""
 
     def __init__(self, task: ReachTask, case: Case, delay: float) -> None:
-        """Plan a move for each arm; measurements are older by ``delay``, s."""
         self._task = task
         config = ControllerConfig() if case.feedback == 'truth' else camera_config()
         config = dataclasses.replace(config, stale_after=config.stale_after + delay)

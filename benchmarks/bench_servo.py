@@ -65,7 +65,6 @@ class Commander(Node):
     """Sends targets and measures how near the arm comes."""
 
     def __init__(self, truth: str):
-        """Subscribe to ``truth``, a topic of joint states."""
         super().__init__('bench_servo')
         self.status: JointTrajectoryStatus | None = None
         self.truth: JointState | None = None

@@ -62,7 +62,6 @@ def launched(
     """Run a command while the block runs, then interrupt it as Ctrl-C does.
 
     Args:
-        command: its words.
         core: the one core that it and its children may use; any by default.
         log: file for what it prints; a temporary one by default.
         may_end: it may end by itself, with status 0.

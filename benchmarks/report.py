@@ -26,7 +26,6 @@ class Parser(OneLineParser):
     """Parser with ``--quick``, ``--json`` and ``--output``; an error is one line and status 2."""
 
     def __init__(self, name: str, doc: str | None, quick: str = 'under a minute, less exact'):
-        """Describe the benchmark ``name`` by the first line of its module's docstring."""
         super().__init__(prog=name, description=(doc or '').splitlines()[1])
         self.add_argument('--quick', action='store_true', help=quick)
         self.add_argument('--json', action='store_true', help='print one JSON object')
@@ -40,7 +39,6 @@ def complete(
     """Set the options that were not given; check all.
 
     Args:
-        options: changed in place.
         defaults: by option, the value without and with ``--quick``.
         limits: by option, the lowest and highest number allowed, also within a list.
 
@@ -83,7 +81,6 @@ def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | Non
     """Return the exit status of ``work(arguments())``; a failure is one line on standard error.
 
     Args:
-        name: of the benchmark.
         arguments: raises ValueError or OSError for bad input: status 2.
         work: raises RuntimeError where a measurement fails: status 1.
     """

@@ -35,15 +35,12 @@ class Environment:
 
     Attributes:
         distribution: the ROS_DISTRO in use, or '' if ROS 2 comes from wheels.
-        prefix: the venv.
+
+    Raises:
+        SetupError: the Python version is not supported, or is not the distribution's.
     """
 
     def __init__(self, root: Path, *, force: bool = False) -> None:
-        """Detect the ROS 2 distribution and check the Python version.
-
-        Raises:
-            SetupError: the Python version is not supported, or is not the distribution's.
-        """
         self.prefix = root / '.venv'
         self.requirements = root / 'bootstrap' / 'requirements.txt'
         self.force = force

@@ -27,7 +27,6 @@ class PackageIndex:
     """
 
     def __init__(self, prefix: Path) -> None:
-        """Use the virtual environment at ``prefix``; ``constraints`` may name a file."""
         self.prefix = prefix
         self.constraints: Path | None = None
 
@@ -44,7 +43,6 @@ class PackageIndex:
             title: of the step, for progress lines and the log file.
             requirements: arguments of ``pip install``.
             options: of ``uv pip install``.
-            env: further environment variables.
 
         Raises:
             SetupError: a package cannot be installed.

@@ -42,7 +42,6 @@ class Stamp:
     """A file with the fingerprint of a step's inputs when it last ran."""
 
     def __init__(self, path: Path, wanted: str) -> None:
-        """Compare the file at ``path`` with the fingerprint ``wanted``."""
         self.path, self.wanted = path, wanted
 
     @property

@@ -88,7 +88,6 @@ def install_missing(needs: Sequence[Need], *, log: Path) -> list[Need]:
     """Install missing packages as root or by sudo without password; return what is still missing.
 
     Args:
-        needs: requirements to check.
         log: file for the output of apt-get.
     """
     missing = [need for need in needs if not need.is_there()]

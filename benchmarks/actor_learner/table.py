@@ -58,7 +58,6 @@ def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
     """Return the figures of one run.
 
     Args:
-        run: as train/runs.py returns it.
         num_actors: receivers of what the learner sends; 0 in serial mode.
     """
     summary = run['summary']

@@ -38,7 +38,6 @@ class ScriptedController:
     """Moves B arms of a task, each by its script."""
 
     def __init__(self, task: CubeTask) -> None:
-        """Begin the scripts of a task that was reset."""
         self._task = task
         script: Callable[[_Arm], Moves] = push if isinstance(task, PushTask) else pick_and_place
         kinematics = InverseKinematics(task.geometry, task.checker.collides)

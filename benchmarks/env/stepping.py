@@ -59,7 +59,6 @@ def frames_per_s(
     """Return frames per second of ``clock``.
 
     Args:
-        once: returns how many frames it made.
         seconds: of the measurement at least.
         clock: s.
         warm_up: share of ``seconds`` before it.

@@ -33,7 +33,6 @@ def row(name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[
     """Return one environment's figures.
 
     Args:
-        name: of the environment.
         measured: by back end what ``env/measure.py`` printed in each round; ``single`` is there.
     """
     found: dict[str, Any] = {'name': name, 'seed': dict(SEED[name]) if name in SEED else None}

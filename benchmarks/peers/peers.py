@@ -28,9 +28,7 @@ class Peer:
     """One system.
 
     Attributes:
-        title: its name.
         algorithms: what it learns a game and CartPole with.
-        requirements: what pip installs.
         worker: script that trains in the environment and with the seed that it is given, until it
             is interrupted or has made its steps, and prints a line at each update.
         clone: what lies in the folder ``clone`` of its environment, for what pip cannot install.

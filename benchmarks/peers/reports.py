@@ -19,7 +19,6 @@ def report(agent_steps: int, last_returns: Iterable[float] = ()) -> None:
     """Print how many agent steps have been collected, and what episodes returned.
 
     Args:
-        agent_steps: since the start.
         last_returns: of the last 100 episodes; without them ``returns`` of this module. The mean
             of fewer episodes is not reported.
     """

@@ -29,7 +29,6 @@ class Row(NamedTuple):
 
     Attributes:
         wall_s: when, s.
-        agent_steps: since the start.
         mean_return: of the last 100 episodes; -inf if there were fewer.
     """
 

@@ -32,10 +32,8 @@ class Fit:
     Attributes:
         per_actor: a, agent steps/s.
         limit: L, agent steps/s.
-        sharpness: p.
         error: root mean square of log(law / measured): 0.05 is 5 %.
         fewest: the smallest number of actors that was measured.
-        most: the largest.
     """
 
     per_actor: float

@@ -25,8 +25,6 @@ def learner_row(learners: int, actors: int, runs: Sequence[Run], kind: str) -> d
     all learners; ``update_s`` is the time of an update, with the sums over all learners.
 
     Args:
-        learners: processes.
-        actors: of all learners together.
         runs: of each round, as ``run_graph`` returns them.
         kind: of environments: asleep or computing.
     """

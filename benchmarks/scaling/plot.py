@@ -32,7 +32,6 @@ def draw(path: Path, found: Mapping[str, Any]) -> None:
 
     Args:
         path: the file, of one of :func:`kinds`.
-        found: the object.
 
     Raises:
         OSError: it cannot be written.

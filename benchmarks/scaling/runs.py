@@ -39,13 +39,7 @@ class Shape:
     """Settings of one table.
 
     Attributes:
-        name: of the table.
-        sleeping: environment that sleeps.
-        computing: environment that computes.
-        num_envs: of one process.
         unroll_length: steps of a trajectory; 0: set by the samples of an iteration.
-        batch_size: trajectories of an update.
-        more: other settings.
     """
 
     name: str
@@ -97,11 +91,7 @@ def plan(
     """Return the plan of a table's run with one process, and its settings.
 
     Args:
-        shape: of the table.
-        env_id: environment.
-        samples: of an iteration of the samplers.
         seconds: of the measurement at least.
-        actors: number of processes.
 
     Raises:
         ValueError: a setting that is not allowed, in one line.
@@ -123,7 +113,6 @@ def order(counts: Mapping[str, Sequence[int]], number: int) -> Iterator[Cell]:
 
     Args:
         counts: of processes, by table.
-        number: of the round.
     """
     cells = []
     for at in range(max(map(len, counts.values()))):

@@ -39,7 +39,6 @@ def sampler_row(samplers: int, runs: Sequence[Run], samples: int, kind: str) -> 
     duration of an iteration here, where both run at the same time.
 
     Args:
-        samplers: processes.
         runs: of each round, as ``run_graph`` returns them.
         samples: agent steps of an iteration.
         kind: of environments: asleep or computing.
@@ -82,7 +81,6 @@ def actor_row(actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
     ``steps_per_s_busy`` is the speed divided by it.
 
     Args:
-        actors: processes.
         runs: of each round, as ``run_graph`` returns them.
         kind: of environments: asleep or computing.
     """

@@ -51,8 +51,6 @@ class Plan:
 
     Attributes:
         settings: of environment and training, texts by name.
-        more: settings of the launch file alone.
-        num_actors: of the graph.
         warm_up: s before the measurement, once all actors have delivered.
         seconds: s of the measurement.
         num_learners: of the graph; they share the actors.
@@ -70,7 +68,6 @@ class Listener:
     """Receives the time shares of nodes; spins in a thread until it is closed."""
 
     def __init__(self) -> None:
-        """Subscribe to ``/statistics``."""
         transport.configure()
         self._context = rclpy.Context()
         # Without the arguments of this command: some look like remappings.
@@ -260,7 +257,6 @@ def _run(
     """Start a run, measure it, interrupt it.
 
     Args:
-        plan: duration.
         command: returns the words of the command for a run folder.
         name: returns the name of one of its processes.
         complete: returns whether all nodes have reported since a time; awaited before the end.

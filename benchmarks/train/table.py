@@ -68,7 +68,6 @@ def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> 
     Args:
         rounds: each with ``graph`` and ``serial`` as of train/runs.py, and by part what
             train/parts.py printed.
-        cores: that the processes may use.
         num_actors: receivers of each policy.
     """
     graphs, serials = ([each[name] for each in rounds] for name in ('graph', 'serial'))

@@ -38,9 +38,7 @@ class Cell:
     """One measurement.
 
     Attributes:
-        way: key of WAYS.
         task: ``throughput`` or ``round_trip``.
-        clients: number of them.
         size: bytes of data in a packet.
         packets: that each client sends.
         window: packets that a client may have under way over DDS; TCP has the kernel's window.

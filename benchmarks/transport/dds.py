@@ -128,7 +128,6 @@ class DdsServer(_Peer):
     """Counts packets and publishes credit for them, or sends them back."""
 
     def __init__(self, total: int, namespace: str, executor: str) -> None:
-        """Make the topics of ``total`` clients."""
         super().__init__('server', namespace, executor)
         clients = range(total)
         self._credit = [self._publisher(Credit, f'client_{each}/credit') for each in clients]
@@ -190,7 +189,6 @@ class DdsClient(_Peer):
     """Sends trajectories while it has credit, or measures round trips."""
 
     def __init__(self, index: int, namespace: str, executor: str) -> None:
-        """Make the topics of client number ``index``."""
         super().__init__(f'client_{index}', namespace, executor)
         self._index = index
         self._typed = self._publisher(Trajectory, 'trajectories')

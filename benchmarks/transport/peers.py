@@ -31,9 +31,6 @@ class Hosts:
     """Where server and clients run.
 
     Attributes:
-        name: in the tables.
-        address: of the server.
-        discovery: range of discovery that DDS needs.
         server: words before its command.
         clients: words before their commands.
     """
@@ -150,14 +147,13 @@ class _Peer:
 
 
 class Team:
-    """A server and its clients of one family."""
+    """A server and its clients of one family.
+
+    Raises:
+        PeerError: a process does not start.
+    """
 
     def __init__(self, family: str, hosts: Hosts, clients: int) -> None:
-        """Start them.
-
-        Raises:
-            PeerError: a process does not start.
-        """
         self.transport = ''
         self._peers: list[_Peer] = []
         env = dict(os.environ, ROS_AUTOMATIC_DISCOVERY_RANGE=hosts.discovery)

@@ -73,7 +73,6 @@ class TcpServer:
     """Receives from, or answers, each client in a separate thread."""
 
     def __init__(self, total: int, address: str) -> None:
-        """Listen for ``total`` clients at a free port of ``address``."""
         self._total = total
         self._listener = socket.create_server((address, 0))
         self._connections: dict[int, socket.socket] = {}
@@ -131,14 +130,13 @@ class TcpServer:
 
 
 class TcpClient:
-    """Sends packets, or measures how long they take there and back."""
+    """Sends packets, or measures how long they take there and back.
+
+    Raises:
+        OSError: no server listens there.
+    """
 
     def __init__(self, index: int, address: str, port: int) -> None:
-        """Connect as client number ``index``.
-
-        Raises:
-            OSError: no server listens there.
-        """
         self._connection = socket.create_connection((address, port))
         _configure(self._connection)
         self._connection.sendall(_LENGTH.pack(index))

@@ -40,7 +40,6 @@ class Robot:
     """One robot in a world of its own."""
 
     def __init__(self, model: mujoco.MjModel, random: np.random.Generator) -> None:
-        """Place it at random."""
         self._model, self._random = model, random
         self.data = mujoco.MjData(model)
         self.time = self._commanded_at = 0.0
@@ -90,7 +89,6 @@ class Simulation(Node):
     """All robots, and their common clock."""
 
     def __init__(self) -> None:
-        """Make the robots and start the clock."""
         super().__init__('diff_drive')
         count = self.declare_parameter('robots', 1).value
         self._speed = float(self.declare_parameter('speed', 1.0).value)

@@ -58,7 +58,6 @@ class SerialInbox:
     def __init__(
         self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
     ) -> None:
-        """Take unrolls from ``actor`` with the weights of ``learner``."""
         self._timer = timer
         self._actor, self._learner, self._flow_stats = actor, learner, flow_stats
         self._sequence = 0
@@ -85,16 +84,10 @@ def train(
     """Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
     Args:
-        env: settings of the environment.
         config: settings of every algorithm.
-        algorithm_config: settings of the chosen algorithm.
-        run_dir: folder of the run.
-        stop: ends the run.
         resume: whether the folder's run goes on.
         init: checkpoint with the first weights of a new run; empty: none.
         modules: which modules register environments; they are imported.
-        attack: attack on what the policy observes.
-        surrogate: policy whose gradients the attack uses.
         folder: what is kept in the folder of the run.
 
     Raises:

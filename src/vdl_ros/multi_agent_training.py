@@ -66,26 +66,21 @@ class _Queue:
 
 
 class _Agent:
-    """A learner with its run and its actors; ``reason`` says why it is done, or is empty."""
+    """A learner with its run and its actors; ``reason`` says why it is done, or is empty.
+
+    Args:
+        settings: of its learning and of its first environment.
+        envs: vector environments of its bodies, by number of the environment.
+        init: checkpoint with its first weights; empty: none.
+
+    Raises:
+        ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
+    """
 
     def __init__(
         self, name: str, settings: Mapping[str, object], seed: int,
         envs: Mapping[int, VectorEnvironment], folder: Path, init: str, stop: threading.Event,
     ) -> None:
-        """Make learner, actors and run; go on with the run that is there.
-
-        Args:
-            name: of the agent.
-            settings: of its learning and of its first environment.
-            seed: of weights, sampling and environments.
-            envs: vector environments of its bodies, by number of the environment.
-            folder: of its run.
-            init: checkpoint with its first weights; empty: none.
-            stop: ends an evaluation early.
-
-        Raises:
-            ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
-        """
         self.name, self.reason, self.evaluations = name, '', None
         env, config = select(EnvConfig, settings), select(TrainConfig, {**settings, 'seed': seed})
         algorithm = make_algorithm_config(config, settings)
@@ -180,10 +175,7 @@ def train(
     """Run a session until all its environments are done; go on with the one in the folder.
 
     Args:
-        file: agents, environments and bodies.
         run_dir: folder of the session, with a run for each agent.
-        stop: interrupts the session.
-        seed: of the session.
         modules: which modules register environments; they are imported.
 
     Returns:

@@ -29,7 +29,6 @@ class Action(LaunchDescriptionEntity):
     """Base of the actions."""
 
     def __init__(self, **unknown: object) -> None:
-        """Raise TypeError for keyword arguments that no derived class took."""
         reject_keywords(self, unknown)
 
     def visit(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:

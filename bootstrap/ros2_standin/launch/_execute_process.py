@@ -92,7 +92,17 @@ class _Process(asyncio.SubprocessProtocol):
 
 
 class ExecuteProcess(Action):
-    """Runs a command line."""
+    """Runs a command line.
+
+    Args:
+        name: of the process; a number follows it.
+        output: 'screen', 'log' or 'both'.
+        on_exit: actions when the process has ended; see OnProcessExit.
+        respawn_delay: seconds before that.
+        respawn_max_retries: how often; negative: without limit.
+        sigterm_timeout: seconds from SIGINT to SIGTERM, 5 by default.
+        sigkill_timeout: seconds from SIGTERM to SIGKILL, 5 by default.
+    """
 
     def __init__(
         self,
@@ -108,20 +118,6 @@ class ExecuteProcess(Action):
         sigkill_timeout: SomeSubstitutionsType | float | None = None,
         **unknown: object,
     ) -> None:
-        """Store the command line and the options.
-
-        Args:
-            cmd: program and arguments.
-            name: of the process; a number follows it.
-            output: 'screen', 'log' or 'both'.
-            on_exit: actions when the process has ended; see OnProcessExit.
-            respawn: whether to start the process again.
-            respawn_delay: seconds before that.
-            respawn_max_retries: how often; negative: without limit.
-            sigterm_timeout: seconds from SIGINT to SIGTERM, 5 by default.
-            sigkill_timeout: seconds from SIGTERM to SIGKILL, 5 by default.
-            unknown: refused.
-        """
         super().__init__(**unknown)
         if not isinstance(respawn, bool):
             raise TypeError(f'respawn={respawn!r} {ADVICE}')

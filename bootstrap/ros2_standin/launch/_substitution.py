@@ -26,7 +26,6 @@ class TextSubstitution(Substitution):
     """A constant text."""
 
     def __init__(self, *, text: str) -> None:
-        """Store the text."""
         if not isinstance(text, str):
             raise TypeError(f'TextSubstitution(): text {text!r} is a {type(text).__name__}')
         self.text = text

@@ -26,21 +26,18 @@ __all__ = [
 
 
 class DeclareLaunchArgument(Action):
-    """Declares a launch argument, which becomes a launch configuration."""
+    """Declares a launch argument, which becomes a launch configuration.
+
+    Args:
+        default_value: None: the argument is required.
+        description: for `--show-args`.
+        choices: the allowed values; None: all.
+    """
 
     def __init__(
         self, name: str, *, default_value: SomeSubstitutionsType | None = None,
         description: str | None = None, choices: Sequence[str] | None = None, **unknown: object,
     ) -> None:
-        """Store the declaration.
-
-        Args:
-            name: of the argument.
-            default_value: None: the argument is required.
-            description: for `--show-args`.
-            choices: the allowed values; None: all.
-            unknown: refused.
-        """
         super().__init__(**unknown)
         self.name = name
         self.choices = choices
@@ -77,7 +74,6 @@ class IncludeLaunchDescription(Action):
         launch_arguments: Iterable[tuple[SomeSubstitutionsType, SomeSubstitutionsType]] = (),
         **unknown: object,
     ) -> None:
-        """Store the source, or the path of the file, and the arguments."""
         super().__init__(**unknown)
         if not isinstance(launch_description_source, PythonLaunchDescriptionSource):
             launch_description_source = PythonLaunchDescriptionSource(launch_description_source)
@@ -111,7 +107,6 @@ class GroupAction(Action):
     def __init__(
         self, actions: Iterable[Action], *, scoped: bool = True, **unknown: object,
     ) -> None:
-        """Store the actions."""
         super().__init__(**unknown)
         self._actions = list(actions)
         if scoped:
@@ -134,7 +129,6 @@ class OpaqueFunction(Action):
         self, *, function: Callable[..., Any], args: Iterable[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None, **unknown: object,
     ) -> None:
-        """Store the function, and its arguments after the context."""
         super().__init__(**unknown)
         if not callable(function):
             raise TypeError(f'OpaqueFunction(): function {function!r} cannot be called')
@@ -151,7 +145,6 @@ class LogInfo(Action):
     """Logs a message."""
 
     def __init__(self, *, msg: SomeSubstitutionsType, **unknown: object) -> None:
-        """Store the message."""
         super().__init__(**unknown)
         self._msg = normalize(msg)
 
@@ -166,7 +159,6 @@ class SetLaunchConfiguration(Action):
     def __init__(
         self, name: SomeSubstitutionsType, value: SomeSubstitutionsType, **unknown: object,
     ) -> None:
-        """Store name and value."""
         super().__init__(**unknown)
         self._name = normalize(name)
         self._value = normalize(value)
@@ -189,7 +181,6 @@ class RegisterEventHandler(Action):
     """Adds an event handler."""
 
     def __init__(self, event_handler: Any, **unknown: object) -> None:
-        """Store the event handler."""
         super().__init__(**unknown)
         self._event_handler = event_handler
 
@@ -202,7 +193,6 @@ class EmitEvent(Action):
     """Emits an event."""
 
     def __init__(self, *, event: Event, **unknown: object) -> None:
-        """Store the event."""
         super().__init__(**unknown)
         if not isinstance(event, Event):
             raise TypeError(f'EmitEvent(): {event!r} is no event')
@@ -217,7 +207,6 @@ class Shutdown(EmitEvent):
     """Shuts the launch down."""
 
     def __init__(self, *, reason: str = 'reason not given', **unknown: object) -> None:
-        """Store the reason."""
         super().__init__(event=ShutdownEvent(reason=reason), **unknown)
 
     def execute(self, context: LaunchContext) -> None:
@@ -236,7 +225,6 @@ class TimerAction(Action):
         self, *, period: float, actions: Iterable[Action], cancel_on_shutdown: bool = False,
         **unknown: object,
     ) -> None:
-        """Store the seconds and the actions; ``cancel_on_shutdown`` must be true."""
         super().__init__(**unknown)
         if not cancel_on_shutdown:
             raise TypeError(f'cancel_on_shutdown={cancel_on_shutdown!r} {ADVICE}')

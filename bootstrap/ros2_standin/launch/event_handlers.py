@@ -38,20 +38,18 @@ class _EventHandler:
 
 
 class OnProcessExit(_EventHandler):
-    """Reacts to the end of a process."""
+    """Reacts to the end of a process.
+
+    Args:
+        target_action: action whose process is meant; or a function that returns whether an
+            action is; None: all.
+        on_exit: an action, several, or a function of event and context that returns them.
+    """
 
     def __init__(
         self, *, target_action: Action | Callable[[Action], bool] | None = None,
         on_exit: Any, **unknown: object,
     ) -> None:
-        """Store the target and the reaction.
-
-        Args:
-            target_action: action whose process is meant; or a function that returns whether an
-                action is; None: all.
-            on_exit: an action, several, or a function of event and context that returns them.
-            unknown: refused.
-        """
         if not (target_action is None or isinstance(target_action, Action)
                 or callable(target_action)):
             raise TypeError(f'target_action: {target_action!r} is no action')
@@ -71,7 +69,6 @@ class OnShutdown(_EventHandler):
     """Reacts to the shutdown of the launch."""
 
     def __init__(self, *, on_shutdown: Any, **unknown: object) -> None:
-        """Store the reaction: an action, several, or a function of event and context."""
         super().__init__('on_shutdown', on_shutdown, unknown)
 
     def matches(self, event: Event) -> bool:

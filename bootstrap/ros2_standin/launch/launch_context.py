@@ -21,7 +21,6 @@ class LaunchContext:
     """
 
     def __init__(self, *, argv: Iterable[str] | None = None, noninteractive: bool = False) -> None:
-        """Start without launch configurations."""
         self.argv = [] if argv is None else argv
         self.noninteractive = noninteractive
         self.launch_configurations: dict[str, Any] = {}

@@ -19,7 +19,6 @@ class LaunchDescription(LaunchDescriptionEntity):
         self, initial_entities: Iterable[LaunchDescriptionEntity] | None = None,
         **unknown: object,
     ) -> None:
-        """Store the entities."""
         reject_keywords(self, unknown)
         self.entities = list(initial_entities or ())
 

@@ -22,7 +22,6 @@ class PythonLaunchDescriptionSource:
     """A Python launch file."""
 
     def __init__(self, launch_file_path: SomeSubstitutionsType) -> None:
-        """Store the path."""
         self._path = normalize(launch_file_path)
         self._description: Any = None
 

@@ -29,7 +29,6 @@ class LaunchService:
         self, *, argv: Iterable[str] | None = None, noninteractive: bool = False,
         debug: bool = False,
     ) -> None:
-        """Create the context; ``debug`` logs tracebacks."""
         logging.launch_config.level = python_logging.DEBUG if debug else python_logging.INFO
         self._logger = logging.get_logger('launch')
         self.context = LaunchContext(argv=argv, noninteractive=noninteractive)

@@ -25,7 +25,6 @@ class LaunchConfig:
     """Settings of the log; the only instance is `launch_config`."""
 
     def __init__(self) -> None:
-        """Create no folder yet."""
         self._log_dir = ''
 
     @property

@@ -31,7 +31,6 @@ class LaunchConfiguration(Substitution):
     """Value of a launch configuration, which a launch argument or an action sets."""
 
     def __init__(self, variable_name: SomeSubstitutionsType, *, default: Any = None) -> None:
-        """Store the name, and the default for a configuration that is not set."""
         self.variable_name = normalize(variable_name)
         if isinstance(default, (bool, int, float)):
             default = str(default)
@@ -57,7 +56,6 @@ class EnvironmentVariable(Substitution):
     def __init__(
         self, name: SomeSubstitutionsType, *, default_value: SomeSubstitutionsType | None = None,
     ) -> None:
-        """Store the name, and the default for a variable that is not set."""
         self.name = normalize(name)
         self.default_value = None if default_value is None else normalize(default_value)
 
@@ -79,7 +77,6 @@ class PathJoinSubstitution(Substitution):
     """Path of several parts."""
 
     def __init__(self, substitutions: Iterable[str | Substitution]) -> None:
-        """Store the parts."""
         self.substitutions = normalize(substitutions)
 
     def describe(self) -> str:

@@ -31,6 +31,12 @@ class Node(ExecuteProcess):
 
     Parameters reach the node in a temporary parameter file, under its full name if name and
     namespace are known, else for any node of the process.
+
+    Args:
+        namespace: of the node; below that of PushRosNamespace unless it starts with '/'.
+        exec_name: of the process; by default that of the executable.
+        parameters: mappings from names to values (see ParameterValue), or paths of files.
+        remappings: pairs of a name and what replaces it.
     """
 
     def __init__(
@@ -46,19 +52,6 @@ class Node(ExecuteProcess):
         arguments: Iterable[SomeSubstitutionsType] | None = None,
         **options: Any,
     ) -> None:
-        """Store everything.
-
-        Args:
-            package: of the executable.
-            executable: its name.
-            name: of the node.
-            namespace: of the node; below that of PushRosNamespace unless it starts with '/'.
-            exec_name: of the process; by default that of the executable.
-            parameters: mappings from names to values (see ParameterValue), or paths of files.
-            remappings: pairs of a name and what replaces it.
-            arguments: to the executable.
-            options: see ExecuteProcess.
-        """
         super().__init__(cmd=[ExecutableInPackage(executable, package), *(arguments or ())],
                          name=exec_name, **options)
         self._node_name = None if name is None else normalize(name)
@@ -105,7 +98,6 @@ class PushROSNamespace(Action):
     """Puts the nodes after it, in the same scope, into a namespace."""
 
     def __init__(self, namespace: SomeSubstitutionsType, **unknown: object) -> None:
-        """Store the namespace."""
         super().__init__(**unknown)
         self._namespace = normalize(namespace)
 

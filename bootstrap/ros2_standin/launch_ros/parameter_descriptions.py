@@ -16,19 +16,18 @@ _SCALARS = (bool, int, float, str)
 
 
 class ParameterValue:
-    """A value of a type."""
+    """A value of a type.
+
+    Args:
+        value: bool, int, float, text, a list of one of these, a substitution, or a list with
+            substitutions, which are joined.
+        value_type: bool, int, float or str; None: as YAML reads it.
+
+    Raises:
+        TypeError: another type, or a value that is not of this type.
+    """
 
     def __init__(self, value: Any, *, value_type: Any = None) -> None:
-        """Store the value and its type.
-
-        Args:
-            value: bool, int, float, text, a list of one of these, a substitution, or a list with
-                substitutions, which are joined.
-            value_type: bool, int, float or str; None: as YAML reads it.
-
-        Raises:
-            TypeError: another type, or a value that is not of this type.
-        """
         if value_type not in (None, *_SCALARS):
             raise TypeError(f'value_type={value_type!r} {ADVICE}')
         self.value = [value] if isinstance(value, Substitution) else value

@@ -24,7 +24,6 @@ class FindPackagePrefix(Substitution):
     """The folder that a package is installed in."""
 
     def __init__(self, package: SomeSubstitutionsType) -> None:
-        """Store the name of the package."""
         self.package = normalize(package)
 
     def describe(self) -> str:
@@ -50,7 +49,6 @@ class ExecutableInPackage(FindPackagePrefix):
     def __init__(
         self, executable: SomeSubstitutionsType, package: SomeSubstitutionsType,
     ) -> None:
-        """Store the names."""
         super().__init__(package)
         self.executable = normalize(executable)
 

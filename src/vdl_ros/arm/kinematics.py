@@ -27,7 +27,6 @@ class Kinematics:
     """
 
     def __init__(self, geometry: ArmGeometry):
-        """Use this geometry."""
         self._geometry = geometry
         self._by_child = {joint.child: joint for joint in geometry.joints.values()}
         self._steps = {name: _step(joint) for name, joint in geometry.joints.items()}
@@ -171,16 +170,14 @@ class UnreachableError(ValueError):
 
 
 class InverseKinematics:
-    """Finds joint positions for places of ``tool0`` in ``base_link``."""
+    """Finds joint positions for places of ``tool0`` in ``base_link``.
+
+    Args:
+        collides: finds poses in collision, such as ``CollisionChecker.collides``; None: any
+            pose within the limits is allowed.
+    """
 
     def __init__(self, geometry: ArmGeometry, collides: Collides | None = None) -> None:
-        """Prepare starts.
-
-        Args:
-            geometry: of the arm.
-            collides: finds poses in collision, such as ``CollisionChecker.collides``; None: any
-                pose within the limits is allowed.
-        """
         self._geometry = geometry
         self._kinematics = Kinematics(geometry)
         self._collides = collides
@@ -308,7 +305,6 @@ class Planner:
     """Plans moves to places."""
 
     def __init__(self, geometry: ArmGeometry, collides: Collides | None = None) -> None:
-        """Plan for this arm; arguments as of :class:`InverseKinematics`."""
         self._geometry = geometry
         self._inverse = InverseKinematics(geometry, collides)
 

@@ -59,7 +59,6 @@ class Robot(ABC):
         self, safety: SafetyConfig | None, signs: Signs, link: Callable[[], Link], guard: Guard,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start disconnected; arguments as of :class:`ArmDriver`."""
         self._driver = ArmDriver(
             safety or SafetyConfig(), signs, link, guard, sent=lambda motors: None,
             notice=self._notice, clock=clock)
@@ -232,24 +231,21 @@ class Robot(ABC):
 
 
 class OWI535(Robot):
-    """The arm on USB; a disconnected cable is an error until the arm is found again."""
+    """The arm on USB; a disconnected cable is an error until the arm is found again.
+
+    Args:
+        positions: returns the measured positions of the joints, float64 [5], rad, NaN for
+            those that are not measured, for example from a camera. The arm has no sensors:
+            without this argument all are NaN.
+
+    Raises:
+        ValueError: a setting that cannot be used, or there is no libusb.
+    """
 
     def __init__(
         self, usb: UsbConfig | None = None, safety: SafetyConfig | None = None,
         positions: Callable[[], ArrayLike] | None = None,
     ) -> None:
-        """Start disconnected.
-
-        Args:
-            usb: device and wiring.
-            safety: limits.
-            positions: returns the measured positions of the joints, float64 [5], rad, NaN for
-                those that are not measured, for example from a camera. The arm has no sensors:
-                without this argument all are NaN.
-
-        Raises:
-            ValueError: a setting that cannot be used, or there is no libusb.
-        """
         usb = usb or UsbConfig()
         backend = load_backend(usb.usb_backend)
         super().__init__(
@@ -275,7 +271,13 @@ class OWI535(Robot):
 
 
 class SimulatedOWI535(Robot):
-    """The twin; ``simulation`` is public, to place it or to add objects before ``connect``."""
+    """The twin; ``simulation`` is public, to place it or to add objects before ``connect``.
+
+    Args:
+        simulation: the twin; by default one that stands straight up.
+        real_time: whether it follows the wall clock, in a thread; if not, its time passes
+            only in ``wait``, as fast as it can be computed.
+    """
 
     name = 'simulated_owi535'
 
@@ -283,14 +285,6 @@ class SimulatedOWI535(Robot):
         self, simulation: ArmSimulation | None = None, safety: SafetyConfig | None = None,
         *, real_time: bool = True,
     ) -> None:
-        """Start disconnected.
-
-        Args:
-            simulation: the twin; by default one that stands straight up.
-            safety: limits.
-            real_time: whether it follows the wall clock, in a thread; if not, its time passes
-                only in ``wait``, as fast as it can be computed.
-        """
         self.simulation = simulation or ArmSimulation()
         signs = Signs()
         super().__init__(

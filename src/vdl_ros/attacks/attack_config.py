@@ -80,8 +80,6 @@ def verify_attack(
     """Check that an attack is possible; return the settings of training that it needs.
 
     Args:
-        attack: the attack.
-        train: settings of training.
         surrogate: of the process with the environments; None in others.
 
     Raises:

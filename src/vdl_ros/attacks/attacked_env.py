@@ -34,12 +34,6 @@ def observed(
     """Return the space of what a policy observes, and how many frames of it are stacked.
 
     Under an attack each observation is a new one: its frames are not those of the one before.
-
-    Args:
-        space: of one environment.
-        frames: see ``factory.frames_per_observation``.
-        attack: the attack.
-        train: settings of training.
     """
     if attack.adversarial_mode == NONE:
         return space, frames
@@ -49,21 +43,18 @@ def observed(
 class PerturbedObservations:
     """Converts observations to those that a policy sees under an attack, and back to one array.
 
+    Args:
+        space: a Box; of an :class:`ImageAndVector` only the image is perturbed.
+        normalized: whether the policy normalizes numbers; it takes them without scaling.
+
     Attributes:
-        space: of one perturbed observation.
         image_space: of the part that is perturbed: the image, or all numbers.
+
+    Raises:
+        ValueError: it is not a Box.
     """
 
     def __init__(self, space: gymnasium.Space[Any], normalized: bool = False) -> None:
-        """Convert observations of ``space``, the space of one environment.
-
-        Args:
-            space: a Box; of an :class:`ImageAndVector` only the image is perturbed.
-            normalized: whether the policy normalizes numbers; it takes them without scaling.
-
-        Raises:
-            ValueError: it is not a Box.
-        """
         if not isinstance(space, spaces.Box):
             raise ValueError(f'observation space {space} is not supported: a Box')
         self._mixed = space if isinstance(space, ImageAndVector) else None
@@ -141,27 +132,23 @@ class AttackedEnv(Wrapper):
     too. ``info`` has ``adversary_l2`` float32 [B] and ``adversary_injects`` bool [B]: size and
     presence of the perturbation of the observation that the step's actions answered.
 
+    Args:
+        config: the attack; its mode is not 'none'.
+        normalized: whether the policy normalizes observations that are numbers.
+        surrogate: a policy of the same spaces, whose gradients are used.
+
     Attributes:
         perturbed: number of observations that were perturbed so far.
+
+    Raises:
+        SettingError: the observations cannot be attacked in this way, or the surrogate is of
+            other observations.
     """
 
     def __init__(
         self, env: VectorEnvironment, config: AttackConfig, seed: int, *,
         normalized: bool = False, surrogate: Policy | None = None,
     ) -> None:
-        """Attack ``env`` of the factory; but for random noise only after :meth:`follow`.
-
-        Args:
-            env: the environments.
-            config: the attack; its mode is not 'none'.
-            seed: of random noise.
-            normalized: whether the policy normalizes observations that are numbers.
-            surrogate: a policy of the same spaces, whose gradients are used.
-
-        Raises:
-            SettingError: the observations cannot be attacked in this way, or the surrogate is of
-                other observations.
-        """
         super().__init__(env)
         self._observations = PerturbedObservations(env.single_observation_space, normalized)
         self.single_observation_space = self._observations.space
@@ -194,7 +181,6 @@ class AttackedEnv(Wrapper):
         """Use the gradients of ``policy`` from now on, unless there is a surrogate.
 
         Args:
-            policy: the attacked policy.
             state: returns its state after the last observation; None: it is computed here.
         """
         if not self._follows:

@@ -102,16 +102,13 @@ class Patch:
     Brown et al. 2017, arXiv:1712.09665, with one step for each image instead of a training set.
     Its pixels stay in [0, 1]. It is grey in stacked frames, [S, H, W], the same in each, and
     coloured in [H, W, C].
+
+    Args:
+        shape: [C, H, W] or [H, W, C] of an image.
+        channels_last: whether the image is [H, W, C].
     """
 
     def __init__(self, shape: tuple[int, ...], share: float, channels_last: bool) -> None:
-        """Make a grey patch.
-
-        Args:
-            shape: [C, H, W] or [H, W, C] of an image.
-            share: of height and width.
-            channels_last: whether the image is [H, W, C].
-        """
         height, width = shape[:2] if channels_last else shape[1:]
         rows, columns = (max(1, round(share * size)) for size in (height, width))
         area = slice(rows), slice(columns)
@@ -191,7 +188,6 @@ class PolicyVictim:
     """
 
     def __init__(self, policy: Policy) -> None:
-        """Look at ``policy``, a policy on the CPU."""
         self._policy = copy.deepcopy(policy).requires_grad_(False)
         # In the same memory, so that weights which the policy loads count here too.
         shared = dict(policy.named_parameters()) | dict(policy.named_buffers())
@@ -271,20 +267,15 @@ class Attacker:
     A recurrent policy has a state here as well. It follows the perturbed observations, which the
     attacked policy sees, and is reset where an episode starts. In the process of the attacked
     policy that policy's own state is the same, and need not be computed again.
+
+    Args:
+        channels_last: whether images are [H, W, C].
     """
 
     def __init__(
         self, config: AttackConfig, batch: int, generator: torch.Generator,
         *, channels_last: bool = False,
     ) -> None:
-        """Start an attack; except for random noise it waits for :meth:`follow`.
-
-        Args:
-            config: the attack.
-            batch: number of environments, B.
-            generator: of random noise.
-            channels_last: whether images are [H, W, C].
-        """
         self._config, self._generator, self._batch = config, generator, batch
         self._schedule = schedule(config.adversarial_mode)
         self._channels_last = channels_last
@@ -301,7 +292,6 @@ class Attacker:
         """Use the gradients of ``victim`` from the next observation on.
 
         Args:
-            victim: the policy.
             state: returns its state after the last observation, [B, S], if it acts in this
                 process.
         """

@@ -59,9 +59,6 @@ def boundaries(
 
     Args:
         envs: one environment, as the factory makes it, not attacked.
-        policy: of one discrete action.
-        attack: the attack.
-        frames: number of observations.
         grid: points of the grid in each direction, G.
         samples: actions that are sampled at each point.
         seed: of the environment, the sampled actions and the noise.
@@ -141,7 +138,6 @@ def most_frequent(actions: NDArray[np.int64], count: int) -> NDArray[np.int64]:
 
     Args:
         actions: [samples, N], from 0 to ``count`` - 1.
-        count: number of actions.
     """
     votes = (actions[..., None] == np.arange(count)).sum(axis=0)
     winners: NDArray[np.int64] = votes.argmax(axis=-1)

@@ -26,8 +26,6 @@ def draw_boundary(
     """Write a plot of one boundary.
 
     Args:
-        boundary: the boundary.
-        names: of all actions.
         paths: files to write, such as .png and .pdf.
         channels_last: whether images are [H, W, C].
     """

@@ -149,7 +149,6 @@ def defence_phases(scale: float = 1.0, *, images: bool) -> dict[str, Phase]:
     """Return the phases of all defences by name, each after the one whose policy it needs.
 
     Args:
-        scale: factor of all sizes of attacks.
         images: whether observations are images, which can be smoothed.
     """
     return {phase.name: phase for phase in _defence_phases(scale, images)}
@@ -290,13 +289,11 @@ class Grid:
     """The phases of one grid and where they are.
 
     Attributes:
-        output: folder of all runs.
         policies: checkpoints that the phases begin with, of one training seed each.
         phases: the phases, each after the one whose policy it needs.
         learned_steps: agent steps of a phase that learns.
         frozen_steps: of one that does not.
         settings: more settings of every phase, by name.
-        log: takes a line.
     """
 
     output: Path
@@ -401,7 +398,6 @@ def figures(
     """Return the figures of each phase that at least one seed has completed.
 
     Args:
-        phases: in the order of the table.
         summaries: of each phase by name, what summary.json of each seed has.
 
     Returns:

@@ -53,7 +53,6 @@ def draw_returns(phases: Sequence[Episodes], path: Path, *, title: str) -> None:
     Args:
         phases: in their order; those without an episode are left out.
         path: the files, without an ending.
-        title: of the figure.
 
     Raises:
         OSError: a file cannot be written.
@@ -88,7 +87,6 @@ def draw_values(traces: Sequence[Trace], path: Path, *, title: str) -> None:
     Args:
         traces: the episodes, below each other.
         path: the files, without an ending.
-        title: of the figure.
 
     Raises:
         OSError: a file cannot be written.

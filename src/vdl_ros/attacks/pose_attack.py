@@ -31,7 +31,6 @@ class PoseVictim:
     is_flat_at_best = False
 
     def __init__(self, estimator: PoseEstimator) -> None:
-        """Use the gradients of ``estimator``."""
         self._estimator = estimator
         self.unit = torch.ones(())
 
@@ -110,19 +109,15 @@ class ImageAttack:
     The perturbation is computed in float, of the middle square of an image, which is what the
     network sees. It is then rounded to whole bytes, and no byte changes by more than epsilon; the
     bytes of ``pgd_l2`` are rounded towards 0, so that its norm does not grow.
+
+    Args:
+        estimator: whose gradients are used: the attacked one, or a surrogate.
+
+    Raises:
+        SettingError: see :func:`check_mode`.
     """
 
     def __init__(self, config: AttackConfig, estimator: PoseEstimator, seed: int = 0) -> None:
-        """Attack images.
-
-        Args:
-            config: the attack.
-            estimator: whose gradients are used: the attacked one, or a surrogate.
-            seed: of random noise.
-
-        Raises:
-            SettingError: see :func:`check_mode`.
-        """
         check_mode(config)
         self._config = config
         self._victim, self._generator = PoseVictim(estimator), torch.Generator().manual_seed(seed)

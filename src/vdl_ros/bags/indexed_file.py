@@ -38,10 +38,8 @@ class MessagePlace(NamedTuple):
     """Where a message's data is.
 
     Attributes:
-        channel: number of its channel.
         chunk: number of its chunk if that is compressed, else -1.
         start: of the data in the unpacked chunk, or in the file.
-        end: likewise.
     """
 
     channel: int
@@ -70,22 +68,16 @@ class IndexedFile:
     Can be sent to another process, which maps the file anew.
 
     Attributes:
-        path: the file.
         topics: name and type of each channel, by its number.
         chunks: start and end of each chunk's record in the file, in its order.
-        messages: in the order of the file.
-        compressed: reading a message unpacks a chunk.
-        cut_off: the file ends in the middle.
         damaged: chunks that cannot be unpacked or have a wrong checksum; none of their messages
             is in ``messages``.
+
+    Raises:
+        BagError: not an MCAP file, or no whole message is in it.
     """
 
     def __init__(self, path: Path):
-        """Walk through the file.
-
-        Raises:
-            BagError: not an MCAP file, or no whole message is in it.
-        """
         self.path = path
         self.topics: dict[int, tuple[str, str]] = {}
         self.chunks: list[tuple[int, int]] = []
@@ -209,7 +201,6 @@ def _unpack(record: memoryview, *, check: bool) -> tuple[int, memoryview]:
 
     Args:
         record: body of the chunk's record.
-        check: compare the checksum.
 
     Raises:
         BROKEN: they cannot be unpacked, or their checksum is wrong.

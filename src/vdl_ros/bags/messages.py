@@ -65,7 +65,6 @@ def decode(data: memoryview | bytes, type_name: str) -> Any:
     """Return a message with the fields of its type; arrays are views of ``data``.
 
     Args:
-        data: the message as CDR.
         type_name: ``pkg/msg/Name``: of ROS 2 Jazzy, or one that this package records.
 
     Raises:

@@ -49,11 +49,8 @@ class BagMessage:
     """One serialised message.
 
     Attributes:
-        topic: its name.
         type: ``pkg/msg/Name``; of a topic that is not of ROS 2, something else.
         qos: profiles that the topic's publishers offered, as rosbag2 stores them.
-        stamp_ns: when it was received.
-        data: its CDR.
     """
 
     topic: str
@@ -91,21 +88,18 @@ class BagPart:
 class BagReader:
     """A bag of this package or of rosbag2; it can be iterated more than once.
 
+    Args:
+        path: the bag's folder, or one file.
+
     Attributes:
-        path: the folder or file.
         cut_off: which file ends early or is damaged, and after how many messages; '' if none is.
             Known at the end of an iteration.
+
+    Raises:
+        BagError: there is no ``.mcap`` file.
     """
 
     def __init__(self, path: Path) -> None:
-        """Find the bag's files.
-
-        Args:
-            path: the bag's folder, or one file.
-
-        Raises:
-            BagError: there is no ``.mcap`` file.
-        """
         self.path, self.cut_off = path, ''
         self._files = sorted(path.glob('*.mcap'), key=_order) if path.is_dir() else [path]
         if not self._files or not all(file.is_file() for file in self._files):

@@ -34,15 +34,12 @@ class Stream:
     """Decodes the images of one container to RGB.
 
     ``damaged`` counts those that could not be decoded.
+
+    Args:
+        size: size to scale images to; None: unchanged.
     """
 
     def __init__(self, container: InputContainer, size: Size | None) -> None:
-        """Read from ``container``; :meth:`close` closes it.
-
-        Args:
-            container: with a video stream.
-            size: size to scale images to; None: unchanged.
-        """
         self._container = container
         self._stream = container.streams.video[0]
         self._packets = container.demux(self._stream)
@@ -93,7 +90,6 @@ class Scaler:
     """Converts frames to RGB, scaled; keeps its reformatter, which is expensive to make."""
 
     def __init__(self, size: Size | None) -> None:
-        """Scale to ``size``; None: keep the size."""
         self._size = size
         self._reformatter = VideoReformatter()
 
@@ -197,7 +193,6 @@ def open_source(
     """Open a device, video file or folder.
 
     Args:
-        source: its path.
         size: size to scale images to; None: unchanged.
         rate: requested of a device, Hz; it may deliver another.
         notice: called with one line for each file that is left out.
@@ -223,16 +218,15 @@ def open_container(device: str, options: dict[str, str]) -> InputContainer:
 
 
 class DeviceSource:
-    """A V4L2 device; the time of an image is the kernel's."""
+    """A V4L2 device; the time of an image is the kernel's.
+
+    Raises:
+        OSError, av.FFmpegError: it is missing, busy, not permitted or no camera.
+    """
 
     live = True
 
     def __init__(self, device: str, size: Size | None = None, rate: float = 30.0) -> None:
-        """Open the device and request a size and rate; it may choose others.
-
-        Raises:
-            OSError, av.FFmpegError: it is missing, busy, not permitted or no camera.
-        """
         options = {'framerate': f'{rate:g}'}
         if size is not None:
             options['video_size'] = f'{size[0]}x{size[1]}'
@@ -273,7 +267,11 @@ class DeviceSource:
 
 
 class VideoSource:
-    """A video file, or a single image."""
+    """A video file, or a single image.
+
+    Raises:
+        SourceError: no video, or none of its images can be decoded.
+    """
 
     live = False
 
@@ -281,11 +279,6 @@ class VideoSource:
         self, path: Path, size: Size | None = None,
         notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Open the file and read its first image.
-
-        Raises:
-            SourceError: no video, or none of its images can be decoded.
-        """
         self._path, self._size, self._notice = path, size, notice
         self._reported = False
         self.damaged = 0
@@ -334,7 +327,11 @@ class VideoSource:
 
 
 class FolderSource:
-    """The images of a folder in the order of their names; other files are ignored."""
+    """The images of a folder in the order of their names; other files are ignored.
+
+    Raises:
+        SourceError: it has no image, or none that can be decoded.
+    """
 
     live = False
 
@@ -342,11 +339,6 @@ class FolderSource:
         self, path: Path, size: Size | None = None,
         notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """List the folder and read its first image.
-
-        Raises:
-            SourceError: it has no image, or none that can be decoded.
-        """
         self._path, self._notice = path, notice
         self._scaler = Scaler(size)
         self._reported: set[Path] = set()
@@ -407,14 +399,12 @@ class RateLimiter:
 
     Deadlines are one period apart, whenever events pass, so that there is no drift. An event
     before its deadline passes if it is nearer to the deadline than the next one is expected to be.
+
+    Args:
+        rate: Hz, more than 0.
     """
 
     def __init__(self, rate: float) -> None:
-        """Make a limiter; the first event is at a deadline.
-
-        Args:
-            rate: Hz, more than 0.
-        """
         self._period = 1.0 / rate
         self._next = -math.inf
         self._before = -math.inf
@@ -446,21 +436,19 @@ class Reader:
 
     ``fault`` is the reason why there are no images now, or ''; ``ended``: a file was read to its
     end and does not restart; ``missed`` counts images that were replaced before they were taken.
+
+    Args:
+        open_source: opens the source; after OSError, ValueError, av.FFmpegError it is retried.
+        rate: maximum rate of images, Hz.
+        loop: whether a file restarts at its end.
+        source: the source if it is open already.
+        notice: called from the thread with one line when the source is lost, back or ended.
     """
 
     def __init__(
         self, open_source: Callable[[], ImageSource], rate: float, *, loop: bool = True,
         source: ImageSource | None = None, notice: Callable[[str], None] = lambda text: None,
     ) -> None:
-        """Start the thread.
-
-        Args:
-            open_source: opens the source; after OSError, ValueError, av.FFmpegError it is retried.
-            rate: maximum rate of images, Hz.
-            loop: whether a file restarts at its end.
-            source: the source if it is open already.
-            notice: called from the thread with one line when the source is lost, back or ended.
-        """
         self._open, self._loop, self._notice = open_source, loop, notice
         self._limiter = RateLimiter(rate)
         self._source = source

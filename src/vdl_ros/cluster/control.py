@@ -59,15 +59,13 @@ def state_text(state: Mapping[str, Any]) -> str:
 
 
 class Control:
-    """Acts on all hosts of a plan at a time."""
+    """Acts on all hosts of a plan at a time.
+
+    Args:
+        log: takes a line for the user; called in any thread.
+    """
 
     def __init__(self, plan: Plan, log: Callable[[str], None]) -> None:
-        """Keep what to act on.
-
-        Args:
-            plan: what runs where.
-            log: takes a line for the user; called in any thread.
-        """
         self.plan, self.log = plan, log
 
     def start(self) -> list[str]:
@@ -115,11 +113,7 @@ class Control:
         return [rows[task.name] for task in self.plan.tasks]
 
     def stop(self, timeout: float) -> list[str]:
-        """End all tasks on all hosts, and bring files home; return what failed, a line each.
-
-        Args:
-            timeout: see ``host_agent.stop``.
-        """
+        """End all tasks on all hosts, and bring files home; return what failed, a line each."""
         def stop_on(index: int) -> dict[str, Any]:
             return ask(self.plan.hosts[index], self._request(index, 'stop', timeout=timeout),
                        self.plan.ssh_config, timeout)
@@ -221,15 +215,12 @@ class Watch:
 
     A host that does not answer is missed: its tasks may go on there, and nothing is started
     elsewhere in their place.
+
+    Args:
+        stop: ends it; set when a learner has ended, with which the training ends.
     """
 
     def __init__(self, control: Control, stop: threading.Event) -> None:
-        """Start to follow.
-
-        Args:
-            control: of the cluster, which runs.
-            stop: ends it; set when a learner has ended, with which the training ends.
-        """
         self._control, self._stop = control, stop
         self._lock = threading.Lock()
         self._lost: set[int] = set()
@@ -325,8 +316,6 @@ def without(plan: Plan, index: int, lost: set[int]) -> str:
     """Return what the loss of a host means for the training.
 
     Args:
-        plan: what runs where.
-        index: the host that was lost.
         lost: all hosts that are lost, with this one.
     """
     tasks = plan.on(index)

@@ -125,7 +125,6 @@ def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Start tasks, or none if one of them is running.
 
     Args:
-        cluster: name.
         tasks: ``name``, ``command`` (words), ``environment`` (variables) and ``cwd`` of each.
     """
     names = [task['name'] for task in tasks]

@@ -61,7 +61,6 @@ class Host:
         address: name or IPv4 address.
         port: of its sshd, or None.
         user: or ''.
-        setup: file that bash reads first there.
         here: whether it is this machine, which is used without ssh.
     """
 
@@ -85,8 +84,6 @@ class Task:
         name: ``learner_RANK``, ``actor_INDEX`` or ``discovery``.
         host: index of its host in the plan.
         rank: of the learner itself, or of the actor's; 0 of the server.
-        command: words of the command.
-        environment: variables to set.
     """
 
     name: str
@@ -117,7 +114,6 @@ class Plan:
     """What runs where.
 
     Attributes:
-        name: of the cluster.
         run_dir: folder of the run here, to which logs are brought; absolute.
         first_run_dir: folder of the run on the host of learner 0, which may be relative to the
             home folder there.
@@ -156,16 +152,12 @@ def make_plan(
     Hosts discover each other without multicast: by the addresses in the file, or by a server.
 
     Args:
-        name: of the cluster.
         run_dir: folder of the run on this machine.
-        rows: of the hosts file.
         settings: launch arguments by name, for ``first`` (learner 0), ``learner`` (the others)
             and ``actor``.
         setup: of hosts whose row names none.
         group_port: port of learner 0 for the other learners.
-        domain: ROS domain.
         discovery_port: UDP port of a discovery server on the host of learner 0; None: no server.
-        ssh_config: configuration file of ssh.
 
     Raises:
         SettingError: a name or domain that is not allowed, or localhost beside other hosts.

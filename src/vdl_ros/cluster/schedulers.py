@@ -27,7 +27,6 @@ def manifest(plan: Plan, image: str) -> str:
     wait until the learners have addresses. Their Jobs run until they are deleted.
 
     Args:
-        plan: what runs where.
         image: container image with this package and the plan's set-up file.
     """
     name = _dns(plan.name)

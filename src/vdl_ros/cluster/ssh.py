@@ -42,14 +42,9 @@ _END_S = 10.0
 
 
 class HostError(RuntimeError):
-    """A host that does not answer, is refused or refuses; the message is one line.
-
-    Attributes:
-        is_lost: whether it may answer later.
-    """
+    """A host that does not answer, is refused or refuses; the message is one line."""
 
     def __init__(self, message: str, *, is_lost: bool = False) -> None:
-        """Keep whether the host may answer later."""
         super().__init__(message)
         self.is_lost = is_lost
 
@@ -80,19 +75,17 @@ def task_command(host: Host, task: Task, ssh_config: str) -> str:
 
 
 class Request:
-    """A request to one host; its answers are read one by one. Use it in a ``with`` block."""
+    """A request to one host; its answers are read one by one. Use it in a ``with`` block.
+
+    Args:
+        request: what; see ``host_agent``.
+        ssh_config: configuration file of ssh; empty: the user's.
+
+    Raises:
+        HostError: ssh is not installed.
+    """
 
     def __init__(self, host: Host, request: Mapping[str, object], ssh_config: str = '') -> None:
-        """Send a request.
-
-        Args:
-            host: where.
-            request: what; see ``host_agent``.
-            ssh_config: configuration file of ssh; empty: the user's.
-
-        Raises:
-            HostError: ssh is not installed.
-        """
         self._host = host
         command = [sys.executable, '-m', AGENT] if host.here else [
             *ssh_command(host, ssh_config), in_setup(host, 'python3', '-m', AGENT)]
@@ -192,9 +185,7 @@ def ask(host: Host, request: Mapping[str, object], ssh_config: str = '',
     """Return the answer of a host to a request.
 
     Args:
-        host: where.
         request: what; see ``host_agent``.
-        ssh_config: configuration file of ssh.
         timeout: that the request itself may take, s.
 
     Raises:

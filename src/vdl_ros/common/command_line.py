@@ -64,7 +64,6 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
 
     Args:
         event: set by that thread soon after a signal.
-        numbers: of the signals.
     """
     received: queue.SimpleQueue[None] = queue.SimpleQueue()
 
@@ -82,7 +81,6 @@ def signal_at_death_of(parent: int, number: int) -> None:
 
     Args:
         parent: process id of the parent that started this process.
-        number: of the signal.
     """
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died while this process was starting

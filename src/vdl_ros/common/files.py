@@ -102,18 +102,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 class ProgressTable:
-    """A CSV file of numbers; the first column is the step and increases."""
+    """A CSV file of numbers; the first column is the step and increases.
+
+    Args:
+        defaults: values of columns that files of earlier versions do not have.
+    """
 
     def __init__(
         self, path: Path, columns: Sequence[str], defaults: Mapping[str, str] | None = None,
     ) -> None:
-        """Read and write the file ``path``.
-
-        Args:
-            path: the file; it may be missing.
-            columns: names, in order.
-            defaults: values of columns that files of earlier versions do not have.
-        """
         self._path, self._columns, self._defaults = path, columns, dict(defaults or {})
 
     def rows(self) -> list[dict[str, float]]:

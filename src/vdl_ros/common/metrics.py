@@ -20,18 +20,17 @@ ACTING, TRAINING, CALLBACKS, INFERENCE = 'acting', 'training', 'callbacks', 'inf
 
 
 class ThreadTimer:
-    """Timer of one thread; other threads may read it."""
+    """Timer of one thread; other threads may read it.
+
+    Args:
+        clock: wall time, s.
+        processor_clock: processor time of the calling thread, s.
+    """
 
     def __init__(
         self, clock: Callable[[], float] = time.perf_counter,
         processor_clock: Callable[[], float] = time.thread_time,
     ) -> None:
-        """Start in the phase ``other``.
-
-        Args:
-            clock: wall time, s.
-            processor_clock: processor time of the calling thread, s.
-        """
         self._clock, self._processor_clock = clock, processor_clock
         self._seconds = dict.fromkeys(PHASES, 0.0)
         self._stack = ['other']
@@ -132,7 +131,6 @@ class TimerWindow:
     """Shares of a timer's phases since a start time."""
 
     def __init__(self, timer: ThreadTimer) -> None:
-        """Start now."""
         self._timer = timer
         self._before = timer.seconds()
 
@@ -165,6 +163,9 @@ PARTS = ('thinking', 'processing', 'action_lag', 'observation_lag')
 class ReactionTime:
     """The parts of the reaction time of the latest actions.
 
+    Args:
+        window: number of latest actions that are kept; it bounds the memory, 32 bytes each.
+
     Attributes:
         count: number of actions that were added so far.
         rejected: number of actions that were not added, because a part was negative, as after a
@@ -172,11 +173,6 @@ class ReactionTime:
     """
 
     def __init__(self, window: int = 10_000) -> None:
-        """Start without actions.
-
-        Args:
-            window: number of latest actions that are kept; it bounds the memory, 32 bytes each.
-        """
         self.count = self.rejected = 0
         self._parts: NDArray[np.float64] = np.empty((window, len(PARTS)))
         self._taken = 0

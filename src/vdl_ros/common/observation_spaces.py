@@ -24,7 +24,6 @@ class ScaledImage(spaces.Box):
     """An image scaled to [0, 1] as a network sees it, float32; noise may leave that range."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        """Make the space of images of this shape."""
         super().__init__(-np.inf, np.inf, shape, np.float32)
 
 
@@ -44,13 +43,11 @@ class ImageAndVector(spaces.Box):
     The image is uint8, or a :class:`ScaledImage`.
 
     Attributes:
-        image: the space of the image.
         vector_size: V.
         vector_bytes: bytes of the numbers, 4 V; those of the image follow.
     """
 
     def __init__(self, image: spaces.Box, vector_size: int) -> None:
-        """Join observations of ``image``, of any shape, and ``vector_size`` numbers."""
         self.image, self.vector_size = image, vector_size
         self.vector_bytes = 4 * vector_size
         size = math.prod(image.shape) * np.dtype(image.dtype).itemsize

@@ -59,7 +59,6 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
     """Return what :func:`save_tensor_file` wrote.
 
     Args:
-        path: the file.
         kind: what the file is, for messages: 'checkpoint' or 'model'.
 
     Raises:

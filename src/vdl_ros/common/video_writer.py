@@ -24,26 +24,20 @@ class VideoWriter:
 
     The file gets its name when it is complete; after an error nothing remains.
 
+    Args:
+        fps: pictures per second.
+
     Attributes:
-        path: the file.
         count: pictures so far; picture n is shown at exactly n / fps seconds.
+
+    Raises:
+        ValueError: PyAV is not installed.
     """
 
     def __init__(
         self, path: str | Path, fps: float, options: Mapping[str, str | int] | None = None,
         encoder: str = 'libx264',
     ) -> None:
-        """Open the file.
-
-        Args:
-            path: the file; its folder is made.
-            fps: pictures per second.
-            options: of the encoder.
-            encoder: encoder of FFmpeg.
-
-        Raises:
-            ValueError: PyAV is not installed.
-        """
         try:
             import av
         except ImportError:

@@ -42,10 +42,7 @@ def record_environment(
     Args:
         env_id: of the environment, whose observations are numbers.
         policy: checkpoint of a policy of this environment.
-        episodes: how many to write.
         output: a folder that does not exist yet.
-        task: what is done, in words.
-        seed: of the environments.
         deterministic: take the likeliest actions; else sample.
 
     Raises:
@@ -102,8 +99,6 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
 
     Args:
         output: a folder that does not exist yet; it is there when the block ends.
-        env_id: of the environment.
-        task: what is done, in words.
         rate: steps per second.
 
     Raises:

@@ -37,7 +37,6 @@ class EpisodeKeys:
     """Context manager of an input; inside, keys of a terminal are read without Enter."""
 
     def __init__(self, source: int | None = None) -> None:
-        """Read the descriptor ``source``, standard input by default."""
         self._source = sys.stdin.fileno() if source is None else source
         #: Else lines of a file or another program are read.
         self.is_terminal = os.isatty(self._source)

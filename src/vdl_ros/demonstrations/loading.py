@@ -177,7 +177,6 @@ class LeRobotData:
     """The rows of a data set.
 
     Attributes:
-        robot: type of the robot.
         fps: rows per second.
         state_names, action_names: of the numbers; () if the data set does not name them.
         states: float32 [N, D].
@@ -303,8 +302,6 @@ def load_demonstrations(
 
     Args:
         folder: of bags, or of a data set.
-        env_id: of the environment.
-        spaces: of its observations and actions.
         contracts: files of this host's contracts by name; what a bag says only chooses one.
 
     Raises:

@@ -124,7 +124,6 @@ class FieldFrames(Wrapper):
     """Stacks of frames as of universe-starter-agent, uint8 [B, S, size, size], of colour games."""
 
     def __init__(self, env: VectorEnvironment, stack: int, size: int) -> None:
-        """Stack the latest ``stack`` frames of an AtariVectorEnv in colour."""
         super().__init__(env)
         self.single_observation_space = spaces.Box(0, 255, (stack, size, size), np.uint8)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
@@ -168,7 +167,6 @@ class Lives(Wrapper):
     """
 
     def __init__(self, env: VectorEnvironment, episodic_life: bool) -> None:
-        """Wrap an AtariVectorEnv."""
         super().__init__(env)
         self.episodic_life = episodic_life
         # Many games continue after a lost life only with FIRE.
@@ -214,7 +212,6 @@ class RenderedGames(Wrapper):
     """
 
     def __init__(self, env: VectorEnvironment, colour: VectorEnvironment, fps: float) -> None:
-        """Wrap ``env``; ``colour`` is the second copy, ``fps`` the steps per second of play."""
         super().__init__(env)
         self.colour = colour
         self.metadata = {**env.metadata, 'render_modes': ['rgb_array'], 'render_fps': fps}

@@ -124,16 +124,11 @@ class _OneHot:
 class Observations:
     """Converts the observations of a vector environment.
 
-    Attributes:
-        space: of one observation afterwards; a Box.
+    Raises:
+        ValueError: the space has an unsupported part, two images, no numbers or too many.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        """Convert observations of ``space``, the space of one environment.
-
-        Raises:
-            ValueError: the space has an unsupported part, two images, no numbers or too many.
-        """
         try:
             parts = list(_parts(space))
         except ValueError as error:
@@ -208,15 +203,13 @@ class Actions:
 
     Attributes:
         space: of one action before: Discrete from 0, MultiDiscrete [A] from 0, or Box [A].
+
+    Raises:
+        ValueError: the space is of another kind, a Box of whole numbers, or has too many
+            choices.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
-        """Convert actions to ``space``, the space of one environment.
-
-        Raises:
-            ValueError: the space is of another kind, a Box of whole numbers, or has too many
-                choices.
-        """
         self._original = space
         self._first: Any = 0
         self.space: Any

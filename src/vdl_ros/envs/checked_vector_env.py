@@ -92,16 +92,14 @@ class CheckedVectorEnv(Wrapper):
     * Actions of the wrong shape, dtype or range raise an error before they reach the environment.
       Box actions beyond the bounds are not clipped.
 
+    ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
+
     Raises:
         EnvError: the environment has another autoreset mode, an unsupported observation or action
             space, or observations that are too large.
     """
 
     def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
-        """Wrap ``env``.
-
-        ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
-        """
         super().__init__(env)
         mode = env.metadata.get('autoreset_mode')
         if mode is not AutoresetMode.NEXT_STEP:

@@ -101,15 +101,13 @@ class StepTime:
 
     A sleep may end late by more than a short step takes; so each step is shortened by the delay of
     the previous one, at most by a whole step.
+
+    ``pause`` is called with the remaining seconds until none remain.
     """
 
     def __init__(
         self, seconds: float, clock: Callable[[], float], pause: Callable[[float], object],
     ) -> None:
-        """Make steps of ``seconds`` by ``clock``.
-
-        ``pause`` is called with the remaining seconds until none remain.
-        """
         self.seconds = seconds
         self._clock = clock
         self._pause = pause
@@ -149,14 +147,13 @@ def _noise(size: int) -> NDArray[np.uint8]:
 
 
 class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One environment: each observation is the next window of noise."""
+    """One environment: each observation is the next window of noise.
+
+    Raises:
+        EnvError: as :func:`parse`.
+    """
 
     def __init__(self, name: str, step_time: StepTime | None = None) -> None:
-        """Create the environment with the id ``name``.
-
-        Raises:
-            EnvError: as :func:`parse`.
-        """
         dummy = parse(name)
         self.observation_space: spaces.Space[Any] = spaces.Box(0, 255, (dummy.size,), np.uint8)
         self.action_space: spaces.Space[Any] = spaces.Discrete(2)
@@ -194,6 +191,9 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
     """B copies; the id tells whether their steps take the time of one or of B.
 
     All episodes start and end together.
+
+    Raises:
+        EnvError: as :func:`parse`.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}
@@ -202,11 +202,6 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self, num_envs: int, name: str, max_episode_steps: int = _EPISODE,
         step_time: StepTime | None = None,
     ) -> None:
-        """Create ``num_envs`` copies of the environment with the id ``name``.
-
-        Raises:
-            EnvError: as :func:`parse`.
-        """
         dummy = parse(name)
         self.num_envs = num_envs
         self.single_observation_space = spaces.Box(0, 255, (dummy.size,), np.uint8)
@@ -273,7 +268,6 @@ class CounterEnv(gymnasium.Env[NDArray[Any], np.int64]):
     """
 
     def __init__(self) -> None:
-        """Create the counter; reset it before the first step."""
         self.observation_space: spaces.Space[Any] = spaces.Box(
             0.0, np.inf, (3,), np.float32)
         self.action_space: spaces.Space[Any] = spaces.Discrete(2)
@@ -315,7 +309,6 @@ class PixelCounterEnv(CounterEnv):
     size = 8
 
     def __init__(self) -> None:
-        """Create the counter; reset it before the first step."""
         super().__init__()
         self.observation_space = spaces.Box(
             0, 255, (PIXEL_FRAMES, self.size, self.size), np.uint8)
@@ -349,7 +342,6 @@ class MixedCounterEnv(PixelCounterEnv):
     size = 36
 
     def __init__(self) -> None:
-        """Create the counter; reset it before the first step."""
         super().__init__()
         self.observation_space = spaces.Dict({
             'frames': self.observation_space,
@@ -381,7 +373,6 @@ class Reach1DEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 10}
 
     def __init__(self, render_mode: str | None = None) -> None:
-        """Create the environment."""
         self.render_mode = render_mode
         self.observation_space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (2,), np.float32)
         self.action_space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (1,), np.float32)

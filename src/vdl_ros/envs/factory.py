@@ -89,7 +89,6 @@ def make_shared(
 
     Args:
         config: settings of the world; ``bodies`` there is ignored.
-        seed: of the first episodes.
         shares: names of the bodies of each agent.
         num_envs: number of worlds; None: that of ``config``.
 

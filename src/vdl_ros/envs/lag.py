@@ -35,14 +35,12 @@ class LastActionsVectorEnv(Wrapper):
     observation and the actions since then (Katsikopoulos and Engelbrecht 2003,
     https://doi.org/10.1109/TAC.2003.809799). Actions of whole numbers are one-hot, those of a
     Box are clipped to its bounds; 0 stands for none in this episode.
+
+    Raises:
+        EnvError: the observations would be too large.
     """
 
     def __init__(self, env: VectorEnvironment, number: int) -> None:
-        """Add ``number`` actions to the observations of a ``CheckedVectorEnv``.
-
-        Raises:
-            EnvError: the observations would be too large.
-        """
         super().__init__(env)
         space: Any = env.single_action_space
         self._box = space if isinstance(space, spaces.Box) else None
@@ -123,11 +121,6 @@ def delay_arguments(
     The class of such an environment has ``delay_arguments``: the names of its arguments for the
     delay of observations and of actions, each [low, high], s, from which episodes draw.
 
-    Args:
-        config: settings of the environment.
-        creator: its class.
-        given: other arguments.
-
     Raises:
         EnvError: a delay is given twice, or actions are wanted that it shows anyway.
     """
@@ -152,8 +145,6 @@ def add_lag(env: CheckedVectorEnv, config: EnvConfig, seed: int) -> VectorEnviro
 
     Args:
         env: made with the same settings; :func:`delay_arguments` are its arguments.
-        config: settings of the environment.
-        seed: of the delays.
 
     Raises:
         EnvError: how long a step is, is unknown, or the observations are too large.

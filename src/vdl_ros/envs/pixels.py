@@ -95,6 +95,10 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
     A step is three of CartPole with one action, and its reward their sum. The observation is the
     frame of each; after a reset the first one three times; after the pole has fallen the last one
     again.
+
+    Args:
+        render_mode: 'rgb_array' or None.
+        gravity: m/s^2.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 17}
@@ -103,14 +107,6 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
         self, render_mode: str | None = None, gravity: float = 9.8, mass_cart: float = 1.0,
         mass_pole: float = 0.1,
     ) -> None:
-        """Create the environment.
-
-        Args:
-            render_mode: 'rgb_array' or None.
-            gravity: m/s^2.
-            mass_cart: kg.
-            mass_pole: kg.
-        """
         self.render_mode = render_mode
         self.observation_space: spaces.Space[Any] = spaces.Box(
             0, 255, (REPEATS, SIZE, SIZE), np.uint8)
@@ -164,7 +160,6 @@ class Controls:
     """Steering, gas and brake, which stay as they are until an action changes one of them."""
 
     def __init__(self) -> None:
-        """Release all."""
         self.values: NDArray[np.float32] = np.zeros(3, np.float32)
 
     def apply(self, action: int) -> NDArray[np.float32]:
@@ -184,20 +179,18 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
     """Drive a car by pictures, uint8 [96, 96, 3]; actions Discrete(8) of :class:`Controls`.
 
     It needs Box2D: ``pip install box2d``.
+
+    Args:
+        render_mode: 'rgb_array' or None.
+        arguments: of Gymnasium's CarRacing.
+
+    Raises:
+        gymnasium.error.DependencyNotInstalled: Box2D is not installed.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 50}
 
     def __init__(self, render_mode: str | None = None, **arguments: Any) -> None:
-        """Create the environment.
-
-        Args:
-            render_mode: 'rgb_array' or None.
-            arguments: of Gymnasium's CarRacing.
-
-        Raises:
-            gymnasium.error.DependencyNotInstalled: Box2D is not installed.
-        """
         from gymnasium.envs.box2d.car_racing import CarRacing
 
         self.render_mode = render_mode

@@ -71,7 +71,6 @@ class _Latest:
     """The last values of B rows; each row is read as many steps ago as it is late."""
 
     def __init__(self, steps: int, like: NDArray[Any]) -> None:
-        """Keep values [B, ...] of ``steps`` steps and of now, as ``like`` so far."""
         self._values = np.repeat(like[None], steps + 1, axis=0)
         self._rows = np.arange(len(like))
         self._newest = 0
@@ -100,24 +99,19 @@ class DelayedVectorEnv(Wrapper):
     late.
 
     ``info`` has ``observation_delay`` and ``action_delay``, float64 [B], s.
+
+    Args:
+        rate: their steps per second.
+        seed: of the delays, until ``reset`` is given one.
+
+    Raises:
+        EnvError: the observations that are under way fill the memory.
     """
 
     def __init__(
         self, env: VectorEnvironment, rate: float, *, observations: Delay, actions: Delay,
         seed: int,
     ) -> None:
-        """Delay a ``CheckedVectorEnv``.
-
-        Args:
-            env: the environments.
-            rate: their steps per second.
-            observations: delay of the observations.
-            actions: delay of the actions.
-            seed: of the delays, until ``reset`` is given one.
-
-        Raises:
-            EnvError: the observations that are under way fill the memory.
-        """
         super().__init__(env)
         self._rate = rate
         self._delays = observations, actions
@@ -210,7 +204,6 @@ class TickWindow:
     """
 
     def __init__(self, observations: NDArray[Any]) -> None:
-        """Start with the first observations of episodes, [B, ...]."""
         count = len(observations)
         # The second: of episodes that the agent acts in and that have ended since its last step.
         self._latest, self._last = (
@@ -283,16 +276,14 @@ class RealTimeVectorEnv(Wrapper):
     ``common/metrics.py``: the times that were measured, and the delays that the environment
     simulates, if its info has them as ``observation_delay`` and ``action_delay``; and
     ``late_actions``, int32 [B]: how many ticks held the last action while this one was not there.
+
+    All calls of the environment are made in the thread: a renderer belongs to one.
     """
 
     def __init__(
         self, env: VectorEnvironment, fps: float,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Step ``env``, whose observations are arrays, ``fps`` times per second after its reset.
-
-        All calls of the environment are made in the thread: a renderer belongs to one.
-        """
         super().__init__(env)
         self._period, self._clock = 1.0 / fps, clock
         self._calls: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = (

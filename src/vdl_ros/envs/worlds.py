@@ -55,26 +55,21 @@ class ParallelWorlds:
     gone before the others keeps its last observation, gets no reward, and its steps are lost
     until the world is reset. Bodies without actions act at random.
 
+    Args:
+        make: returns a world, with the methods of PettingZoo's ParallelEnv.
+        max_episode_steps: steps after which an episode of all bodies is truncated; 0: the
+            world's own limit.
+
     Attributes:
         names: of the bodies, in the order of the world.
-        num_worlds: W.
-        metadata: of the world.
+
+    Raises:
+        EnvError: a world without bodies.
     """
 
     def __init__(
         self, make: Callable[[], Any], num_worlds: int, max_episode_steps: int = 0,
     ) -> None:
-        """Create the worlds.
-
-        Args:
-            make: returns a world, with the methods of PettingZoo's ParallelEnv.
-            num_worlds: W.
-            max_episode_steps: steps after which an episode of all bodies is truncated; 0: the
-                world's own limit.
-
-        Raises:
-            EnvError: a world without bodies.
-        """
         self._worlds = [make() for _ in range(num_worlds)]
         first = self._worlds[0]
         self.num_worlds, self._limit = num_worlds, max_episode_steps
@@ -224,15 +219,12 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
 
     Attributes:
         worlds: where the bodies are; other agents may have bodies there too.
-        names: of the bodies.
+
+    Raises:
+        EnvError: bodies that cannot have one policy.
     """
 
     def __init__(self, worlds: ParallelWorlds, names: Sequence[str]) -> None:
-        """Act for the bodies ``names``.
-
-        Raises:
-            EnvError: bodies that cannot have one policy.
-        """
         self.worlds, self.names = worlds, list(names)
         self.metadata = dict(worlds.metadata) | {'autoreset_mode': AutoresetMode.NEXT_STEP}
         self.num_envs = len(self.names) * worlds.num_worlds
@@ -329,15 +321,12 @@ class SharedWorlds:
     Attributes:
         views: vector environments, one for each agent. Reset each with the same seed; step them
             by :meth:`step` only.
-        worlds: the worlds.
+
+    Raises:
+        EnvError: a body of two agents.
     """
 
     def __init__(self, views: Sequence[CheckedVectorEnv]) -> None:
-        """Take vector environments of bodies in the same worlds.
-
-        Raises:
-            EnvError: a body of two agents.
-        """
         self.views = list(views)
         self._bodies: list[BodyVectorEnv] = [each.unwrapped for each in views]  # type: ignore
         self.worlds: ParallelWorlds = self._bodies[0].worlds
@@ -383,7 +372,6 @@ def register_world(env_id: str, parallel_env: Callable[..., Any]) -> None:
     """Add a world to Gymnasium's registry, where ``env_id`` finds it.
 
     Args:
-        env_id: such as my_package/soccer.
         parallel_env: returns an environment of PettingZoo's parallel API; takes ``render_mode``
             and what users may set with ``env_kwargs``.
     """

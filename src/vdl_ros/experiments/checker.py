@@ -67,13 +67,10 @@ class YamlFile:
     """A YAML file as nodes.
 
     Attributes:
-        path: the file.
         root: node of its content; None if it is empty or not YAML.
-        faults: found so far, in order.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file; what is wrong with it becomes a fault."""
         self.path = path
         self.faults: list[Fault] = []
         self.root: yaml.Node | None = None
@@ -105,10 +102,6 @@ class YamlFile:
         """Yield key, its node and the node of its value, of a mapping; with merged keys (``<<``).
 
         A node that is no mapping, and a key that is there twice, are faults.
-
-        Args:
-            node: of the mapping.
-            what: its name in faults.
         """
         if not isinstance(node, yaml.MappingNode):
             self.fault(node, f'{what}: {_shown(node)} is not a mapping')
@@ -183,7 +176,6 @@ class _SpecReader:
     """Reads one spec, and adds what is wrong to the faults of its file."""
 
     def __init__(self, file: YamlFile, name: str, key: yaml.Node) -> None:
-        """Read the spec ``name``, whose name is at ``key``."""
         self.file, self.name, self.key = file, name, key
         self.nodes: dict[str, yaml.Node] = {}
         self.lines: dict[str, yaml.Node] = {}

@@ -98,7 +98,6 @@ def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Pat
     Args:
         outcomes: at least one that is complete.
         names: of the settings that were searched, at least one.
-        path: the image file.
     """
     complete = [each for each in outcomes if each.value is not None]
     has_fitness = all('fitness' in each.record for each in complete)

@@ -43,10 +43,6 @@ class Experiments:
     """Runs specs.
 
     Attributes:
-        output: folder of all results.
-        jobs: trainings at a time.
-        stop: interrupts them.
-        log: takes a line.
         storage: URL of a database for searches; empty: a file for each.
         env_modules: modules that register environments, as the setting.
     """
@@ -66,7 +62,6 @@ class Experiments:
         """Do what a mode says; return whether it is complete and something came of it.
 
         Args:
-            spec: the spec.
             mode: one of :data:`MODES`.
             at: of ``enjoy``: folder of a run, a trial or an experiment.
 

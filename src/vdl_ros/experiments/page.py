@@ -61,12 +61,8 @@ class Page:
     """What the page shows.
 
     Attributes:
-        runner: what ran the trials.
-        ranked: trials that ended, the best first.
-        names: of the settings that were searched.
         importance: share of each in the spread of results.
         mode: train, search or dev.
-        complete: whether all trials have ended.
     """
 
     runner: TrialRunner
@@ -223,11 +219,8 @@ def deliver_experiment(
     """Write ``experiment_df.csv``, ``experiment_graph.png``, ``index.html``, ``experiment.json``.
 
     Args:
-        runner: what ran the trials.
-        outcomes: of the trials that ended.
         importance: share of each setting in the spread of results; may be empty.
         mode: train, search or dev.
-        complete: whether all trials have ended.
 
     Returns:
         The outcomes, the best first.

@@ -30,8 +30,6 @@ def bodies(product: object, num: object, agents: int = 1, envs: int = 1) -> list
     Args:
         product: one of :data:`PRODUCTS`.
         num: bodies of an agent in an environment, or the list of coordinates of ``custom``.
-        agents: number of agents.
-        envs: number of environments.
 
     Raises:
         ValueError: an unknown product; a number or a list that contradicts it; coordinates of
@@ -84,7 +82,6 @@ def make_agents(
         agents: settings of each, with ``name`` (default: agent_0, ...) and ``init``.
         envs: settings of each.
         product: of the bodies, see :func:`bodies`.
-        num: of the bodies.
 
     Raises:
         ValueError: they contradict each other.

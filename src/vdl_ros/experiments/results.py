@@ -67,9 +67,6 @@ def deliver_trial(
     """Score a complete trial, and write its tables and graphs.
 
     Args:
-        runner: what ran it.
-        number: of the trial.
-        values: of the settings that are searched.
         reference: None: the environment has no fitness.
 
     Returns:

@@ -178,9 +178,7 @@ def make_sampler(
     """Return the sampler of a search.
 
     Args:
-        search: what is searched.
         names: of the parameters of the study by setting.
-        seed: of the search.
         first: values of the first trial by setting; a grid has no use for them.
     """
     known = {names[name]: value for name, value in first.items()}
@@ -201,19 +199,16 @@ def make_sampler(
 
 
 class SeededSampler(BaseSampler):
-    """Makes a sampler for each number that it draws, with a seed of its own."""
+    """Makes a sampler for each number that it draws, with a seed of its own.
+
+    Args:
+        first: parameters of the first trial, which are not drawn.
+    """
 
     def __init__(
         self, make: Callable[[int], BaseSampler], seed: int,
         first: Mapping[str, Scalar] = MappingProxyType({}),
     ) -> None:
-        """Draw with what ``make`` makes of a seed; all seeds follow from ``seed``.
-
-        Args:
-            make: makes a sampler.
-            seed: of the search.
-            first: parameters of the first trial, which are not drawn.
-        """
         self._make, self._seed, self._first = make, seed, first
 
     def _sampler(self, trial: FrozenTrial, name: str = '') -> BaseSampler:
@@ -258,7 +253,6 @@ class CmaEs(BaseSampler):
     """
 
     def __init__(self, space: Distributions, seed: int) -> None:
-        """Search ``space``, of at least two numbers."""
         self._space, self._seed = space, seed
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
@@ -333,9 +327,7 @@ class Outcome:
     """What became of a trial.
 
     Attributes:
-        number: of the trial.
         state: ``complete``, ``pruned`` or ``failed``.
-        values: of the settings that are searched.
         value: what the search maximises; None if the trial is not complete.
         record: what the trial was scored with, such as its fitness.
         error: why it failed, or ''.
@@ -362,8 +354,13 @@ class _Running:
 class Searcher:
     """Runs the search of one spec.
 
-    Attributes:
-        study: the study, as Optuna has it.
+    Args:
+        score: returns of a complete trial, by number and values, what is maximised and a
+            record for the study.
+        url: of a database; empty: a file in the folder.
+
+    Raises:
+        StorageError: the storage cannot be used, or has another spec.
     """
 
     def __init__(
@@ -371,19 +368,6 @@ class Searcher:
                                                                    tuple[float, dict[str, Any]]],
         *, url: str, log: Callable[[str], None],
     ) -> None:
-        """Open the study, in the folder of the runner, which is locked.
-
-        Args:
-            runner: runs the trials.
-            search: what is searched.
-            score: returns of a complete trial, by number and values, what is maximised and a
-                record for the study.
-            url: of a database; empty: a file in the folder.
-            log: takes a line.
-
-        Raises:
-            StorageError: the storage cannot be used, or has another spec.
-        """
         self._runner, self._score, self._log = runner, score, log
         self._spaces, self._url = search.spaces, url
         self._names = {name: _parameter(name, space) for name, space in search.spaces.items()}

@@ -157,9 +157,7 @@ def make_space(setting: Setting, suffix: str, content: object) -> Space:
     """Return the space of a setting.
 
     Args:
-        setting: the setting.
         suffix: one of :data:`SUFFIXES`, or '' for the form of this package.
-        content: what the spec has.
 
     Raises:
         SettingError: an unknown form, a value that is not allowed, or a space with one value.
@@ -279,7 +277,6 @@ class Search:
     """What a spec searches.
 
     Attributes:
-        config: sampler and pruner.
         spaces: by setting, in the order of the spec.
     """
 
@@ -298,9 +295,6 @@ class Spec:
     """One spec.
 
     Attributes:
-        path: of its file.
-        name: in that file.
-        description: what it is for.
         settings: of agent and environment as the spec gives them, by name; what it does not give
             comes from presets and defaults. {} if the spec lists agents or environments.
         agents: agents, environments and bodies of a spec that lists them, else None.

@@ -91,8 +91,6 @@ class TrialRunner:
     """Runs trials of one experiment.
 
     Attributes:
-        spec: the spec.
-        folder: of the experiment.
         env_modules: modules that register environments, as the setting.
     """
 
@@ -101,12 +99,7 @@ class TrialRunner:
     env_modules: str = ''
 
     def sessions(self, number: int, values: Mapping[str, Scalar]) -> list[TrainingProcess]:
-        """Return the sessions of a trial.
-
-        Args:
-            number: of the trial.
-            values: of the settings that are searched.
-        """
+        """Return the sessions of a trial."""
         meta = self.spec.meta
         start = {'env_modules': self.env_modules} if self.env_modules else {}
         folder = trial_folder(self.folder, number)
@@ -135,8 +128,6 @@ class TrialRunner:
         """Run the sessions of a trial that are not complete; return whether all are now.
 
         Args:
-            number: of the trial.
-            values: of the settings that are searched.
             stop: asked all the time; once it returns true the sessions are interrupted.
             report: takes a place, counted over all sessions, and the mean return there.
             jobs: sessions at a time; more than one only without ``report``.

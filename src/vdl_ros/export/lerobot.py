@@ -49,7 +49,6 @@ class ImageCounts:
     """Histograms of an episode's images, by colour."""
 
     def __init__(self) -> None:
-        """Start with empty histograms."""
         self._counts = np.zeros((3, 256), np.int64)
         self._images = 0
 
@@ -220,14 +219,12 @@ class LeRobotWriter:
     """Writer of a LeRobotDataset.
 
     The rows of an episode are kept until it ends; of its images only histograms.
+
+    Raises:
+        ExportError: pyarrow or PyAV is missing, or the images' size cannot be encoded.
     """
 
     def __init__(self, root: Path, layout: Layout) -> None:
-        """Start in a folder that exists.
-
-        Raises:
-            ExportError: pyarrow or PyAV is missing, or the images' size cannot be encoded.
-        """
         self._av: Any = require_module('av', 'av', 'lerobot')
         self._arrow: Any = require_module('pyarrow', 'pyarrow', 'lerobot')
         self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')

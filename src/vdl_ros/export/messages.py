@@ -49,13 +49,9 @@ class BagTopics:
     Attributes:
         types: ``package/msg/Name`` of each.
         states: function of each topic of the robot's state; it returns numbers by name.
-        command: topic of the commands.
         read_command: returns its numbers, in the order of ``motors``.
         rows: topic whose messages become rows: the images, or of a robot without a camera the
             first of ``states``.
-        names: of the numbers of the state.
-        motors: names of those of a command.
-        robot: its name.
         by_stamp: messages belong together by their stamps; else by when they were recorded.
     """
 
@@ -206,23 +202,18 @@ class Entry:
 class ArmBag:
     """A bag of one robot and its camera; it can be read more than once.
 
+    Args:
+        path: the bag's folder, or one ``.mcap`` file.
+        namespace: of the topics, where a bag holds several robots.
+
     Attributes:
-        path: the folder or file.
-        topics: those that are read.
         refused: how many messages could not be used, by reason.
+
+    Raises:
+        ExportError: there is no bag.
     """
 
     def __init__(self, path: Path, namespace: str = '', topics: BagTopics = ARM) -> None:
-        """Find the bag's files.
-
-        Args:
-            path: the bag's folder, or one ``.mcap`` file.
-            namespace: of the topics, where a bag holds several robots.
-            topics: those that are read.
-
-        Raises:
-            ExportError: there is no bag.
-        """
         self.path, self._namespace, self.topics = path, namespace.strip('/'), topics
         self.refused: Counter[str] = Counter()
         try:

@@ -38,13 +38,7 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True)
 class Report:
-    """Result of an export.
-
-    Attributes:
-        summary: content of the bag.
-        rows, episodes: their numbers in the finished files.
-        notes: remarks for the user.
-    """
+    """Result of an export."""
 
     summary: BagSummary
     rows: int
@@ -63,11 +57,9 @@ def export(
         path: of the bag, or of a folder of episodes.
         output: a folder that does not exist yet.
         format_name: one of :data:`FORMATS`.
-        options: rate and episodes.
         task: what the arm does, in words; '': what the labels of each bag say.
         namespace: of the topics, where a bag holds several robots.
         valid: share of the episodes for validation (hdf5).
-        topics: which topics become rows.
         progress: called for every image.
 
     Raises:

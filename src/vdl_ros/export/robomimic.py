@@ -24,14 +24,13 @@ _SEED = 0
 
 
 class RobomimicWriter:
-    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory."""
+    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory.
+
+    Raises:
+        ExportError: h5py is missing.
+    """
 
     def __init__(self, root: Path, layout: Layout) -> None:
-        """Start in a folder that exists.
-
-        Raises:
-            ExportError: h5py is missing.
-        """
         self._h5py: Any = require_module('h5py', 'h5py', 'hdf5')
         self._path, self._layout = root / FILE_NAME, layout
         self._file: Any = self._h5py.File(self._path, 'w', libver='latest')

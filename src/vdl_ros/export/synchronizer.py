@@ -56,20 +56,19 @@ def mean_rate(stamps_ns: NDArray[np.int64]) -> float:
 
 
 class Timeline:
-    """Places images one after the other, by their stamps."""
+    """Places images one after the other, by their stamps.
+
+    Args:
+        fps: rows per second.
+        gap: longest time without an image within an episode, s.
+        episode_seconds: longest episode, s; 0: the maximum.
+        resample: repeat and drop images where their rate varies; else that is an error.
+        independent: images are no sequence; the times between them do not matter.
+    """
 
     def __init__(
         self, fps: int, *, gap: float, episode_seconds: float, resample: bool, independent: bool,
     ) -> None:
-        """Begin before the first image.
-
-        Args:
-            fps: rows per second.
-            gap: longest time without an image within an episode, s.
-            episode_seconds: longest episode, s; 0: the maximum.
-            resample: repeat and drop images where their rate varies; else that is an error.
-            independent: images are no sequence; the times between them do not matter.
-        """
         self._period_ns = 1e9 / fps
         # A gap is longer than an uneven distance.
         self._gap_ns = max(gap * 1e9, 2.0 * self._period_ns)
@@ -153,7 +152,6 @@ class Frame:
 
     Attributes:
         picture: the image; None of a robot without a camera.
-        stamp_ns: its stamp.
         joints: numbers of the state that are known, by name; None if none is.
         motors: command of each motor; zeros before the first command.
         camera: distance (m), elevation, azimuth (rad) of a captured frame.
@@ -269,11 +267,9 @@ class BagSummary:
     Attributes:
         size: width and height of the images; (0, 0): there are none.
         joints: names of the joints in every row.
-        commanded: the bag holds motor commands.
         captured: frames were captured one by one: no sequence, and the camera pose is known.
         measured: images per second.
         fps: rows per second.
-        images, rows, repeated, episodes: their numbers.
         dropped: number of images that become no row, by reason.
     """
 

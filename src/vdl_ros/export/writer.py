@@ -27,11 +27,9 @@ class Layout:
         size: width and height of the images; (0, 0): there are none.
         joints: names of the numbers in ``state``.
         motors: names of the motors in ``action``; none if the bag holds no commands.
-        camera: rows hold the camera pose.
         fps: rows per second.
         tasks: what the arm does in the episodes, in words, each text once.
         valid: share of the episodes for validation.
-        robot: its name.
     """
 
     size: tuple[int, int]
@@ -58,7 +56,6 @@ class Row:
         state: float32 [D]; of the arm the positions of its joints, rad.
         action: commands of the motors, float32 [motors]; None without commands.
         camera: distance (m), elevation and azimuth (rad), float32 [3]; None unless captured.
-        stamp_ns: of the image.
     """
 
     image: NDArray[np.uint8] | None

@@ -64,15 +64,14 @@ PATIENCE_S = 20.0
 
 
 class ActorNode(Node):
-    """Receives policies and publishes trajectories and episodes."""
+    """Receives policies and publishes trajectories and episodes.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
+            imported.
+    """
 
     def __init__(self) -> None:
-        """Declare parameters and topics; the first policy creates the environments.
-
-        Raises:
-            SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-                imported.
-        """
         super().__init__('actor')
         given, self.process = take_settings(self, *SETTINGS)
         self.modules = select(EnvModulesConfig, given)

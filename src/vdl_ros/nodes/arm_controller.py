@@ -49,14 +49,13 @@ REPORT_EVERY = 10
 
 
 class ArmControllerNode(Node):
-    """Connects a :class:`TrajectoryController` to trajectories, joint states and motors."""
+    """Connects a :class:`TrajectoryController` to trajectories, joint states and motors.
+
+    Raises:
+        ValueError: a parameter or a description that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Wait for a trajectory.
-
-        Raises:
-            ValueError: a parameter or a description that cannot be used.
-        """
         super().__init__('arm_controller')
         check_program(self)
         given, self.process = take_settings(self, *SETTINGS)

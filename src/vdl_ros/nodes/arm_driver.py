@@ -32,14 +32,13 @@ SEARCH_S = 0.5
 
 
 class ArmDriverNode(LifecycleNode):
-    """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states."""
+    """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states.
+
+    Raises:
+        ValueError: a parameter that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Start unconfigured; with ``autostart`` search for the arm from the first spin on.
-
-        Raises:
-            ValueError: a parameter that cannot be used.
-        """
         super().__init__('arm_driver')
         given, self.process = take_settings(self, *SETTINGS)
         usb = select(UsbConfig, given)

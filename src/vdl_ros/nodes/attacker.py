@@ -32,14 +32,13 @@ SETTINGS = (AttackConfig, SurrogateConfig, PoseModelConfig, ImageTransportConfig
 
 
 class AttackerNode(Node):
-    """Runs an :class:`ImageAttack` on images and publishes the result."""
+    """Runs an :class:`ImageAttack` on images and publishes the result.
+
+    Raises:
+        ValueError: a parameter, a mode or a model file that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Load the network whose gradients are used.
-
-        Raises:
-            ValueError: a parameter, a mode or a model file that cannot be used.
-        """
         super().__init__('attacker')
         given, self.process = take_settings(self, *SETTINGS)
         self._config = config = select(AttackConfig, given)

@@ -49,14 +49,13 @@ ASK_S = 30.0
 
 
 class CalibrateNode(Node):
-    """Connects :class:`CalibrationMoves` to the arm's topics."""
+    """Connects :class:`CalibrationMoves` to the arm's topics.
+
+    Raises:
+        ValueError: a parameter or a description that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Wait for the arm.
-
-        Raises:
-            ValueError: a parameter or a description that cannot be used.
-        """
         super().__init__('calibrate')
         given, self.process = take_settings(self, *SETTINGS)
         self.config = select(CalibrateConfig, given)

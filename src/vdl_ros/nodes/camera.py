@@ -35,14 +35,13 @@ SETTINGS = (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig)
 
 
 class CameraNode(Node):
-    """Publishes the images of its feed."""
+    """Publishes the images of its feed.
+
+    Raises:
+        ValueError: a parameter, a description, a calibration or a file that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Open the source.
-
-        Raises:
-            ValueError: a parameter, a description, a calibration or a file that cannot be used.
-        """
         super().__init__('camera')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(CameraConfig, given)

@@ -51,14 +51,13 @@ _STAMP = struct.Struct('<4xiI')
 
 
 class CaptureNode(Node):
-    """Requests frames and writes them."""
+    """Requests frames and writes them.
+
+    Raises:
+        ValueError: a parameter or a folder that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Begin a bag, or resume one.
-
-        Raises:
-            ValueError: a parameter or a folder that cannot be used.
-        """
         super().__init__('capture')
         given, self.process = take_settings(self, *SETTINGS)
         self._config = select(CaptureConfig, given)

@@ -25,14 +25,13 @@ _AGAIN_S = 5.0
 
 
 class ConfirmNode(Node):
-    """A client of the service."""
+    """A client of the service.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed.
+    """
 
     def __init__(self) -> None:
-        """Look for the service.
-
-        Raises:
-            SettingError: a parameter that is unknown or not allowed.
-        """
         super().__init__('confirm')
         _, self.process = take_settings(self, *SETTINGS)
         self.client = self.create_client(Trigger, CONFIRM)

@@ -51,14 +51,13 @@ SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig, Pro
 
 
 class EvaluateNode(Node):
-    """Loads a checkpoint, plays episodes and publishes them."""
+    """Loads a checkpoint, plays episodes and publishes them.
+
+    Raises:
+        ValueError: a parameter or a checkpoint that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Load the policy.
-
-        Raises:
-            ValueError: a parameter or a checkpoint that cannot be used.
-        """
         super().__init__('evaluate')
         given = parameters.given(self, *SETTINGS)
         parameters.declare(self, given, *SETTINGS)

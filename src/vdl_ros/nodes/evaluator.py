@@ -43,15 +43,14 @@ PAUSE_S = 0.1
 
 
 class EvaluatorNode(Node):
-    """Evaluates the newest policy that it received."""
+    """Evaluates the newest policy that it received.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
+            imported.
+    """
 
     def __init__(self) -> None:
-        """Declare parameters and topics; the first policy creates the environments.
-
-        Raises:
-            SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-                imported.
-        """
         super().__init__('evaluator')
         given, self.process = take_settings(self, *SETTINGS)
         import_modules(select(EnvModulesConfig, given))

@@ -49,14 +49,13 @@ SAME = 1e-6
 
 
 class GoToNode(Node):
-    """Knows the arm's state and sends trajectories."""
+    """Knows the arm's state and sends trajectories.
+
+    Raises:
+        ValueError: a parameter that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Subscribe.
-
-        Raises:
-            ValueError: a parameter that cannot be used.
-        """
         super().__init__('go_to')
         _, self.process = take_settings(self, *SETTINGS)
         self.description = ''
@@ -131,7 +130,6 @@ class Move:
     """Brings ``tool0`` of the arm of a node to a place, float64 [3], m."""
 
     def __init__(self, place: Sequence[float]) -> None:
-        """Remember the place."""
         self._place = tuple(place)
 
     def __call__(self, node: GoToNode, stop: threading.Event) -> int:

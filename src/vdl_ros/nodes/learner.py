@@ -73,15 +73,13 @@ class LearnerNode(Node):
 
     Attributes:
         run: settings of the learner's process.
+
+    Raises:
+        ValueError: a setting that is not allowed, a module that cannot be imported, or a run
+            that cannot be resumed.
     """
 
     def __init__(self) -> None:
-        """Resolve the settings.
-
-        Raises:
-            ValueError: a setting that is not allowed, a module that cannot be imported, or a run
-                that cannot be resumed.
-        """
         super().__init__('learner')
         self._given = parameters.given(self, *SETTINGS)
         rank = self._given.get('learner_rank', 0)

@@ -36,14 +36,13 @@ _CLOCK_S = 0.02
 
 
 class PlayerNode(Node):
-    """Publishes a bag's messages."""
+    """Publishes a bag's messages.
+
+    Raises:
+        ValueError: a parameter or a bag that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Open the bag and announce its topics.
-
-        Raises:
-            ValueError: a parameter or a bag that cannot be used.
-        """
         super().__init__('player')
         given, self.process = take_settings(self, *SETTINGS)
         self._config = select(PlayConfig, given)

@@ -50,14 +50,13 @@ POSE_S = 1.0
 
 
 class PolicyNode(Node):
-    """Connects a :class:`ReachRunner` to targets, joint states and motors."""
+    """Connects a :class:`ReachRunner` to targets, joint states and motors.
+
+    Raises:
+        ValueError: a parameter, a description or a checkpoint that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Load the policy and wait for a target.
-
-        Raises:
-            ValueError: a parameter, a description or a checkpoint that cannot be used.
-        """
         super().__init__('policy')
         check_program(self)
         given, self.process = take_settings(self, *SETTINGS)

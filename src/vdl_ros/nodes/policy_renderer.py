@@ -54,15 +54,14 @@ PATIENCE_S = 10.0
 
 
 class PolicyRendererNode(Node):
-    """Plays the newest policy while somebody watches."""
+    """Plays the newest policy while somebody watches.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
+            imported.
+    """
 
     def __init__(self) -> None:
-        """Declare parameters and topics.
-
-        Raises:
-            SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-                imported.
-        """
         super().__init__('policy_renderer')
         given, self.process = take_settings(self, *SETTINGS)
         import_modules(select(EnvModulesConfig, given))

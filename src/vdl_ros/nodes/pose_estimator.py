@@ -43,14 +43,13 @@ _REASONS = 20
 
 
 class PoseEstimatorNode(Node):
-    """Runs a :class:`PoseEstimator` on pictures and publishes its estimates."""
+    """Runs a :class:`PoseEstimator` on pictures and publishes its estimates.
+
+    Raises:
+        ValueError: a parameter or a model file that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Load the network.
-
-        Raises:
-            ValueError: a parameter or a model file that cannot be used.
-        """
         super().__init__('pose_estimator')
         given, self.process = take_settings(self, *SETTINGS)
         config, network = select(PoseConfig, given), select(PoseModelConfig, given)

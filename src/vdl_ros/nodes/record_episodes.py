@@ -55,14 +55,13 @@ class Answer(NamedTuple):
 
 
 class RecordEpisodesNode(Node):
-    """Records the topics while an episode lasts."""
+    """Records the topics while an episode lasts.
+
+    Raises:
+        ValueError: a contract, a parameter or a folder that cannot be used.
+    """
 
     def __init__(self, options: argparse.Namespace) -> None:
-        """Discover the topics.
-
-        Raises:
-            ValueError: a contract, a parameter or a folder that cannot be used.
-        """
         super().__init__('record_episodes')
         _, self.process = take_settings(self, *SETTINGS)
         self._contract = find_contract(options.robot)

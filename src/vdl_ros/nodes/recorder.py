@@ -27,14 +27,13 @@ EXIT_DISK = 3
 
 
 class RecorderNode(Node):
-    """Opens the bag and discovers topics twice a second."""
+    """Opens the bag and discovers topics twice a second.
+
+    Raises:
+        ValueError: a parameter or a path that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Begin the bag.
-
-        Raises:
-            ValueError: a parameter or a path that cannot be used.
-        """
         super().__init__('recorder')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(RecordConfig, given)

@@ -33,14 +33,13 @@ DESCRIPTION = 'robot_description'
 
 
 class RobotStateNode(Node):
-    """Publishes the arm's description and frames."""
+    """Publishes the arm's description and frames.
+
+    Raises:
+        ValueError: a parameter or a description that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Publish the description and the static transforms.
-
-        Raises:
-            ValueError: a parameter or a description that cannot be used.
-        """
         super().__init__('robot_state')
         text = self._parameter_overrides.pop(DESCRIPTION, None)
         given, self.process = take_settings(self, *SETTINGS)

@@ -48,14 +48,13 @@ LONGEST_STEP_S = 600.0
 
 
 class SimArmNode(Node):
-    """Runs the simulated arm at the pace of the wall clock, or step by step."""
+    """Runs the simulated arm at the pace of the wall clock, or step by step.
+
+    Raises:
+        ValueError: a parameter or a description that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Build the arm and start its time.
-
-        Raises:
-            ValueError: a parameter or a description that cannot be used.
-        """
         super().__init__('sim_arm')
         given, self.process = take_settings(self, *SETTINGS)
         self._config = select(SimArmConfig, given)

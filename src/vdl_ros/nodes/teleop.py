@@ -36,14 +36,13 @@ POLL_S = 0.01
 
 
 class TeleopNode(Node):
-    """Sends the commands of the keys, and nothing while no key is held."""
+    """Sends the commands of the keys, and nothing while no key is held.
+
+    Raises:
+        ValueError: a parameter that cannot be used, or there is no terminal.
+    """
 
     def __init__(self) -> None:
-        """Open the terminal without changing it.
-
-        Raises:
-            ValueError: a parameter that cannot be used, or there is no terminal.
-        """
         super().__init__('teleop')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(TeleopConfig, given)

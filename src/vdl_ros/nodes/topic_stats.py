@@ -36,14 +36,13 @@ SETTINGS = (TopicStatsConfig, ProcessConfig)
 
 
 class TopicStatsNode(Node):
-    """Collects reports in a table."""
+    """Collects reports in a table.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed.
+    """
 
     def __init__(self) -> None:
-        """Subscribe to ``/statistics``.
-
-        Raises:
-            SettingError: a parameter that is unknown or not allowed.
-        """
         super().__init__('topic_stats')
         given, self.process = take_settings(self, *SETTINGS)
         self.config = select(TopicStatsConfig, given)

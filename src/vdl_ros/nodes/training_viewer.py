@@ -43,15 +43,14 @@ MAX_TEXT = 300
 
 
 class TrainingViewerNode(Node):
-    """Shows what the nodes of a training report."""
+    """Shows what the nodes of a training report.
+
+    Raises:
+        ValueError: a parameter that cannot be used.
+        OSError: the address cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Serve the page.
-
-        Raises:
-            ValueError: a parameter that cannot be used.
-            OSError: the address cannot be used.
-        """
         super().__init__('training_viewer')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(TrainingViewerConfig, given)

@@ -85,15 +85,14 @@ SPEED_SHARE = 0.8
 
 
 class ViewerNode(Node):
-    """Shows messages on the page and publishes the users' inputs."""
+    """Shows messages on the page and publishes the users' inputs.
+
+    Raises:
+        ValueError: a parameter that cannot be used.
+        OSError: the address cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Serve the page.
-
-        Raises:
-            ValueError: a parameter that cannot be used.
-            OSError: the address cannot be used.
-        """
         super().__init__('viewer')
         given, self.process = take_settings(self, *SETTINGS)
         config = select(ViewConfig, given)

@@ -32,15 +32,14 @@ SETTINGS = (WorldActorConfig, EnvModulesConfig, ProcessConfig)
 
 
 class WorldActorNode(Node):
-    """Receives the policies of several learners, and publishes trajectories for each."""
+    """Receives the policies of several learners, and publishes trajectories for each.
+
+    Raises:
+        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
+            imported.
+    """
 
     def __init__(self) -> None:
-        """Declare parameters and topics; the first policies create the worlds.
-
-        Raises:
-            SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-                imported.
-        """
         super().__init__('world_actor')
         given, self.process = take_settings(self, *SETTINGS)
         import_modules(select(EnvModulesConfig, given))

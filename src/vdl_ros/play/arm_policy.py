@@ -45,7 +45,6 @@ def open_policy(path: Path, geometry: ArmGeometry) -> ArmPolicy:
 
     Args:
         path: a checkpoint, or *.onnx of ``export_policy``.
-        geometry: of the arm.
 
     Raises:
         ValueError: it cannot be read, or does not fit; one line that names the file.

@@ -46,20 +46,17 @@ class PolicyEvaluator:
 
     A delay or an attack is that of the training; an episode is all lives of a game. Each
     evaluation begins with the same seeds, so policies are compared on the same starts.
+
+    Args:
+        config: settings of a training, as a learner publishes them.
+
+    Raises:
+        ValueError: settings that are not allowed, or environments that cannot be created.
     """
 
     def __init__(
         self, config: Mapping[str, Any], surrogate: SurrogateConfig | None = None,
     ) -> None:
-        """Create the environments, and a policy without weights.
-
-        Args:
-            config: settings of a training, as a learner publishes them.
-            surrogate: policy whose gradients an attack uses.
-
-        Raises:
-            ValueError: settings that are not allowed, or environments that cannot be created.
-        """
         surrogate = surrogate or SurrogateConfig()
         env, attack = select(EnvConfig, config), select(AttackConfig, config)
         train = select(TrainConfig, config)
@@ -90,7 +87,6 @@ class PolicyEvaluator:
 
         Args:
             weights: parameters by name.
-            stop: ends the evaluation early.
 
         Raises:
             ValueError: weights of another network or not finite, or environments that fail.
@@ -115,7 +111,6 @@ class LocalEvaluator:
     present = True
 
     def __init__(self, evaluator: PolicyEvaluator, stop: threading.Event) -> None:
-        """Evaluate with ``evaluator``, until ``stop`` is set."""
         self._evaluator, self._stop = evaluator, stop
         self._results: list[Result] = []
 

@@ -86,13 +86,9 @@ def play_match(
     """Play episodes of a world; return the results of each body.
 
     Args:
-        config: the world.
         sides: of each body the first one that fits acts.
         episodes: of the world, divided evenly among ``num_worlds``.
-        seed: of worlds and actions.
-        num_worlds: worlds that are stepped together.
         deterministic: whether policies take their most likely actions.
-        stop: ends the match early.
 
     Raises:
         ValueError: a world that cannot be created, a body without side, or a policy of other

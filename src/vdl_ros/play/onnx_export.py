@@ -61,8 +61,6 @@ def describe(
     """Return the metadata, plain values in SI units.
 
     Args:
-        saved: the policy.
-        space: of its observations.
         columns: where the parts of an observation are in its numbers.
     """
     policy, described = saved.policy, saved.described
@@ -139,7 +137,6 @@ class PolicyGraph(nn.Module):
     """
 
     def __init__(self, policy: Policy, action_space: gymnasium.Space[Any]) -> None:
-        """Copy a policy; ``action_space`` is that of one environment."""
         super().__init__()
         self.policy = policy = copy.deepcopy(policy).eval()
         policy.precision = torch.float32
@@ -349,7 +346,6 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
 
     Args:
         checkpoint: the file of a run, or of ``save_policy``.
-        output: the file to write, *.onnx.
 
     Raises:
         CheckpointError: not a readable checkpoint.

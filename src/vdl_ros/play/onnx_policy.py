@@ -172,13 +172,11 @@ class PolicyMetadata:
     """The values that a program needs to act.
 
     Attributes:
-        algorithm: its name.
         agent_steps: number of agent steps learned from.
         environment: settings of the environment that are not the default, and ``env_id``.
         description: what the environment said of itself; {} for most.
         inputs: of an observation: one, or ``image`` and ``numbers``.
         sizes: of discrete actions, the number of choices of each part; () for numbers.
-        action_shape: of one action.
         state_size: S; 0 if the policy has no state.
         last_reward: index of the last reward in the state; None if it is not an input.
     """
@@ -277,16 +275,11 @@ class Outputs(NamedTuple):
 class OnnxPolicy:
     """A policy as a function from observations [B, ...] to the most likely actions.
 
-    Attributes:
-        metadata: what the file says of itself.
+    Raises:
+        OnnxFileError: they are not a policy of this program, or onnxruntime is missing.
     """
 
     def __init__(self, data: bytes) -> None:
-        """Load the bytes of a file; one thread computes.
-
-        Raises:
-            OnnxFileError: they are not a policy of this program, or onnxruntime is missing.
-        """
         check_graph(data)
         self._session = _open(data)
         properties = self._session.get_modelmeta().custom_metadata_map

@@ -33,20 +33,18 @@ _LARGEST = 640
 class PolicyPlayer:
     """One environment and a policy that acts in it, by its most likely actions.
 
+    Args:
+        config: settings of a training, as a learner publishes them.
+
     Attributes:
         fps: steps per second in real time.
+
+    Raises:
+        EnvError: the environment cannot be created or rendered here, or is not to be played
+            a second time.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
-        """Create the environment, and a policy without weights; see :meth:`load`.
-
-        Args:
-            config: settings of a training, as a learner publishes them.
-
-        Raises:
-            EnvError: the environment cannot be created or rendered here, or is not to be played
-                a second time.
-        """
         env, train = select(EnvConfig, config), select(TrainConfig, config)
         if env.env_id.startswith(ROBOT):
             # A second program must not command it.

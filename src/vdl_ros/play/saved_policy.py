@@ -37,11 +37,6 @@ class SavedPolicy:
     """A policy with the settings that it was trained with.
 
     Attributes:
-        policy: the network, in evaluation mode.
-        env: settings of its environment.
-        train: settings of its training.
-        action_space: of one environment.
-        version: number of updates.
         agent_steps: number of agent steps learned from.
         described: what the environment said of itself, see ``factory.describe``; {} for most.
     """
@@ -63,7 +58,6 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
     """Return the policy of a checkpoint.
 
     Args:
-        path: the file.
         env_id: required environment, or the task of the environment by its own description;
             empty: any.
         algorithm: required algorithm; empty: any.
@@ -114,10 +108,6 @@ def load_surrogate(config: SurrogateConfig) -> Policy | None:
 
 def save_policy(checkpoint: Path, path: Path) -> None:
     """Write only what :func:`load_policy` reads: the result can be played, but not resumed.
-
-    Args:
-        checkpoint: the file of a run.
-        path: the file to write.
 
     Raises:
         CheckpointError: not a readable checkpoint.

@@ -78,6 +78,10 @@ class PoseDataset(Dataset[tuple[Tensor, Tensor]]):
     Item i is a picture, uint8 [height, width, 3], and six values, float32 [6], in the order of
     ``outputs.OUTPUTS``.
 
+    Args:
+        bags: folders of bags, folders of such folders, or files.
+        height: of the pictures, pixels; others are skipped.
+
     Attributes:
         targets: of all frames, float32 [frames, 6].
         joints: likewise all five joints, float64 [frames, 5], rad.
@@ -86,22 +90,15 @@ class PoseDataset(Dataset[tuple[Tensor, Tensor]]):
         domains: of each frame.
         skipped: number of frames or messages that were left out, by reason.
         compressed: whether reading a frame unpacks a chunk.
+
+    Raises:
+        DataError: a bag has no frame that can be used, and why.
+        BagError: a file is no bag, or is empty.
     """
 
     def __init__(
         self, bags: Sequence[Path], *, height: int = 128, width: int = 128,
     ):
-        """Read the indices and every label.
-
-        Args:
-            bags: folders of bags, folders of such folders, or files.
-            height: of the pictures, pixels; others are skipped.
-            width: likewise.
-
-        Raises:
-            DataError: a bag has no frame that can be used, and why.
-            BagError: a file is no bag, or is empty.
-        """
         self.height, self.width = height, width
         self.skipped: Counter[str] = Counter()
         self._files: list[IndexedFile] = []

@@ -43,16 +43,14 @@ class RandomizedScene:
 
     The same arguments give the same picture to the byte. Like an ``ArmRenderer``: one in a
     process, used by the thread that made it.
+
+    Raises:
+        GeometryError: MuJoCo cannot make a model of the arm.
+        RuntimeError: another renderer is open.
+        OpenGLError: nothing can be drawn on this machine.
     """
 
     def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:
-        """Build the scene.
-
-        Raises:
-            GeometryError: MuJoCo cannot make a model of the arm.
-            RuntimeError: another renderer is open.
-            OpenGLError: nothing can be drawn on this machine.
-        """
         self.width, self.height = width, height
         self.scene = build_scene(
             geometry, field_of_view=_FIELD_OF_VIEW, width=width, height=height, furnish=_furnish)
@@ -85,7 +83,6 @@ class RandomizedScene:
             distance: of the camera, m.
             elevation: rad.
             azimuth: rad.
-            look: as of ``domain_randomization.sample``; what it does not name is not randomised.
             out: where to put the picture instead of a new array.
 
         Raises:
@@ -271,8 +268,6 @@ def sample(
 
     Args:
         split: one of :data:`SPLITS`.
-        seed: of the data set.
-        index: of the frame.
         domain: one of :data:`DOMAINS`.
         geometry: of the arm, for its joint limits.
         fits: whether positions, float64 [5], rad, are free of collisions; others are resampled.

@@ -69,7 +69,6 @@ def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
 
     Args:
         pictures: float [batch, 3, height, width] from 0 to 1.
-        generator: source of all random numbers.
     """
     count, _, height, width = pictures.shape
 
@@ -138,11 +137,9 @@ def save_model(
 
     Args:
         path: the file; it is replaced whole or not at all.
-        name: the architecture.
         model: its state, float32.
         calibration: ``scale``, six factors of the standard deviations; ``threshold``, rad, above
             which the joints are not to be trusted.
-        origin: plain values: how it was trained.
 
     Raises:
         OSError: the disk is full or the folder cannot be written.
@@ -211,7 +208,6 @@ class PoseEstimator:
     """A network with its calibration.
 
     Attributes:
-        name: the architecture.
         origin: how the weights were trained: plain values by name.
         threshold: rad; above it the least certain joint makes an estimate not confident.
     """
@@ -220,7 +216,6 @@ class PoseEstimator:
         self, model: nn.Module, name: str, calibration: Mapping[str, Any],
         origin: Mapping[str, Any],
     ):
-        """Wrap a network; ``calibration`` is that of ``model_file.save_model``."""
         self.name, self.origin = name, dict(origin)
         self.threshold = float(calibration['threshold'])
         self._scale = torch.tensor(calibration['scale'], dtype=torch.float32)

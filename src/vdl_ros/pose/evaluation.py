@@ -72,9 +72,6 @@ def estimate_all(
     """Return the estimates of all frames, or of some.
 
     Args:
-        estimator: of the pose.
-        data: the frames.
-        indices: of some frames.
         change: what is shown instead of a picture, both RGB, uint8 [height, width, 3].
     """
     chosen = list(range(len(data)) if indices is None else indices)
@@ -96,7 +93,6 @@ def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
     """Return the scores of estimates.
 
     Args:
-        estimate: of some frames.
         targets: the truth, float32 [frames, 6].
     """
     off = absolute_errors(estimate, targets)

@@ -51,20 +51,17 @@ class Track(NamedTuple):
 
 
 class JointTracker:
-    """Histogram filter of the joints; times are seconds of the clock that stamps the pictures."""
+    """Histogram filter of the joints; times are seconds of the clock that stamps the pictures.
+
+    Args:
+        lower: lower limits of the joints, float64 [joints], rad.
+        speed: of the joints when their motors are on, float64 [joints], rad/s.
+    """
 
     def __init__(
         self, lower: ArrayLike, upper: ArrayLike, speed: ArrayLike,
         config: TrackerConfig | None = None,
     ):
-        """Start with uniform probabilities.
-
-        Args:
-            lower: lower limits of the joints, float64 [joints], rad.
-            upper: upper limits likewise.
-            speed: of the joints when their motors are on, float64 [joints], rad/s.
-            config: noise of commands and estimates.
-        """
         self.config = config or TrackerConfig()
         self._lower = np.asarray(lower, np.float64)
         self._upper = np.asarray(upper, np.float64)

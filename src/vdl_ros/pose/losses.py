@@ -37,7 +37,6 @@ def pose_loss(raw: Raw, targets: Tensor, points: Tensor) -> Loss:
     """Return the loss of a batch.
 
     Args:
-        raw: of the network.
         targets: float [batch, 6].
         points: float [batch, points, 3], of ``points.seen_points``.
     """
@@ -99,19 +98,16 @@ _MUON_RATE = 15.0
 
 
 class PoseOptimizer:
-    """Muon and AdamW as one optimiser; a convolution's kernel is a matrix, one row per output."""
+    """Muon and AdamW as one optimiser; a convolution's kernel is a matrix, one row per output.
+
+    AdamW optimises the first and the last layer, as Muon's authors recommend.
+
+    Args:
+        bfloat16: orthogonalise in bfloat16, as Muon's authors do, or in float32, which is
+            many times faster on processors without instructions for bfloat16.
+    """
 
     def __init__(self, model: nn.Module, weight_decay: float, *, bfloat16: bool = True):
-        """Optimise ``model``.
-
-        AdamW optimises the first and the last layer, as Muon's authors recommend.
-
-        Args:
-            model: the network.
-            weight_decay: of both optimisers.
-            bfloat16: orthogonalise in bfloat16, as Muon's authors do, or in float32, which is
-                many times faster on processors without instructions for bfloat16.
-        """
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
         heavy = [each for name, each in named if each.ndim > 1]
         inner = [each for name, each in named if each.ndim > 1 and not name.startswith('head.')]
@@ -139,9 +135,7 @@ class PoseOptimizer:
 
         Args:
             gradients: of every parameter of the model, in its order; modified in place.
-            lr: learning rate, of AdamW.
             longest: the norm to which the gradients are clipped.
-            pool: threads for the matrices.
         """
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
@@ -200,7 +194,6 @@ def orthogonalize(matrix: Tensor, coefficients: tuple[float, float, float], step
     Args:
         matrix: float32 [rows, columns].
         coefficients: a, b, c of one iteration, X <- a X + (b A + c A A) X with A = X X^T.
-        steps: number of iterations.
     """
     a, b, c = coefficients
     tall = len(matrix) > len(matrix[0])

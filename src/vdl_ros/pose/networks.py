@@ -225,7 +225,6 @@ class ResNet(nn.Module):
     """
 
     def __init__(self) -> None:
-        """Initialise with random weights."""
         super().__init__()
         self.stem = nn.Sequential(
             nn.Conv2d(3, 16, 5, 2, 2, bias=False), nn.GroupNorm(4, 16), nn.ReLU(),
@@ -275,7 +274,6 @@ class AlexNet(nn.Module):
     """
 
     def __init__(self) -> None:
-        """Initialise with random weights."""
         super().__init__()
         self.maps = nn.Sequential(
             nn.Conv2d(3, 64, 11, 4, 5), nn.ReLU(), nn.MaxPool2d(3, 2),

@@ -20,20 +20,17 @@ class _Open:
 
 
 class FrameTracker:
-    """Frames ``first`` to ``last - 1``; times are seconds of one clock."""
+    """Frames ``first`` to ``last - 1``; times are seconds of one clock.
+
+    Args:
+        last: number after the last.
+        parts: names of the parts of a complete frame.
+        patience: time after which an incomplete frame is requested again, s.
+    """
 
     def __init__(
         self, first: int, last: int, parts: tuple[str, ...], *, window: int, patience: float,
     ) -> None:
-        """Begin with none requested.
-
-        Args:
-            first: number of the first frame.
-            last: number after the last.
-            parts: names of the parts of a complete frame.
-            window: frames that may be pending.
-            patience: time after which an incomplete frame is requested again, s.
-        """
         self._parts, self._window, self._patience = parts, window, patience
         self._next, self._last = first, last
         self._open: dict[int, _Open] = {}
@@ -86,21 +83,17 @@ class FrameTracker:
 
 
 class UnsolicitedFrames:
-    """Frames that come without a request, as from a real camera: one stamp, one frame."""
+    """Frames that come without a request, as from a real camera: one stamp, one frame.
+
+    Args:
+        parts: names of the parts of a complete frame.
+        waiting: frames that may be incomplete; older ones are dropped.
+    """
 
     def __init__(
         self, first: int, last: int, parts: tuple[str, ...], *, waiting: int = 16,
         max_bytes: int = 1 << 28,
     ) -> None:
-        """Begin with none.
-
-        Args:
-            first: frames that exist already.
-            last: frames in the end.
-            parts: names of the parts of a complete frame.
-            waiting: frames that may be incomplete; older ones are dropped.
-            max_bytes: of their parts.
-        """
         self._parts, self._last, self._waiting = parts, last, waiting
         self._max_bytes = max_bytes
         self._open: dict[int, dict[str, bytes]] = {}

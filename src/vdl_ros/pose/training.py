@@ -68,14 +68,12 @@ class PoseRun:
     ``config.json``: settings. ``events.out.*``: TensorBoard. ``progress.csv``: a line per
     validation. ``checkpoint.pt``: to resume from. ``model.pt``: the best model so far.
     ``curve.png``.
+
+    Raises:
+        RunError: it holds another training, cannot be made, or there is nothing to resume.
     """
 
     def __init__(self, path: Path, *, resume: bool) -> None:
-        """Make the folder, or open the one to resume.
-
-        Raises:
-            RunError: it holds another training, cannot be made, or there is nothing to resume.
-        """
         self.path = path
         self.checkpoint, self.model = path / 'checkpoint.pt', path / 'model.pt'
         if resume and not self.checkpoint.is_file():
@@ -150,29 +148,22 @@ _HELD_OUT, _MOST_HELD_OUT = 50, 2000
 class Trainer:
     """One training.
 
+    Args:
+        data: the frames; every 50th is held out for validation.
+        init: model file or folder of a run with initial weights.
+        log: called with each line of progress.
+
     Attributes:
-        step: number of batches so far.
-        epoch: number of complete epochs.
         elapsed: seconds so far, those before a resume included.
+
+    Raises:
+        ValueError: too few frames, an unknown model, a folder or checkpoint that does not fit.
     """
 
     def __init__(
         self, data: PoseDataset, config: TrainingConfig, folder: Path, *, resume: bool = False,
         init: Path | None = None, log: Callable[[str], None] = print,
     ):
-        """Prepare, or resume from the checkpoint in ``folder``.
-
-        Args:
-            data: the frames; every 50th is held out for validation.
-            config: settings.
-            folder: of the run.
-            resume: continue the training in it.
-            init: model file or folder of a run with initial weights.
-            log: called with each line of progress.
-
-        Raises:
-            ValueError: too few frames, an unknown model, a folder or checkpoint that does not fit.
-        """
         self._data, self.config, self._log = data, config, log
         self._held_out = list(range(0, len(data), _HELD_OUT))[:_MOST_HELD_OUT]
         held = set(self._held_out)

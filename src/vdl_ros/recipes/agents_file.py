@@ -101,7 +101,6 @@ def agents_of_world(
     """Return the names of the bodies of each agent: the first agent has the first ones.
 
     Args:
-        env_id: of the world.
         names: of the bodies for which policies act, in the order of the world.
         counts: number of bodies of each agent.
 

@@ -38,7 +38,6 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
     ``env_kwargs`` may be a mapping, ``env_wrappers`` and ``env_modules`` lists.
 
     Args:
-        path: the file.
         more: dataclasses of further settings that it may have.
 
     Raises:

@@ -91,7 +91,6 @@ def gather(table: Tensor, index: Sequence[Tensor], device: torch.device) -> Tens
     Args:
         table: [R, ...] or [R, S, ...], contiguous, in host memory.
         index: int64 [N] in host memory: rows, or rows and columns.
-        device: device of the result.
     """
     if device == CPU:
         return table[tuple(index)]
@@ -148,7 +147,6 @@ class DeviceMemory(HostMemory):
     """
 
     def __init__(self, device: torch.device) -> None:
-        """Use the memory of ``device``."""
         self._device = device
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
@@ -214,21 +212,16 @@ class ThreadChoice:
     take cores from the actors. The trials are ordinary updates; nothing is computed twice.
     Used from the training's thread alone, whose number of threads PyTorch keeps apart.
 
-    Attributes:
-        threads: the number in use.
+    Args:
+        cores: cores that this process may use, at least 1.
+        set_threads: sets the number for the thread that calls it.
+        clock: time, s.
     """
 
     def __init__(
         self, cores: int, *, set_threads: Callable[[int], None] = torch.set_num_threads,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare the trials.
-
-        Args:
-            cores: cores that this process may use, at least 1.
-            set_threads: sets the number for the thread that calls it.
-            clock: time, s.
-        """
         self._set_threads, self._clock = set_threads, clock
         self._speeds: dict[int, list[float]] = {each: [] for each in candidates(cores)}
         # One trial before them all is not counted: memory and processor caches are cold.
@@ -246,7 +239,6 @@ class ThreadChoice:
         """Continue after each iteration of the training.
 
         Args:
-            version: updates so far.
             agent_steps: agent steps learned from so far.
 
         Returns:

@@ -278,7 +278,6 @@ def reject_other_algorithm_settings(given: Mapping[str, object], algorithm: str)
 
     Args:
         given: settings by the user.
-        algorithm: the chosen algorithm.
 
     Raises:
         SettingError: names the setting and both algorithms.
@@ -299,7 +298,6 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
 
     Args:
         train: settings of every algorithm.
-        algorithm_config: settings of the chosen algorithm.
         num_learners: learners that share the work.
 
     Raises:

@@ -31,8 +31,6 @@ class Topic:
     """A topic that the robot is measured by.
 
     Attributes:
-        key: what features call it.
-        topic: name of the topic.
         type: ``package/msg/Name``.
         timeout: the robot is lost when its latest measurement is older, s.
         stamped: whether ages count from the stamps in the headers; else from the arrival.
@@ -50,9 +48,6 @@ class Feature:
     """A number of the robot's state.
 
     Attributes:
-        name: of the feature.
-        source: key of its topic.
-        field: dotted path in the message.
         key: entry of the message's ``name`` that chooses one of the numbers of ``field``.
         index: chooses one of the numbers of ``field`` by its place; -1: ``field`` is one number.
         convert: one of ``CONVERSIONS``, of a quaternion; '': none.
@@ -78,7 +73,6 @@ class ActionPart:
     """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
 
     Attributes:
-        neutral: its value while nothing may move.
         index: place in ``field``, if that holds several numbers; else -1.
     """
 
@@ -97,7 +91,6 @@ class Actions:
     """The message that moves the robot.
 
     Attributes:
-        topic: name of the topic.
         type: ``package/msg/Name``.
         parts: all with levels, or none.
         sender: field that names the sender; '': none. Commands of others are then known, and the
@@ -153,7 +146,6 @@ class ServiceReset:
     """A service that resets the robot.
 
     Attributes:
-        name: of the service.
         type: ``package/srv/Name``.
         request: values by dotted path; ``{'uniform': [low, high]}`` is drawn for each reset.
         success: field of the response that is true if it was reset; '': none.
@@ -172,10 +164,8 @@ class TrajectoryReset:
     """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
 
     Attributes:
-        topic: that takes it.
         positions: by joint, each also the name of a feature, rad or m.
         seconds: for the way, s.
-        tolerance: of the features at its end.
         timeout: until they are there, s.
     """
 
@@ -219,26 +209,19 @@ class Contract:
 
     Attributes:
         name: that of the file; the environment is ``robot/NAME``.
-        path: of the file.
         rate: steps per second of its clock, Hz.
         simulated_clock: its clock is ``/clock``; else the monotonic one of this host.
         topics: by key.
         features: of the state, in the order of the observation.
-        actions: what moves it.
-        late: what becomes of late actions.
-        stops: topics that stop it.
-        reset: how an episode begins.
         task: a class with goal, observation and reward; or None, and then the next three.
         reward: a function ``(before, after, **arguments) -> float``.
         success, failure: functions ``(after, **arguments) -> bool`` that end an episode.
-        limits: safety limits.
         limit_penalty: subtracted from the reward of a step that breaks one.
         episode_steps: steps after which an episode is truncated.
         camera: topic of images (``sensor_msgs/Image``, or ``CompressedImage`` if its name ends
             with ``/compressed``) that are recorded and exported beside the rest, and not
             observed; '': none.
         namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
-        copies: how many robots there are.
     """
 
     name: str

@@ -39,19 +39,16 @@ _MISSING: Any = object()
 
 
 class Section:
-    """Values by key; :meth:`end` refuses keys that nobody has read."""
+    """Values by key; :meth:`end` refuses keys that nobody has read.
+
+    Args:
+        place: key of the mapping in it, '' for the file itself.
+
+    Raises:
+        ContractError: it is none.
+    """
 
     def __init__(self, file: str, place: str, value: object) -> None:
-        """Take a mapping.
-
-        Args:
-            file: its name, for errors.
-            place: key of the mapping in it, '' for the file itself.
-            value: what should be a mapping.
-
-        Raises:
-            ContractError: it is none.
-        """
         self._file, self._place = file, place
         if not isinstance(value, dict):
             raise ContractError(f'{file}: {place}: {quoted(value)} is not allowed: a mapping')

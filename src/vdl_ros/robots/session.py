@@ -87,8 +87,12 @@ class Result:
 class Session:
     """Episodes of one robot.
 
+    Args:
+        resetter: resets it; None: it starts where it is.
+        send: sends an action, float64 [parts].
+        log: takes a line when the robot is lost, and when it is back.
+
     Attributes:
-        state: what it does.
         ticks: number of ticks at which an action was due.
         late: number of those at which the agent had not acted.
         lost: number of episodes that ended because the robot or the agent was silent or stopped.
@@ -98,15 +102,6 @@ class Session:
         self, contract: Contract, task: Task, resetter: Resetter | None,
         send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None],
     ) -> None:
-        """Wait for the robot.
-
-        Args:
-            contract: of the robot.
-            task: of this robot alone.
-            resetter: resets it; None: it starts where it is.
-            send: sends an action, float64 [parts].
-            log: takes a line when the robot is lost, and when it is back.
-        """
         self._contract, self._task, self._resetter = contract, task, resetter
         self._send, self._log = send, log
         self.state = State.WAITING

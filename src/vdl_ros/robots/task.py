@@ -66,7 +66,6 @@ class Task:
     goals: Sequence[str] = ()
 
     def __init__(self, contract: Contract, **arguments: Any) -> None:
-        """Take the contract, and the arguments that it has for this class."""
         if arguments:
             raise TypeError(f'{type(self).__name__} takes no arguments, not {sorted(arguments)}')
         self.contract = contract

@@ -21,7 +21,6 @@ class Diagnostics:
     """Publishes the result of ``check``: level OK, or WARN with a warning."""
 
     def __init__(self, node: Node, check: Callable[[], Health]) -> None:
-        """Call ``check`` once a second for ``node``."""
         self._node, self._check = node, check
         self._publisher = node.create_publisher(
             DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])

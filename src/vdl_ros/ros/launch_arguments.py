@@ -79,8 +79,6 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
     ``params_file``, ``config``.
 
     Args:
-        context: of the launch.
-        classes: dataclasses of the settings.
         node: whose section of ``params_file`` is for the launch too; empty: none.
 
     Raises:
@@ -109,9 +107,7 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
     """Return what the parameter file has for one node, besides the settings for every node.
 
     Args:
-        context: of the launch.
         name: of the node, in the namespace of the launch.
-        classes: dataclasses of its settings.
 
     Raises:
         SettingError: a parameter that the node does not have, or an invalid value.
@@ -158,10 +154,8 @@ def reject_unknown_arguments(
     """Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
 
     Args:
-        context: of the launch.
         file: name of the launch file; nothing is checked if another file includes it, because
             that file has other arguments.
-        known: names of its arguments.
         classes: dataclasses of the settings that its parameter file may have for every node.
 
     Raises:

@@ -51,7 +51,6 @@ def described(
     So a launch file that includes it keeps its own.
 
     Args:
-        file: name of the launch file.
         arguments: of the file, besides those of every launch file.
         settings: dataclasses of the settings that a parameter file may have for every node.
         start: returns the actions; called with the context.
@@ -89,15 +88,10 @@ def node(
     """Return a node of this package.
 
     Args:
-        context: of the launch.
         executable: its name, also of the node unless ``name`` is set.
         given: settings of the user; those that the node does not have are ignored.
         settings: dataclasses of the node's settings.
-        launch_id: see ProcessConfig.
-        name: of the node.
-        remappings: of its topics.
         sigterm_timeout: time to end after SIGINT, s; None: that of launch.
-        more: further parameters.
 
     Raises:
         SettingError: the parameter file has something for this node that it cannot have.
@@ -168,8 +162,6 @@ def end_with(
     """Handle the exit of a node that is restarted when it fails.
 
     Args:
-        event: the exit.
-        context: of the launch.
         on_success: whether status 0 ends the launch.
 
     Raises:
@@ -213,7 +205,6 @@ class RestartDelays:
     """
 
     def __init__(self) -> None:
-        """Start with no ends."""
         self._ends = 0.0
 
     def next(self, lived_s: float) -> float | None:

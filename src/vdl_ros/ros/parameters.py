@@ -58,7 +58,6 @@ def of_node(sections: Mapping[str, Mapping[str, object]], node: str) -> dict[str
     """Return the parameters of one node.
 
     Args:
-        sections: as of :func:`read_parameter_file`.
         node: full name, ``/left/arm_driver``.
     """
     found: dict[str, object] = {}
@@ -125,9 +124,7 @@ def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
     """Declare every setting of ``classes`` as a read-only parameter.
 
     Args:
-        node: the node.
         values: resolved values; the rest keep their defaults.
-        classes: dataclasses of settings.
     """
     # Those of rclpy are for publishers and subscriptions that follow.
     for name in [name for name in node._parameter_overrides if not is_ros_parameter(name)]:

@@ -68,7 +68,6 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
     """Declare a node's parameters; a node started by a launch file also ends with the launch.
 
     Args:
-        node: the node.
         classes: dataclasses of its settings, :class:`ProcessConfig` among them.
 
     Returns:
@@ -131,7 +130,6 @@ def spin_node(node: Any, stop: threading.Event) -> int:
     Args:
         node: has an attribute ``process``, a :class:`ProcessConfig`; if it has a method ``stop``,
             that is called at the end, also after an exception.
-        stop: see :func:`stop_on_signals`.
     """
     executor = make_executor(node.process.executor)
     executor.add_node(node)
@@ -168,7 +166,6 @@ class Niceness:
     _STEP = 5
 
     def __init__(self) -> None:
-        """Take the present one, such as that of ``nice ros2 launch``, as normal."""
         self._normal = os.getpriority(os.PRIO_PROCESS, 0)
 
     def leave_cores(self, wanted: bool) -> bool:
@@ -210,7 +207,6 @@ def run_node(
     """Run one node in this process.
 
     Args:
-        name: of the executable.
         make: returns the node; see :func:`set_up` for its errors.
         work: called with the node and the stop event; returns the exit status. Its errors are
             bugs: they end the process with a traceback and status 1, and its launch may start it

@@ -33,7 +33,6 @@ class ProgressLine:
     """Progress: a line that is updated on a terminal, else one every ten seconds."""
 
     def __init__(self) -> None:
-        """Print nothing yet."""
         self._terminal = sys.stderr.isatty()
         self._every = 0.2 if self._terminal else 10.0
         self._printed = self._begun = time.monotonic()

@@ -59,10 +59,8 @@ class Access:
         """Return the requested path without the token.
 
         Args:
-            path: of the request.
             hosts: values of its headers ``Host``.
             origins: values of its headers ``Origin``; a page that is opened sends none.
-            port: where the view listens.
             websocket: whether it asks for a websocket, which needs an Origin.
 
         Raises:
@@ -238,7 +236,6 @@ class PageServer:
     """A running server: ``viser`` to fill the page, ``url`` to open it."""
 
     def __init__(self, server: viser.ViserServer, url: str, loop: LoopMonitor) -> None:
-        """Take a running server, its address and the monitor of its event loop."""
         self.viser, self.url, self._loop = server, url, loop
 
     def answers(self, within: float) -> bool:
@@ -256,7 +253,6 @@ class LoopMonitor:
 
     def __init__(self, loop: asyncio.AbstractEventLoop,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """Start with a loop that runs now; ``clock`` returns s."""
         self._loop, self._clock = loop, clock
         self._answered_at = clock()
         self._asked = False

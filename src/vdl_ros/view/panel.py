@@ -26,14 +26,13 @@ __all__ = ['ClientClosed', 'DraggedTarget', 'EmergencyStop', 'Episode', 'Event',
 
 
 class HeldButtons:
-    """Buttons of any number of browsers; times are seconds of one clock."""
+    """Buttons of any number of browsers; times are seconds of one clock.
+
+    Args:
+        timeout: a button without repetition for this time is released, s.
+    """
 
     def __init__(self, timeout: float) -> None:
-        """Start without held buttons.
-
-        Args:
-            timeout: a button without repetition for this time is released, s.
-        """
         self._timeout = timeout
         self._held: dict[tuple[int, str, int], float] = {}
 
@@ -81,7 +80,6 @@ class DraggedTarget:
     def __init__(
         self, server: viser.ViserServer, clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Add it to the scene; ``clock`` returns s."""
         self._clock = clock
         self._places: collections.deque[Array] = collections.deque(maxlen=1)
         self._dragged_at = -_HELD_S
@@ -195,7 +193,6 @@ class Panel:
     """The panel; its methods are called from one thread."""
 
     def __init__(self, server: viser.ViserServer) -> None:
-        """Build the panel; :meth:`set_limits` adds the sliders."""
         self._server = server
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._movers: list[Any] = []

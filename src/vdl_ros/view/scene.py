@@ -30,7 +30,6 @@ class ArmScene:
     """The scene in the browsers; only a table until there is a description."""
 
     def __init__(self, server: viser.ViserServer) -> None:
-        """Set up table and camera."""
         self._server = server
         scene = server.scene
         scene.set_up_direction('+z')

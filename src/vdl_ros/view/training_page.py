@@ -47,7 +47,6 @@ class Curve:
     """Values against agent steps; of many every second is dropped, the last one never."""
 
     def __init__(self, most: int = _MAX_POINTS) -> None:
-        """Start without points; keep at most ``most``."""
         self._most, self._stride = most, 1
         self._points: list[tuple[float, float]] = []
         self._newest: tuple[float, float] | None = None
@@ -79,16 +78,10 @@ class TrainingStatus:
     """Newest values of the topics.
 
     Attributes:
-        env_id: of the environment.
-        algorithm: that learns.
-        total_steps: at which the run ends.
         steps: learned from so far.
         values: scalars by tag.
         curves: those of :data:`CURVES` that have points.
         updated_at: time of the newest scalar, s, monotonic.
-        bottleneck: what limits the speed.
-        warning: of the learner.
-        without_images: why there are no images.
     """
 
     env_id: str = ''
@@ -164,7 +157,6 @@ class TrainingPage:
     """The page; its methods are called from one thread."""
 
     def __init__(self, server: viser.ViserServer) -> None:
-        """Build the page without curves and without an image."""
         self._server = server
         server.gui.set_panel_label('Training')
         server.gui.configure_theme(

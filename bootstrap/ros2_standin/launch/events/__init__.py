@@ -13,7 +13,6 @@ class Shutdown(Event):
     name = 'launch.events.Shutdown'
 
     def __init__(self, *, reason: str = 'reason not given', due_to_sigint: bool = False) -> None:
-        """Store the reason."""
         self.reason = reason
         self.due_to_sigint = due_to_sigint
 

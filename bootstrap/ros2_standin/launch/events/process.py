@@ -19,7 +19,6 @@ class ProcessExited(Event):
         self, *, action: Any, name: str, cmd: list[str], cwd: str | None,
         env: dict[str, str] | None, pid: int, returncode: int,
     ) -> None:
-        """Store what is known of the process."""
         self.action = action
         self.process_name = name
         self.cmd = cmd

@@ -208,7 +208,6 @@ def calibration_of(
     Args:
         joints: estimates by joint.
         scene: the arm's description.
-        wired: the signs that the driver used.
         feedback: what measured the joints, ``truth`` or ``camera``.
     """
     measured: dict[str, MeasuredJoint] = {}

@@ -133,19 +133,16 @@ class CalibrationMoves:
 
     ``step`` of ``steps`` is done now, ``text`` says what that is; ``done`` ends it. Joints that
     are not measured (NaN) stay off and are taken to be straight.
+
+    Args:
+        checker: finds collisions of the arm as it is described.
+        joints: to calibrate, as far as they are measured.
     """
 
     def __init__(
         self, checker: CollisionChecker, config: MovesConfig = BY_TRUTH,
         joints: Sequence[str] = JOINTS,
     ) -> None:
-        """Start with motors off.
-
-        Args:
-            checker: finds collisions of the arm as it is described.
-            config: how far and how long.
-            joints: to calibrate, as far as they are measured.
-        """
         self._checker, self._config = checker, config
         geometry = checker.scene.geometry
         self._lower, self._upper = geometry.lower, geometry.upper

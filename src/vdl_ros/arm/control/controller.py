@@ -73,20 +73,17 @@ class TrajectoryController:
 
     ``state`` is ``'idle'``, ``'running'``, ``'done'`` or ``'aborted'``; ``reason`` is one line on
     why a trajectory was aborted or refused. All times are seconds of one clock.
+
+    Args:
+        geometry: limits, and default speeds, of the joints.
+        speed: of the joints, float64 [5], rad/s.
+        longest_gap: a trajectory is aborted after a longer time between two updates, s.
     """
 
     def __init__(
         self, geometry: ArmGeometry, config: ControllerConfig | None = None,
         speed: Positions | None = None, longest_gap: float = math.inf,
     ):
-        """Make an idle controller.
-
-        Args:
-            geometry: limits, and default speeds, of the joints.
-            config: bands, tolerances, times.
-            speed: of the joints, float64 [5], rad/s.
-            longest_gap: a trajectory is aborted after a longer time between two updates, s.
-        """
         self._longest_gap = longest_gap
         self.config = config or ControllerConfig()
         self.geometry = geometry

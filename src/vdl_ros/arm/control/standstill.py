@@ -16,19 +16,17 @@ class StandstillDetector:
     """Tells whether input may have waited through a standstill.
 
     What was sent meanwhile arrives afterwards, when nobody expects motion any more.
+
+    Args:
+        longest_gap: between two updates, s; infinity: nothing is a standstill.
+        settling: for how long after a standstill input may still be old, s.
+        clock: s.
     """
 
     def __init__(
         self, longest_gap: float = LONGEST_GAP, settling: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with the first update.
-
-        Args:
-            longest_gap: between two updates, s; infinity: nothing is a standstill.
-            settling: for how long after a standstill input may still be old, s.
-            clock: s.
-        """
         self._longest_gap, self._settling, self._clock = longest_gap, settling, clock
         # Input that arrives before the first update is not old: the process has just started.
         self._updated_at, self._went_on_at = math.inf, -math.inf

@@ -28,25 +28,22 @@ class JointTrajectory:
 
     ``joints`` are the indices of the joints that it moves, in the order of ``joints.JOINTS``;
     ``times`` is float64 [N], s; ``points`` is float64 [N, 5], rad, with NaN for other joints.
+
+    Args:
+        names: joints, in the order of the columns.
+        positions: N points with one value for each name, rad.
+        times: N times from the start, s, increasing.
+
+    Raises:
+        TrajectoryError: no joint or point, an unknown joint or one named twice, a wrong
+            number of values, a value that is not finite or beyond the joint's limits, a time
+            that is negative or does not increase.
     """
 
     def __init__(
         self, names: Sequence[str], positions: Sequence[Sequence[float]],
         times: Sequence[float], geometry: ArmGeometry,
     ):
-        """Check a trajectory.
-
-        Args:
-            names: joints, in the order of the columns.
-            positions: N points with one value for each name, rad.
-            times: N times from the start, s, increasing.
-            geometry: joint limits.
-
-        Raises:
-            TrajectoryError: no joint or point, an unknown joint or one named twice, a wrong
-                number of values, a value that is not finite or beyond the joint's limits, a time
-                that is negative or does not increase.
-        """
         if not names:
             raise TrajectoryError('trajectory: no joint')
         for name in names:
@@ -137,7 +134,6 @@ class GoalTolerances:
 
         Args:
             path: names of joints with distances, rad; 0: as the controller has it, less: any.
-            goal: the same.
             late: s; 0: any.
 
         Raises:
@@ -153,7 +149,6 @@ class GoalTolerances:
 
         Args:
             error: float64 [5], rad; NaN where unknown.
-            at_goal: whether the trajectory has ended.
         """
         allowed = self.goal if at_goal else self.path
         too_far = np.abs(np.nan_to_num(error)) > allowed

@@ -90,15 +90,14 @@ _BEYOND_S, _BEYOND_SHARE = 0.5, 0.5
 
 
 class RunTimeLimiter:
-    """Net time of each motor in each direction; times are seconds of one clock."""
+    """Net time of each motor in each direction; times are seconds of one clock.
+
+    Args:
+        limit: returns a motor's greatest net time in one direction, s.
+        weight: of the time in the other direction.
+    """
 
     def __init__(self, limit: Callable[[str], float], weight: float) -> None:
-        """Start without any time.
-
-        Args:
-            limit: returns a motor's greatest net time in one direction, s.
-            weight: of the time in the other direction.
-        """
         self._limit, self._weight = limit, weight
         # How the motors may run now: more than one while the device fails.
         self._on = frozenset({Motors()})
@@ -189,22 +188,18 @@ class ArmDriver:
     """The commanded and the actual state of the arm's motors; called from one thread.
 
     Call :meth:`tick` at 50 Hz: watchdog, run time limits and reconnection depend on it.
+
+    Args:
+        connect: opens the device or raises ArmUsbError.
+        guard: stops the arm if this process fails.
+        sent: called with every command that the device accepted.
+        notice: called with one line for the user, once for each event.
+        clock: monotonic, s.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
                  clock: Callable[[], float] = time.monotonic) -> None:
-        """Start closed and inactive.
-
-        Args:
-            config: settings.
-            signs: how the arm is wired.
-            connect: opens the device or raises ArmUsbError.
-            guard: stops the arm if this process fails.
-            sent: called with every command that the device accepted.
-            notice: called with one line for the user, once for each event.
-            clock: monotonic, s.
-        """
         self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock

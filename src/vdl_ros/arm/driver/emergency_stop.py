@@ -43,15 +43,13 @@ class StopState:
 
 
 class EmergencyStop:
-    """Decides about requests; ``now`` is a time in ns since 1970 on the driver's clock."""
+    """Decides about requests; ``now`` is a time in ns since 1970 on the driver's clock.
+
+    Args:
+        path: the file; it may be missing. A file that cannot be read counts as engaged.
+    """
 
     def __init__(self, path: Path, now: int) -> None:
-        """Continue with the state in a file.
-
-        Args:
-            path: the file; it may be missing. A file that cannot be read counts as engaged.
-            now: time.
-        """
         self._path = path
         self.state = StopState()
         # Senders and stamps of the latest stops.
@@ -77,9 +75,6 @@ class EmergencyStop:
 
         Args:
             stamp: of the request, on the sender's clock; 0 if the request has none.
-            sender: full name of the requesting node.
-            reason: of the request.
-            now: time.
 
         Returns:
             False for a request that was answered before, which is ignored.

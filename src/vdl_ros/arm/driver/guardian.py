@@ -66,7 +66,6 @@ class Guardian:
     """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp."""
 
     def __init__(self, product: int, backend: str = '', timeout: float = 0.1) -> None:
-        """Store the arguments of ``usb.UsbArm``, the backend by name; start nothing yet."""
         self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
@@ -227,8 +226,6 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
     """Send ``motors``; retry until they are accepted or the device is missing for two seconds.
 
     Args:
-        motors: the command that stops the arm.
-        connect: opens the device.
         clock: monotonic, s.
         pause: waits, s.
         log: called with the first problem that is not a missing device.

@@ -26,7 +26,6 @@ class SleepInhibitor:
     """A lock against sleep, held from ``start`` to ``end`` or to the end of this process."""
 
     def __init__(self) -> None:
-        """Hold no lock yet."""
         self._process: subprocess.Popen[bytes] | None = None
 
     @property

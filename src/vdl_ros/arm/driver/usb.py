@@ -190,21 +190,20 @@ def load_backend(name: str = '') -> Any:
 
 
 class UsbArm:
-    """An open USB arm; used by one thread."""
+    """An open USB arm; used by one thread.
+
+    Args:
+        product: USB product id, beside the vendor id :data:`VENDOR`. Of several arms the
+            first that libusb lists is used.
+        backend: of pyusb, see :func:`load_backend`.
+        timeout: of one command, s.
+        share: do not claim it; another process keeps its claim.
+
+    Raises:
+        ArmUsbError: it is missing, not permitted, busy, or fails at once.
+    """
 
     def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:
-        """Find the arm and claim it.
-
-        Args:
-            product: USB product id, beside the vendor id :data:`VENDOR`. Of several arms the
-                first that libusb lists is used.
-            backend: of pyusb, see :func:`load_backend`.
-            timeout: of one command, s.
-            share: do not claim it; another process keeps its claim.
-
-        Raises:
-            ArmUsbError: it is missing, not permitted, busy, or fails at once.
-        """
         self._name = f'{VENDOR:04x}:{product:04x}'
         self._timeout_ms = max(1, round(timeout * 1000))
         with self._errors('open'):

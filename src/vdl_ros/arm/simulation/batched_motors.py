@@ -68,16 +68,13 @@ class BatchedMotors:
     In each period call :meth:`command` once, then :meth:`turn` for each substep. ``target`` is
     where the gears hold the joints, float64 [B, 5], rad; ``stiffness`` and ``damping`` are
     those of the gears, float64 [B, 5], N m/rad and N m s/rad, ``compliance`` is 1 / ``stiffness``.
+
+    Args:
+        scene: the arm's description, masses and loads; it is not simulated.
+        period: between two commands, s.
     """
 
     def __init__(self, scene: Scene, count: int, period: float) -> None:
-        """Make motors with nominal parameters, at rest at 0.
-
-        Args:
-            scene: the arm's description, masses and loads; it is not simulated.
-            count: number of arms, B.
-            period: between two commands, s.
-        """
         self.count, self.period = count, period
         self._scene = scene
         self._substep = period / SUBSTEPS

@@ -56,23 +56,20 @@ class GearMotors:
     """Five motors and the joint targets that their gears set.
 
     Plain floats: for five numbers they are several times faster than arrays.
+
+    Args:
+        speed: of the joints without load, float64 [5], rad/s.
+        lower: lower joint limits, float64 [5], rad.
+        upper: upper joint limits, float64 [5], rad.
+        load: torque at which ``load_slowdown`` applies, float64 [5], N m.
+        give: how far a joint can lag behind its gear before the clutch slips, float64 [5],
+            rad.
     """
 
     def __init__(
         self, config: SimulationConfig, speed: Array, lower: Array, upper: Array, load: Array,
         give: Array,
     ):
-        """Make motors at rest at 0.
-
-        Args:
-            config: delays, play and slowing.
-            speed: of the joints without load, float64 [5], rad/s.
-            lower: lower joint limits, float64 [5], rad.
-            upper: upper joint limits, float64 [5], rad.
-            load: torque at which ``load_slowdown`` applies, float64 [5], N m.
-            give: how far a joint can lag behind its gear before the clutch slips, float64 [5],
-                rad.
-        """
         self._play = config.dead_zone / 2.0
         self._start_delay = config.start_delay
         time_constant, step = config.time_constant, config.timestep

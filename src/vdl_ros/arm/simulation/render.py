@@ -115,7 +115,6 @@ def set_light(
         model: a scene's model.
         light: one of :func:`lights`.
         position: m.
-        direction: of its beam, of any length.
         rgb: diffuse colour, three numbers, usually from 0 to 1.
         active: on or off.
 
@@ -167,22 +166,20 @@ class ArmRenderer:
 
     Only one can be open in a process: two EGL contexts corrupt each other's images. Use it in the
     thread that made it.
+
+    Args:
+        scene: to render; changes of its model show in the next image.
+        width: of the images, pixels.
+        height: of the images, pixels.
+
+    Raises:
+        RuntimeError: another renderer is open.
+        OpenGLError: this machine cannot render.
     """
 
     _open: ArmRenderer | None = None
 
     def __init__(self, scene: Scene, width: int = 320, height: int = 240):
-        """Open the renderer.
-
-        Args:
-            scene: to render; changes of its model show in the next image.
-            width: of the images, pixels.
-            height: of the images, pixels.
-
-        Raises:
-            RuntimeError: another renderer is open.
-            OpenGLError: this machine cannot render.
-        """
         if ArmRenderer._open is not None:
             raise RuntimeError('a renderer is open in this process: close it first')
         buffer = scene.model.vis.global_
@@ -216,7 +213,6 @@ class ArmRenderer:
 
         Args:
             positions: float64 [5], rad.
-            lamp: whether it is lit.
             out: array to write to instead of a new one.
 
         Raises:
@@ -287,7 +283,6 @@ def project(scene: Scene, points: ArrayLike, width: int, height: int) -> Array:
     """Return the projections of points, float64 [..., 2]: column and row, pixels.
 
     Args:
-        scene: with its camera in place.
         points: float64 [..., 3] in ``base_link``, m; NaN is returned for one behind the camera.
         width: of the image, pixels.
         height: of the image, pixels.

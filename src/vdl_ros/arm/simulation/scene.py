@@ -210,7 +210,6 @@ class CollisionChecker:
     """Finds the poses in which the arm would be inside itself or something else of its scene."""
 
     def __init__(self, scene: Scene) -> None:
-        """Check poses in ``scene``; objects stay where its model places them."""
         self.scene = scene
         model = scene.model
         self._data: Any = mujoco.MjData(model)

@@ -30,23 +30,20 @@ class ArmSimulation:
 
     The same configuration, seed and calls give bitwise equal positions. ``scene.model`` and
     ``data`` are MuJoCo's, for adding objects and rendering.
+
+    Args:
+        seed: of all randomness: speeds, and positions of the gears within their play.
+        geometry: the arm; by default that of the package.
+        scene: a scene to use instead of a new one; its timestep is set.
+
+    Raises:
+        GeometryError: the arm or its scene cannot be used.
     """
 
     def __init__(
         self, config: SimulationConfig | None = None, seed: int = 0,
         geometry: ArmGeometry | None = None, scene: Scene | None = None,
     ):
-        """Make the arm, standing straight up with its gripper closed.
-
-        Args:
-            config: motors, gears, delays.
-            seed: of all randomness: speeds, and positions of the gears within their play.
-            geometry: the arm; by default that of the package.
-            scene: a scene to use instead of a new one; its timestep is set.
-
-        Raises:
-            GeometryError: the arm or its scene cannot be used.
-        """
         self.config = config or SimulationConfig()
         self.scene = scene or build_scene(geometry)
         self.geometry = self.scene.geometry
@@ -206,7 +203,6 @@ class SimulatedLink:
     """The driver's ``Link`` to a simulated arm."""
 
     def __init__(self, simulation: ArmSimulation, signs: Signs) -> None:
-        """Send commands to ``simulation``, wired as ``signs`` describe."""
         self._simulation, self._signs = simulation, signs
 
     def send(self, packet: bytes) -> None:
@@ -245,18 +241,16 @@ class Pacer:
     Both are relative to one moment at which wall and simulated time agreed, so that errors do not
     add up. A simulation that falls behind by more than ``max_lag`` does not catch up: that moment
     is moved, and counted in ``resyncs``.
+
+    Args:
+        real_time_factor: simulated seconds per second of wall time.
+        max_lag: wall time, s, more than 0.
+
+    Raises:
+        ValueError: a value that is not a positive number.
     """
 
     def __init__(self, real_time_factor: float = 1.0, max_lag: float = 0.2):
-        """Make a pacer; wall and simulated time agree at the first call of a method.
-
-        Args:
-            real_time_factor: simulated seconds per second of wall time.
-            max_lag: wall time, s, more than 0.
-
-        Raises:
-            ValueError: a value that is not a positive number.
-        """
         for name, value in (('real_time_factor', real_time_factor), ('max_lag', max_lag)):
             if not (math.isfinite(value) and value > 0.0):
                 raise ValueError(f'{name}: {value} is not allowed: a number, more than 0')

@@ -26,7 +26,6 @@ class Gravity:
     """Torques of the arm's weight on its joints, from the masses of the description."""
 
     def __init__(self, scene: Scene) -> None:
-        """Take the masses of ``scene``."""
         model, geometry = scene.model, scene.geometry
         self._kinematics = Kinematics(geometry)
         self._joints = [index for index, load in enumerate(scene.load) if load > 0.0]
@@ -70,16 +69,14 @@ MEMORY = 0.5
 
 
 class History:
-    """The last values of B rows, at equal intervals; between two of them they are linear."""
+    """The last values of B rows, at equal intervals; between two of them they are linear.
+
+    Args:
+        interval: between two values, s.
+        memory: how far back values are kept, s.
+    """
 
     def __init__(self, shape: tuple[int, int], interval: float, memory: float = MEMORY) -> None:
-        """Keep values of ``shape`` [B, N], all 0 so far.
-
-        Args:
-            shape: of the values at one time.
-            interval: between two values, s.
-            memory: how far back values are kept, s.
-        """
         self._interval = interval
         self._rows = np.arange(shape[0])
         self._values = np.zeros((math.ceil(memory / interval) + 1, *shape))
@@ -114,19 +111,16 @@ class KinematicTwin:
     """B arms that are commanded together, once in each period.
 
     ``positions`` are the joints' true positions, float64 [B, 5], rad.
+
+    Args:
+        scene: the arm's description, masses and loads; it is not simulated.
+        period: between two commands, s.
+        memory: how far back positions are kept, s.
     """
 
     def __init__(
         self, scene: Scene, count: int, period: float = 0.1, memory: float = MEMORY,
     ) -> None:
-        """Make ``count`` arms with nominal parameters, standing straight up, at rest.
-
-        Args:
-            scene: the arm's description, masses and loads; it is not simulated.
-            count: number of arms, B.
-            period: between two commands, s.
-            memory: how far back positions are kept, s.
-        """
         self.count = count
         self.period = period
         self._substep = period / SUBSTEPS
@@ -203,24 +197,21 @@ class PhysicsTwin:
 
     ``positions`` are the joints' true positions, float64 [B, 5], rad. ``object`` is the pose of
     the object in ``base_link``, float64 [B, 7]: x, y, z, m, and the quaternion w, x, y, z.
+
+    Args:
+        scene: the arm and its surroundings; it is copied for each arm.
+        movable: name of the object, a body with a free joint and one geom.
+        period: between two commands, s.
+        memory: how far back positions are kept, s.
+
+    Raises:
+        ValueError: a substep is not a whole number of physics steps, two at least.
     """
 
     def __init__(
         self, scene: Scene, count: int, movable: str, period: float = 0.1,
         memory: float = MEMORY,
     ) -> None:
-        """Make ``count`` arms with nominal parameters; reset them before the first step.
-
-        Args:
-            scene: the arm and its surroundings; it is copied for each arm.
-            count: number of arms, B.
-            movable: name of the object, a body with a free joint and one geom.
-            period: between two commands, s.
-            memory: how far back positions are kept, s.
-
-        Raises:
-            ValueError: a substep is not a whole number of physics steps, two at least.
-        """
         steps = period / SUBSTEPS / scene.model.opt.timestep
         if abs(steps - round(steps)) > 1e-6 or round(steps) < 2:
             raise ValueError(

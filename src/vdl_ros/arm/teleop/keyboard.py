@@ -68,7 +68,6 @@ class Keyboard:
     """Parser of a terminal's bytes, which may arrive in any pieces."""
 
     def __init__(self) -> None:
-        """Start with an empty buffer."""
         self._buffer = bytearray()
         self._pasting = False
         self._at = 0.0
@@ -178,18 +177,17 @@ _WRITE_S = 0.1
 
 
 class Terminal:
-    """Context manager of standard input and output: raw inside, always restored at the end."""
+    """Context manager of standard input and output: raw inside, always restored at the end.
+
+    Args:
+        source: descriptor of a terminal to read, standard input by default.
+        sink: descriptor of a terminal to write, standard output by default.
+
+    Raises:
+        ValueError: one of them is not a terminal.
+    """
 
     def __init__(self, source: int | None = None, sink: int | None = None) -> None:
-        """Check the descriptors; change nothing yet.
-
-        Args:
-            source: descriptor of a terminal to read, standard input by default.
-            sink: descriptor of a terminal to write, standard output by default.
-
-        Raises:
-            ValueError: one of them is not a terminal.
-        """
         self._source = sys.stdin.fileno() if source is None else source
         self._sink = sys.stdout.fileno() if sink is None else sink
         for name, descriptor in (('input', self._source), ('output', self._sink)):

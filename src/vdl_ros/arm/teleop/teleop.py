@@ -73,7 +73,6 @@ class Teleop:
     """
 
     def __init__(self, config: TeleopConfig) -> None:
-        """Start with all motors off."""
         self._config = config
         self._keyboard = Keyboard()
         self._held: dict[str, _HeldKey] = {}

@@ -119,7 +119,6 @@ class ArmObserver:
     """Assembles what observations have in common, for one arm or for many at once."""
 
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str] = MOVING) -> None:
-        """Compute places with this geometry; ``motors`` are those of the task's actions."""
         self._kinematics = Kinematics(geometry)
         self._count = len(motors)
         #: Angles that are assumed for joints without a measurement: the arm upright.
@@ -131,7 +130,6 @@ class ArmObserver:
         """Return what is known of the arm.
 
         Args:
-            reading: the latest measurement.
             before: the measurement of the observation before, or ``reading`` if there is none.
             commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
                 [..., IN_FLIGHT, motors]; 0 where there was none.
@@ -217,6 +215,12 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
 
     ``info`` has ``is_success``, and ``distance``, m, of each step; ``observation_delay``, s, the
     age of the measurement, and ``action_delay``, s, that of commands when they are applied.
+
+    Args:
+        render_mode: ``rgb_array`` or None.
+
+    Raises:
+        EnvError: an argument that is not allowed.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
@@ -225,15 +229,6 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     delay_arguments = _DELAY_ARGUMENTS
 
     def __init__(self, render_mode: str | None = None, **arguments: Any) -> None:
-        """Make the arm.
-
-        Args:
-            render_mode: ``rgb_array`` or None.
-            arguments: of the task.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         self.render_mode = render_mode
         self._task: Task = self.task(1, **arguments)
         self.observation_space = self._task.observation_space
@@ -267,6 +262,9 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
     """B arms, simulated together; arguments as of :class:`ArmEnv`.
 
     ``info`` has the same names, each with an array [B].
+
+    Raises:
+        EnvError: an argument that is not allowed.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': ['rgb_array'],
@@ -280,11 +278,6 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0,
         **arguments: Any,
     ) -> None:
-        """Make ``num_envs`` arms.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         self.num_envs = num_envs
         self.render_mode = render_mode
         self._task: Task = self.task(num_envs, **arguments)

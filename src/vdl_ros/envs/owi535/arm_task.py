@@ -159,7 +159,6 @@ class JointSensor:
     """
 
     def __init__(self, count: int) -> None:
-        """Measure ``count`` arms, exactly and at once."""
         shape = (count, len(JOINTS))
         self.by_camera = np.zeros(count, np.bool_)
         self._age = np.zeros(count)
@@ -178,10 +177,8 @@ class JointSensor:
 
         Args:
             rows: which arms, int [N].
-            twins: their parameters.
             by_camera: which of them are measured by camera, bool [N].
             positions: where they are at rest, float64 [N, 5], rad.
-            random: of the errors.
         """
         self.by_camera[rows] = by_camera
         self._age[rows] = twins.age
@@ -218,20 +215,17 @@ class Workspace:
     """Poses of the arm, float64 [N, 5], rad, gripper closed, and their targets, float64 [N, 3], m.
 
     Places are those of ``tool0`` in ``base_link``.
+
+    Args:
+        checker: finds collisions; its scene has the geometry.
+        straight: whether the wrist stays at 0, for arms whose wrist is not measured.
+        count: of random poses, those in collision included.
     """
 
     def __init__(
         self, checker: CollisionChecker, *, straight: bool = False, count: int = POSES,
         seed: int = 0,
     ) -> None:
-        """Sample poses; takes about 10 us for each of ``count``.
-
-        Args:
-            checker: finds collisions; its scene has the geometry.
-            straight: whether the wrist stays at 0, for arms whose wrist is not measured.
-            count: of random poses, those in collision included.
-            seed: of the poses.
-        """
         geometry = checker.scene.geometry
         random = np.random.default_rng(seed)
         poses = random.uniform(geometry.lower, geometry.upper, (count, len(JOINTS)))
@@ -291,7 +285,6 @@ class World:
     """What all tasks of a process share: scene, collisions, poses to start from and to reach."""
 
     def __init__(self) -> None:
-        """Sample the poses; takes a second."""
         self.scene = build_scene()
         self.checker = CollisionChecker(self.scene)
         self.free = Workspace(self.checker)
@@ -309,7 +302,6 @@ def ranges_and_speed(
     Args:
         randomisation: a name in ``RANDOMISATIONS``.
         calibration: file of a measured arm, defaults for what it lacks; empty: none.
-        geometry: of the arm.
 
     Raises:
         EnvError: an argument that is not allowed.
@@ -340,28 +332,26 @@ def check_range(name: str, value: object, low: float, high: float) -> None:
 
 
 class ArmTask:
-    """B arms with their sensors and commands."""
+    """B arms with their sensors and commands.
+
+    Args:
+        motors: those of the actions, the first ones of ``JOINTS``.
+        reward: one of ``REWARDS``.
+        randomisation: a name in ``RANDOMISATIONS``.
+        feedback: one of ``FEEDBACKS``.
+        calibration: file of a measured arm, about which twins are drawn; empty: none.
+        measurement_delay: added to the age of every measurement, s; or [low, high], between
+            which each episode draws.
+        command_delay: added to that of every command.
+
+    Raises:
+        EnvError: an argument that is not allowed.
+    """
 
     def __init__(
         self, count: int, motors: Sequence[str], reward: str, randomisation: str, feedback: str,
         calibration: str, *, measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
-        """Prepare ``count`` arms.
-
-        Args:
-            count: number of arms, B.
-            motors: those of the actions, the first ones of ``JOINTS``.
-            reward: one of ``REWARDS``.
-            randomisation: a name in ``RANDOMISATIONS``.
-            feedback: one of ``FEEDBACKS``.
-            calibration: file of a measured arm, about which twins are drawn; empty: none.
-            measurement_delay: added to the age of every measurement, s; or [low, high], between
-                which each episode draws.
-            command_delay: added to that of every command.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         check_choice('reward', reward, REWARDS)
         check_choice('feedback', feedback, FEEDBACKS)
         self._delays = (Delay.of('measurement_delay', measurement_delay, MOST_DELAY),

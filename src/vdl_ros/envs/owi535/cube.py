@@ -87,7 +87,6 @@ class CubeObserver:
     """Assembles observations for one arm, or for many at once."""
 
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str], behind: float) -> None:
-        """Compute places with this geometry; for ``behind`` see :func:`grip_point`."""
         self._arm = ArmObserver(geometry, motors)
         self._behind = behind
         self._bounds = bounds(cube_features(motors))
@@ -99,12 +98,10 @@ class CubeObserver:
         """Return the observation, float32 [..., features].
 
         Args:
-            reading: the latest measurement of the joints.
             before: that of the observation before, or ``reading`` if there is none.
             now: the time, of the clock of the stamps, float64 [...], s.
             commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
                 [..., IN_FLIGHT, motors]; 0 where there was none.
-            cube: the latest measurement of the cube.
             goal: where the cube's centre should be, in ``base_link``, float64 [..., 3], m.
         """
         view = self._arm.view(reading, before, commands)
@@ -146,10 +143,7 @@ def draw_starts(
     """Return random poses above a cube, float64 [N, 5], rad.
 
     Args:
-        world: of the tasks.
         by_camera: whose wrist is straight, bool [N].
-        is_open: whether the gripper is.
-        random: random numbers.
     """
     starts = np.empty((len(by_camera), len(JOINTS)))
     for poses, which in zip(_above(world), (~by_camera, by_camera), strict=True):
@@ -166,10 +160,8 @@ def draw_grips(
     """Return random poses around cubes, open, and the poses of these cubes.
 
     Args:
-        world: of the tasks.
         by_camera: whose wrist is straight, bool [N].
         cubes: where the cubes are to be, about, float64 [N, 2], m.
-        random: random numbers.
 
     Returns:
         Joint positions, float64 [N, 5], rad, and poses of cubes that lie on the table in the
@@ -283,6 +275,20 @@ class CubeTask(ArmTask):
 
     ``positions`` are the true joint positions, float64 [B, 5], rad; ``goals`` float64 [B, 3], m
     in ``base_link``; ``cubes`` the true poses, float64 [B, 7], m and quaternions w, x, y, z.
+
+    Args:
+        reward: ``dense``, or ``sparse``: 1 for success, else 0.
+        randomisation: ``inside`` the ranges of training, ``held_out`` outside of all of
+            them, or ``none``.
+        feedback: joints measured by ``truth``, by ``camera``, or ``mixed``, by episode.
+        calibration: file of ``ros2 run vdl_ros calibrate``: motors are drawn about those of
+            that arm, by the shares of ``randomisation`` for speeds.
+        measurement_delay: added to the age of every measurement, s; or [low, high], between
+            which each episode draws.
+        command_delay: added to that of every command.
+
+    Raises:
+        EnvError: an argument that is not allowed.
     """
 
     #: The motors of the actions, and of the goals the share that is above the table.
@@ -302,23 +308,6 @@ class CubeTask(ArmTask):
         feedback: str = 'truth', calibration: str = '', *,
         measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
-        """Make ``count`` arms; reset them before the first step.
-
-        Args:
-            count: number of arms, B.
-            reward: ``dense``, or ``sparse``: 1 for success, else 0.
-            randomisation: ``inside`` the ranges of training, ``held_out`` outside of all of
-                them, or ``none``.
-            feedback: joints measured by ``truth``, by ``camera``, or ``mixed``, by episode.
-            calibration: file of ``ros2 run vdl_ros calibrate``: motors are drawn about those of
-                that arm, by the shares of ``randomisation`` for speeds.
-            measurement_delay: added to the age of every measurement, s; or [low, high], between
-                which each episode draws.
-            command_delay: added to that of every command.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         super().__init__(
             count, self.motors, reward, randomisation, feedback, calibration,
             measurement_delay=measurement_delay, command_delay=command_delay)
@@ -454,7 +443,16 @@ class PushTask(CubeTask):
 
 
 class PickPlaceTask(CubeTask):
-    """The gripper takes the cube; half of the goals are above the table."""
+    """The gripper takes the cube; half of the goals are above the table.
+
+    Args:
+        arguments: of ``CubeTask``.
+        practice: share of episodes that begin with the open gripper around the cube.
+        more: of ``CubeTask``.
+
+    Raises:
+        EnvError: an argument that is not allowed.
+    """
 
     motors = JOINTS
     lifted = 0.5
@@ -464,17 +462,6 @@ class PickPlaceTask(CubeTask):
     action_space = spaces.MultiDiscrete([3] * len(motors))
 
     def __init__(self, count: int, *arguments: Any, practice: float = 0.0, **more: Any) -> None:
-        """Make ``count`` arms; arguments as of :class:`CubeTask`, and one for training.
-
-        Args:
-            count: number of arms, B.
-            arguments: of ``CubeTask``.
-            practice: share of episodes that begin with the open gripper around the cube.
-            more: of ``CubeTask``.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         check_range('practice', practice, 0.0, 1.0)
         super().__init__(count, *arguments, **more)
         self._practice = practice

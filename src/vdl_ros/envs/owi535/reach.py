@@ -56,7 +56,6 @@ class ReachObserver:
     """Assembles observations of the task for one arm, or for many at once."""
 
     def __init__(self, geometry: ArmGeometry) -> None:
-        """Compute places with this geometry."""
         self._arm = ArmObserver(geometry)
 
     def observe(
@@ -66,7 +65,6 @@ class ReachObserver:
         """Return the observation, float32 [..., len(FEATURES)].
 
         Args:
-            reading: the latest measurement.
             before: the measurement of the observation before, or ``reading`` if there is none.
             now: the time, of the clock of the stamps, float64 [...], s.
             commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
@@ -134,7 +132,6 @@ def travel_time(geometry: ArmGeometry, positions: Array, at_target: Array) -> Ar
     """Return the time to the nearest of several poses, all joints moving at once, float64 [N], s.
 
     Args:
-        geometry: of the arms.
         positions: float64 [N, 5], rad.
         at_target: poses, float64 [N, K, 5], rad; the gripper does not count.
     """
@@ -155,9 +152,6 @@ def dense_reward(
         nearer: how much nearer ``tool0`` came to the target, m.
         travelled: by how much the travel time became less, s.
         distance: of ``tool0`` from the target after it, m.
-        success: which arms have succeeded.
-        switched: number of motors that were switched.
-        collided: which arms collided.
     """
     return np.asarray(
         PROGRESS * nearer + TRAVEL * travelled
@@ -170,6 +164,19 @@ class ReachTask(ArmTask):
 
     ``positions`` are the true joint positions, float64 [B, 5], rad; ``targets`` float64 [B, 3], m
     in ``base_link``.
+
+    Args:
+        reward: one of ``REWARDS``.
+        randomisation: a name in ``RANDOMISATIONS``.
+        feedback: one of ``FEEDBACKS``.
+        calibration: file of a measured arm, about which twins are drawn; empty: none.
+        rate: steps per second, for controllers that are faster than the task, Hz.
+        measurement_delay: added to the age of every measurement, s; or [low, high], between
+            which each episode draws.
+        command_delay: added to that of every command.
+
+    Raises:
+        EnvError: an argument that is not allowed.
     """
 
     observation_space = feature_space(FEATURES)
@@ -180,22 +187,6 @@ class ReachTask(ArmTask):
         feedback: str = 'mixed', calibration: str = '', *, rate: float = RATE,
         measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
-        """Make ``count`` arms; reset them before the first step.
-
-        Args:
-            count: number of arms, B.
-            reward: one of ``REWARDS``.
-            randomisation: a name in ``RANDOMISATIONS``.
-            feedback: one of ``FEEDBACKS``.
-            calibration: file of a measured arm, about which twins are drawn; empty: none.
-            rate: steps per second, for controllers that are faster than the task, Hz.
-            measurement_delay: added to the age of every measurement, s; or [low, high], between
-                which each episode draws.
-            command_delay: added to that of every command.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         check_range('rate', rate, *_RATES)
         super().__init__(
             count, MOTORS, reward, randomisation, feedback, calibration,
@@ -324,7 +315,6 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
 
     Args:
         found: what its checkpoint says; it may come from anywhere.
-        geometry: of the arm.
 
     Raises:
         MisfitError: names the first thing that differs, its value and the right one.
@@ -431,19 +421,17 @@ _COMMANDS = [index for index in _JOINTS if '_command_' in FEATURES[index].name]
 
 
 class ReachPixelsTask:
-    """B arms of the task *reach*, each with an image."""
+    """B arms of the task *reach*, each with an image.
+
+    Args:
+        joints: whether measured joints are observed beside image and commands.
+        arguments: of ``ReachTask``.
+
+    Raises:
+        EnvError: an argument that is not allowed.
+    """
 
     def __init__(self, count: int, joints: bool = True, **arguments: Any) -> None:
-        """Make ``count`` arms; reset them before the first step.
-
-        Args:
-            count: number of arms, B.
-            joints: whether measured joints are observed beside image and commands.
-            arguments: of ``ReachTask``.
-
-        Raises:
-            EnvError: an argument that is not allowed.
-        """
         self._reach = ReachTask(count, **arguments)
         self._columns = _JOINTS if joints else _COMMANDS
         self._images = np.zeros((count, SIZE, SIZE, 3), np.uint8)

@@ -63,7 +63,6 @@ class ReachableSpace:
     """Where ``tool0`` gets without a collision, by samples of poses; see ``Workspace``."""
 
     def __init__(self, geometry: ArmGeometry) -> None:
-        """Sample the poses of an arm; takes a second."""
         checker = CollisionChecker(build_scene(geometry))
         self._places = {straight: Workspace(checker, straight=straight).places
                         for straight in (False, True)}
@@ -95,22 +94,17 @@ class ReachRunner:
     ``state`` is ``'idle'`` (no target), ``'running'`` or ``'paused'`` (a target, motors off);
     ``reason`` is one line on why motors are off. All times are seconds of one clock. Call
     :meth:`update` at ``RATE``.
+
+    Args:
+        stale_after: motors are off while the latest measurement is older, s.
+        give_up_after: a target is given up after a pause of this time, s.
+        longest_gap: it is given up after a longer time between two updates, s.
     """
 
     def __init__(
         self, act: Act, geometry: ArmGeometry, space: ReachableSpace, *, stale_after: float = 0.3,
         give_up_after: float = 10.0, longest_gap: float = LONGEST_GAP,
     ) -> None:
-        """Start without a target.
-
-        Args:
-            act: the policy, deterministic.
-            geometry: of the arm.
-            space: where it gets.
-            stale_after: motors are off while the latest measurement is older, s.
-            give_up_after: a target is given up after a pause of this time, s.
-            longest_gap: it is given up after a longer time between two updates, s.
-        """
         self._act, self._space = act, space
         self._observer = ReachObserver(geometry)
         self._stale_after, self._give_up_after = stale_after, give_up_after
@@ -276,14 +270,13 @@ class ReachRunner:
 
 
 class ReachOnRobot(Task):
-    """A random reachable target in each episode; it ends ``HOLD`` after ``tool0`` is there."""
+    """A random reachable target in each episode; it ends ``HOLD`` after ``tool0`` is there.
+
+    Raises:
+        ContractError: the contract lacks a joint, or has other actions.
+    """
 
     def __init__(self, contract: Contract) -> None:
-        """Sample the arm's workspace; takes a second.
-
-        Raises:
-            ContractError: the contract lacks a joint, or has other actions.
-        """
         super().__init__(contract)
         missing = {*JOINTS} - {feature.name for feature in contract.features}
         if missing:

@@ -89,6 +89,12 @@ class TaskRenderer:
     All share one OpenGL context, since a process can have only one. It is opened by the first
     image and closed by the last :meth:`close`; images of another size open it anew, which takes
     about as long as 50 images.
+
+    Args:
+        width: of the images, pixels.
+        height: of the images, pixels.
+        rod: whether the target stands on a thin rod, whose foot on the table shows where it
+            is in space.
     """
 
     _users: set[TaskRenderer] = set()
@@ -97,14 +103,6 @@ class TaskRenderer:
     _renderer: ArmRenderer
 
     def __init__(self, width: int = 320, height: int = 240, rod: bool = False) -> None:
-        """Draw images of this size.
-
-        Args:
-            width: of the images, pixels.
-            height: of the images, pixels.
-            rod: whether the target stands on a thin rod, whose foot on the table shows where it
-                is in space.
-        """
         self._size = width, height
         self._rod = rod
 

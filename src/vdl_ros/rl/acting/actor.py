@@ -56,13 +56,11 @@ class EnvStepper:
     """Steps environments that reset themselves in the step after the last one of an episode.
 
     Attributes:
-        envs: the environments.
         observation: [B, ...], the current one.
         is_reset: [B] bool, where it is the first of its episode.
     """
 
     def __init__(self, envs: VectorEnv, seed: int) -> None:
-        """Reset the environments with ``seed``."""
         self.envs = envs
         observation, _ = envs.reset(seed=seed)
         self.observation: NDArray[Any] = np.array(observation)
@@ -109,9 +107,15 @@ class Actor(ABC):
 
     Consecutive unrolls overlap by one observation: x_T of one is x_0 of the next.
 
+    Args:
+        timer: timer of the thread that calls :meth:`unroll`.
+        exploration: schedule, see ``exploration.py``.
+
     Attributes:
-        envs: the environments.
         policy_version: version of its weights, -1 before the first :meth:`load`.
+
+    Raises:
+        UnrollError: its unrolls would be too large.
     """
 
     def __init__(
@@ -122,18 +126,6 @@ class Actor(ABC):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
-        """Reset the environments.
-
-        Args:
-            envs: the environments.
-            schema: schema of the unrolls.
-            seed: of the first episodes.
-            timer: timer of the thread that calls :meth:`unroll`.
-            exploration: schedule, see ``exploration.py``.
-
-        Raises:
-            UnrollError: its unrolls would be too large.
-        """
         schema.check_size(envs.num_envs)
         self.envs = envs
         self.policy_version = -1
@@ -153,8 +145,6 @@ class Actor(ABC):
         """Load the weights of a published policy.
 
         Args:
-            arrays: the weights.
-            version: version of the policy.
             agent_steps: steps that the learner has learned from.
 
         Raises:
@@ -261,7 +251,6 @@ class SharedActors:
     """
 
     def __init__(self, actors: Sequence[Actor], step_together: StepTogether) -> None:
-        """Step the environments of all ``actors`` by ``step_together``."""
         self.actors = list(actors)
         self._step_together = step_together
 

@@ -35,12 +35,10 @@ class Request:
     """One observation that waits for its actions.
 
     Attributes:
-        actor_id: the actor.
         start_id: random number of this start of the actor.
         step: 0, 1, 2, ...; repeated if the answer is lost.
         arrays: checked by :meth:`StepSchema.check`.
         age_s: seconds from the step to its arrival.
-        num_bytes: size of the message.
     """
 
     actor_id: str
@@ -56,7 +54,6 @@ class Answer:
     """The actions for one observation.
 
     Attributes:
-        request: the request.
         actions: int64 [B] or [B, A], or float32 [B, A].
         policy_version: version of the policy that chose them.
     """
@@ -100,7 +97,20 @@ class _Session:
 
 
 class CentralInference:
-    """Chooses actions for many actors and assembles their unrolls."""
+    """Chooses actions for many actors and assembles their unrolls.
+
+    Args:
+        policy: chooses actions; :meth:`load` sets its weights.
+        step_schema: schema of single steps.
+        flow_stats: counts the unrolls that were learned from.
+        max_policy_lag: unrolls of one actor that may wait to be learned from.
+        timer: timer of the thread that calls :meth:`serve`.
+        exploration_schedule: from an actor's name to its schedule, see ``exploration.py``.
+        synchronous: whether actors may act only with the newest weights: credit then
+            counts from the next :meth:`load`.
+        max_bytes: of all unrolls that are being filled; beyond it, those of the actors that
+            were silent longest are dropped.
+    """
 
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
@@ -109,21 +119,6 @@ class CentralInference:
             lambda actor_id: lambda steps: 0.0),
         synchronous: bool = False, max_bytes: int | None = None,
     ) -> None:
-        """Choose actions with ``policy``, which must be a copy of the one that is trained.
-
-        Args:
-            policy: chooses actions; :meth:`load` sets its weights.
-            unroll_schema: schema of the unrolls.
-            step_schema: schema of single steps.
-            flow_stats: counts the unrolls that were learned from.
-            max_policy_lag: unrolls of one actor that may wait to be learned from.
-            timer: timer of the thread that calls :meth:`serve`.
-            exploration_schedule: from an actor's name to its schedule, see ``exploration.py``.
-            synchronous: whether actors may act only with the newest weights: credit then
-                counts from the next :meth:`load`.
-            max_bytes: of all unrolls that are being filled; beyond it, those of the actors that
-                were silent longest are dropped.
-        """
         self._timer = timer or ThreadTimer()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
@@ -156,7 +151,6 @@ class CentralInference:
         Call it regularly, also without requests, so that actors that got credit are answered.
 
         Args:
-            requests: in order of arrival.
             reject: called with each request that does not continue its actor's last one.
 
         Returns:

@@ -28,8 +28,6 @@ class Evaluation:
 
     Attributes:
         episodes: in the order in which they ended.
-        reaction_time_ms: as of ``reaction_time.in_ms``; {} unless the environments run on their
-            own clock.
         late_actions: of their steps, those that held the last action.
     """
 
@@ -84,7 +82,6 @@ class Act:
     def __init__(
         self, policy: Policy, action_space: gymnasium.Space[Any], *, deterministic: bool,
     ) -> None:
-        """Take the most likely action if ``deterministic``, else sample."""
         self._policy = policy.eval()
         self._choose = policy.distribution.mode if deterministic else policy.distribution.sample
         self._box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
@@ -139,11 +136,7 @@ def evaluate(
     short ones.
 
     Args:
-        envs: B environments.
         act: as :class:`Act`.
-        episodes: number of episodes.
-        seed: of the environments.
-        stop: ends the evaluation early when set.
     """
     batch = envs.num_envs
     shares = np.full(batch, episodes // batch)

@@ -37,23 +37,14 @@ _PRESENT_S, _FORGET_S = 60.0, 600.0
 class Credit:
     """The actor's side: whether it may act.
 
-    Attributes:
-        max_policy_lag: trajectories that may be pending.
-        sequence: number of the next trajectory.
+    Args:
+        clock: returns the time, s.
     """
 
     def __init__(
         self, max_policy_lag: int, batch_size: int = 1, timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without credit, until the first policy.
-
-        Args:
-            max_policy_lag: trajectories that may be pending.
-            batch_size: trajectories in one update.
-            timeout: see :meth:`is_lost`, s.
-            clock: returns the time, s.
-        """
         self.max_policy_lag = max_policy_lag
         self.sequence = 0
         self._batch_size, self._timeout, self._clock = batch_size, timeout, clock
@@ -147,7 +138,6 @@ class ActorRecord:
 
     Attributes:
         actor_id: its name; processes may share one, after a restart or by mistake.
-        expected: the next sequence number.
         waiting: trajectories that arrived and are not used yet.
         active_at: when one last arrived or was used, s.
     """
@@ -172,14 +162,11 @@ class FlowStats:
     """The learner's side: counts of trajectories received, lost and used, and their policy lag.
 
     Attributes:
-        received: trajectories that arrived and were valid.
         lost: missing sequence numbers, and messages dropped by a full queue.
         rejected: messages that were not valid trajectories.
         stale: trajectories of a policy too old to learn from.
-        duplicates: sequence numbers received again.
         actor_restarts: new processes with the name of an earlier one.
         lag_sum: policy versions between acting and learning, summed over trajectories.
-        lag_max: the largest lag of one trajectory.
         lag_count: trajectories learned from.
         bytes_in: size of the messages of the unrolls received.
         bytes_out: size of the policies or actions published, each counted once.
@@ -318,17 +305,15 @@ class LearnerChoice:
 
     Otherwise two trainings on one topic would make each actor change its learner, and with it its
     environments, at every message. A learner that its launch restarted is followed at once.
+
+    Args:
+        patience: silence after which another learner is taken, s.
+        clock: returns the time, s.
     """
 
     def __init__(
         self, patience: float, clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Allow any learner, until the first call of :meth:`stay_with`.
-
-        Args:
-            patience: silence after which another learner is taken, s.
-            clock: returns the time, s.
-        """
         self._patience, self._clock = patience, clock
         self._learner_id = ''
         # Earlier starts in the launch of this one.

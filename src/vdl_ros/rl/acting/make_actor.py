@@ -22,8 +22,13 @@ __all__ = ['NumpyActor', 'make_actor']
 class NumpyActor(Actor):
     """See :class:`Actor`.
 
+    Args:
+        policy: chooses the actions, after the first :meth:`load`.
+        seed: of the first episodes and of sampling.
+        stream: number of the random numbers of this seed; actors that share a world and its
+            seed have different ones.
+
     Attributes:
-        policy: the copy of the policy.
         state: its state, float32 [B, S].
     """
 
@@ -37,18 +42,6 @@ class NumpyActor(Actor):
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
         stream: int = 0,
     ) -> None:
-        """Reset the environments, and the state.
-
-        Args:
-            envs: the environments.
-            policy: chooses the actions, after the first :meth:`load`.
-            schema: schema of the unrolls.
-            seed: of the first episodes and of sampling.
-            timer: see :class:`Actor`.
-            exploration: see :class:`Actor`.
-            stream: number of the random numbers of this seed; actors that share a world and its
-                seed have different ones.
-        """
         super().__init__(envs, schema, seed, timer, exploration)
         self.policy = policy
         self.state = policy.initial_state(envs.num_envs)
@@ -94,15 +87,10 @@ def make_actor(
     """Return an actor; PyTorch, which takes two seconds to import, only if it is needed.
 
     Args:
-        envs: the environments.
         train: settings of the policy and of unrolls.
         algorithm_config: the algorithm's settings.
-        frames_per_observation: see :class:`UnrollSchema`.
         seed: of the first episodes and of sampling.
-        timer: of the thread that acts.
         threads: CPU threads of the network, from now on in the whole process.
-        exploration: see ``exploration.py``.
-        stream: see :class:`NumpyActor`; with PyTorch all actors of a process share one stream.
         follow: takes the policy, whose gradients it needs, and what returns its state.
 
     Raises:

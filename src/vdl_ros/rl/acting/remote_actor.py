@@ -52,7 +52,6 @@ class StepSchema:
     def __init__(
         self, observation_space: gymnasium.spaces.Box, frames_per_observation: int,
     ) -> None:
-        """Describe steps of an environment with this observation space."""
         self.stacked = frames_per_observation > 1
         self._mixed = (
             observation_space if isinstance(observation_space, ImageAndVector) else None)
@@ -118,7 +117,6 @@ class StepSchema:
         Args:
             arrays: checked by :meth:`check`.
             before: the previous observation, [B, ...], or None.
-            out: the array to write to.
 
         Raises:
             UnrollError: a stack continues one that was not received.
@@ -141,15 +139,9 @@ class StepSchema:
 
 
 class RemoteActor:
-    """B environments whose actions come from the learner.
-
-    Attributes:
-        envs: the environments.
-        step: number of the current observation.
-    """
+    """B environments whose actions come from the learner."""
 
     def __init__(self, envs: VectorEnv, schema: StepSchema, seed: int) -> None:
-        """Reset the environments with ``seed``."""
         self.envs = envs
         self.step = 0
         self._schema = schema

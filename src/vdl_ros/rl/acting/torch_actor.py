@@ -21,8 +21,10 @@ __all__ = ['TorchActor']
 class TorchActor(Actor):
     """See :class:`Actor`.
 
+    Args:
+        seed: of the first episodes and of sampling.
+
     Attributes:
-        policy: the copy of the policy.
         state: its state, [B, S].
     """
 
@@ -35,16 +37,6 @@ class TorchActor(Actor):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
-        """Reset the environments, and the state.
-
-        Args:
-            envs: the environments.
-            policy: chooses the actions.
-            schema: schema of the unrolls.
-            seed: of the first episodes and of sampling.
-            timer: see :class:`Actor`.
-            exploration: see :class:`Actor`.
-        """
         super().__init__(envs, schema, seed, timer, exploration)
         self.policy = policy.eval()
         self.state: Tensor = policy.initial_state(envs.num_envs)

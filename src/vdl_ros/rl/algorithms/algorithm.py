@@ -31,7 +31,6 @@ class PolicyOptimizer:
     """
 
     def __init__(self, network: nn.Module, config: TrainConfig, group: Group) -> None:
-        """Make the optimizer that ``config`` names."""
         self.group = group
         self.learning_rate = config.learning_rate
         self.learning_rate_factor = 1.0
@@ -130,11 +129,12 @@ class Algorithm:
         learns_from_host: whether batches stay in host memory, as for a replay; else they are on
             ``device``.
         device: device of the policy and of all tensors that are computed with it.
-        policy: the network.
         config: settings of every algorithm.
-        algorithm_config: settings of this algorithm.
         optimizer: the optimizer of the policy's parameters.
         group: the learners that share the work.
+
+    Raises:
+        ValueError: settings that do not fit this machine.
     """
 
     learns_from_host = False
@@ -144,11 +144,6 @@ class Algorithm:
         self, policy: Policy, config: TrainConfig, algorithm_config: AlgorithmConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """Learn the parameters of ``policy`` from unrolls of ``schema``.
-
-        Raises:
-            ValueError: settings that do not fit this machine.
-        """
         self.policy, self.config, self.group = policy, config, group
         self.algorithm_config = algorithm_config
         self.device = next(policy.parameters()).device

@@ -29,7 +29,11 @@ __all__ = ['Algorithm']
 
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
-    """Q-learning with a target network; see :class:`replay_algorithm.ReplayAlgorithm`."""
+    """Q-learning with a target network; see :class:`replay_algorithm.ReplayAlgorithm`.
+
+    Raises:
+        ValueError: the replay is larger than this learner's share of the memory.
+    """
 
     algorithm_config: DqnConfig
 
@@ -37,11 +41,6 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """Learn the parameters of ``policy``, whose outputs are action values.
-
-        Raises:
-            ValueError: the replay is larger than this learner's share of the memory.
-        """
         super().__init__(
             policy, config, algorithm_config, schema, group, priority_exponent=(
                 algorithm_config.priority_exponent if algorithm_config.prioritized else 0.0))

@@ -34,7 +34,6 @@ class _Form:
     Attributes:
         tolerance: beta changes where the divergence is off by this factor.
         factor: by which beta changes, and the learning rate with it.
-        lowest, highest: bounds of beta.
         hinge: weight of the squared excess over twice the target, eta.
         spare: the learning rate changes where beta is above this, or below its inverse.
     """
@@ -61,12 +60,10 @@ class KlPenalty:
     """The penalty of one algorithm; ``clip`` has none.
 
     Attributes:
-        beta: weight of the divergence.
         learning_rate_factor: by which the learning rate is multiplied.
     """
 
     def __init__(self, config: PpoConfig) -> None:
-        """Make the penalty of ``ppo_form`` and ``ppo_kl_target``."""
         self.beta = self.learning_rate_factor = 1.0
         self._form, self._target = _FORMS[config.ppo_form], config.ppo_kl_target
 
@@ -151,7 +148,6 @@ class Algorithm(algorithm.Algorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: PpoConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """Learn the parameters of ``policy``."""
         super().__init__(policy, config, algorithm_config, schema, group)
         self.penalty = KlPenalty(algorithm_config)
         self.returns = (

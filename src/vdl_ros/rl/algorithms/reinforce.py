@@ -58,7 +58,6 @@ class EpisodeAssembly:
     """
 
     def __init__(self, longest: int) -> None:
-        """Cut episodes after ``longest`` steps."""
         self.cut = 0
         self._longest = longest
         self._pending: dict[tuple[int, int], _Pending] = {}
@@ -155,7 +154,6 @@ class Algorithm(algorithm.Algorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: ReinforceConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """Learn the parameters of ``policy``."""
         super().__init__(policy, config, algorithm_config, schema, group)
         self._assembly = EpisodeAssembly(algorithm_config.longest_episode)
         self._ended: list[Episode] = []

@@ -33,6 +33,9 @@ class ReplayAlgorithm(algorithm.Algorithm):
 
     Attributes:
         target: the target network or networks, which bootstrap values come from.
+
+    Raises:
+        ValueError: the replay is larger than this learner's share of the memory.
     """
 
     learns_from_host = True
@@ -43,11 +46,6 @@ class ReplayAlgorithm(algorithm.Algorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig | SacConfig,
         schema: UnrollSchema, group: Group, *, priority_exponent: float = 0.0,
     ) -> None:
-        """Make the replay; ``priority_exponent`` is alpha of prioritized sampling.
-
-        Raises:
-            ValueError: the replay is larger than this learner's share of the memory.
-        """
         super().__init__(policy, config, algorithm_config, schema, group)
         self._replay = Replay(
             schema, algorithm_config.replay_size, config.discount, algorithm_config.n_step,

@@ -31,17 +31,15 @@ class Critics(nn.Module):
     Each has a torso of its own for images, as the policy's, and two ReLU layers over the torso's
     features, or the numbers, and the action. The policy prepares their inputs, so they see
     normalized observations as it does.
+
+    Args:
+        policy: whose :meth:`Policy.prepare` makes the inputs.
+        hidden_size: units of each of the two layers.
+        actions: A, numbers of an action; 0: actions are not inputs.
+        outputs: values of one critic: 1, or one for each action.
     """
 
     def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:
-        """Make critics for the inputs of a policy.
-
-        Args:
-            policy: whose :meth:`Policy.prepare` makes the inputs.
-            hidden_size: units of each of the two layers.
-            actions: A, numbers of an action; 0: actions are not inputs.
-            outputs: values of one critic: 1, or one for each action.
-        """
         super().__init__()
         self._critics = nn.ModuleList(
             _Critic(policy, hidden_size, actions, outputs) for _ in range(2))
@@ -91,10 +89,10 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
     """Soft actor-critic; see :class:`replay_algorithm.ReplayAlgorithm`.
 
     Attributes:
-        critics: the two critics.
-        target: the target critics.
         log_temperature: log alpha, float [1].
-        target_entropy: of the policy, nats.
+
+    Raises:
+        ValueError: the replay is larger than this learner's share of the memory.
     """
 
     algorithm_config: SacConfig
@@ -103,11 +101,6 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         self, policy: Policy, config: TrainConfig, algorithm_config: SacConfig,
         schema: UnrollSchema, group: Group,
     ) -> None:
-        """Learn the parameters of ``policy``, and critics beside it.
-
-        Raises:
-            ValueError: the replay is larger than this learner's share of the memory.
-        """
         super().__init__(policy, config, algorithm_config, schema, group)
         count = policy.distribution.num_inputs
         self._gaussian: SquashedGaussian | None = None

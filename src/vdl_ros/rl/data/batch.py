@@ -23,7 +23,6 @@ class Source:
     """The unroll that columns of a batch come from.
 
     Attributes:
-        start_id: of the actor.
         sequence: number of the unroll; the actor's next one continues it.
         num_envs: number of columns, in the order of the actor's environments.
     """
@@ -83,7 +82,6 @@ def make_batch(
 
     Args:
         unrolls: checked by ``schema``.
-        schema: schema of the unrolls.
         memory: memory of the learner's device; default: host memory. Observations of one unroll
             are copied while the next one's are decoded; call ``memory.wait_for_copies`` before
             use.

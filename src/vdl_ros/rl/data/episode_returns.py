@@ -24,8 +24,6 @@ class FinishedEpisode:
         environment: index among the actor's environments.
         episode_return: undiscounted sum of the environment's rewards.
         length: agent steps.
-        terminated: whether the environment ended it.
-        truncated: whether a time limit ended it.
         success: whether it reached its aim; None if the environment does not say.
         adversary_l2: mean size of the perturbations of its observations; None without an attack.
         adversary_injects: number of its observations that were perturbed.
@@ -54,7 +52,6 @@ class EpisodeCounter:
     """Sums rewards and steps of B environments over consecutive unrolls."""
 
     def __init__(self, num_envs: int) -> None:
-        """Count episodes of ``num_envs`` environments."""
         self.num_envs = num_envs
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)

@@ -53,8 +53,6 @@ def n_step_returns(
         rewards: [T, B] float.
         terminated: [T, B] bool; there the bootstrap factor is 0.
         done: [T, B] bool, terminated or truncated.
-        discount: gamma.
-        n: largest number of rewards.
 
     Returns:
         Sums, float [T, B]; factors of the bootstrap value, gamma to the number of rewards or 0,
@@ -79,6 +77,15 @@ def n_step_returns(
 class Replay:
     """A ring buffer of columns of unrolls.
 
+    The system assigns memory only as steps are added. Each of several learners may use its
+    part of the free memory, as if all were on this host.
+
+    Args:
+        size: capacity in steps.
+        n: largest number of rewards in a return.
+        priority_exponent: alpha; 0: all steps have the same probability.
+        learners: number of learners, each with its own buffer.
+
     Attributes:
         observations: [columns, T + 1, ...].
         actions: [columns, T] int64, or [columns, T, A] float32.
@@ -86,28 +93,15 @@ class Replay:
         returns, factors, times: [columns, T], see :func:`n_step_returns`.
         is_reset: [columns, T + 1] bool.
         state: [columns, S] float32, state of the policy before the first observation.
+
+    Raises:
+        ValueError: the buffer is larger than this learner's part of the free memory.
     """
 
     def __init__(
         self, schema: UnrollSchema, size: int, discount: float, n: int, priority_exponent: float,
         learners: int = 1,
     ) -> None:
-        """Allocate a buffer for about ``size`` steps.
-
-        The system assigns memory only as steps are added. Each of several learners may use its
-        part of the free memory, as if all were on this host.
-
-        Args:
-            schema: schema of the unrolls.
-            size: capacity in steps.
-            discount: gamma.
-            n: largest number of rewards in a return.
-            priority_exponent: alpha; 0: all steps have the same probability.
-            learners: number of learners, each with its own buffer.
-
-        Raises:
-            ValueError: the buffer is larger than this learner's part of the free memory.
-        """
         steps, space = schema.unroll_length, schema.observation_space
         columns = max(size // steps, 1)
         actions = torch.from_numpy(schema.empty(1)['actions'][:, 0])

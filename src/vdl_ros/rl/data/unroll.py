@@ -165,12 +165,9 @@ class Unroll:
 
     Attributes:
         arrays: see this module's table.
-        actor_id: the actor.
         start_id: random number of this start of the actor.
         sequence: 0, 1, 2, ... for each start_id.
-        policy_version: version of the policy that acted.
         age_s: seconds from its last step to its arrival.
-        num_bytes: size of its messages.
     """
 
     arrays: Mapping[str, NDArray[Any]]
@@ -286,7 +283,16 @@ def _check_magnitude(name: str, array: NDArray[Any]) -> None:
 
 
 class UnrollSchema:
-    """Names, dtypes and shapes of unrolls of one environment and one unroll length."""
+    """Names, dtypes and shapes of unrolls of one environment and one unroll length.
+
+    Args:
+        frames_per_observation: frames stacked in one observation, or in the image in it; 1:
+            not a stack.
+        state_size: S, size of the policy's state; 0: it has none.
+
+    Raises:
+        ValueError: the observation space is not a Box.
+    """
 
     def __init__(
         self,
@@ -296,19 +302,6 @@ class UnrollSchema:
         frames_per_observation: int,
         state_size: int = 0,
     ) -> None:
-        """Describe unrolls of ``unroll_length`` steps of an environment with these spaces.
-
-        Args:
-            observation_space: of one environment.
-            action_space: of one environment.
-            unroll_length: T.
-            frames_per_observation: frames stacked in one observation, or in the image in it; 1:
-                not a stack.
-            state_size: S, size of the policy's state; 0: it has none.
-
-        Raises:
-            ValueError: the observation space is not a Box.
-        """
         self.frames_per_observation = frames_per_observation
         self.stacked = frames_per_observation > 1
         if not isinstance(observation_space, gymnasium.spaces.Box):

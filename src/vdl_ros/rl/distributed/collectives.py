@@ -30,7 +30,6 @@ class Group:
 
     Attributes:
         rank: rank of this learner, from 0.
-        size: number of learners.
     """
 
     rank = 0
@@ -67,7 +66,6 @@ def masked_mean(values: Tensor, mask: Tensor, group: Group) -> Tensor:
     Args:
         values: float [...].
         mask: float [...] of 0 and 1.
-        group: the learners.
     """
     return (values * mask).sum() / group.all_reduce_sum(mask.sum()).clamp(min=1.0)
 
@@ -88,7 +86,6 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
         values: float [...], predictions.
         returns: float [...], targets.
         valid: bool [...].
-        group: the learners.
     """
     pair = torch.stack([returns, returns - values]).where(valid, 0.0).double().flatten(1)
     moments = group.all_reduce_sum(torch.cat([
@@ -100,16 +97,14 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
 
 
 class DeltaExchange:
-    """The exchanges of one learner; all learners make the same number of updates."""
+    """The exchanges of one learner; all learners make the same number of updates.
+
+    Args:
+        network: its parameters that are learned are exchanged.
+        period: updates from one exchange to the next.
+    """
 
     def __init__(self, network: nn.Module, period: int, group: Group) -> None:
-        """Take the weights of ``network`` as those of the last exchange.
-
-        Args:
-            network: its parameters that are learned are exchanged.
-            period: updates from one exchange to the next.
-            group: the learners.
-        """
         self._parameters = [each for each in network.parameters() if each.requires_grad]
         self._period = period
         self._group = group

@@ -52,25 +52,17 @@ _TCPStore: Callable[..., Store] = dist.TCPStore  # type: ignore[attr-defined]
 class ProcessGroup(Group):
     """The group of several learners, each a process; see :func:`join`.
 
-    Attributes:
-        uses_nccl: whether NCCL reduces tensors on GPUs.
+    Args:
+        store: the store that all are connected to.
+        timeout: longest wait for the others in one operation, s.
+
+    Raises:
+        GroupError: another learner is gone.
     """
 
     def __init__(
         self, store: Store, rank: int, size: int, timeout: float, device: torch.device = CPU,
     ) -> None:
-        """Connect to the others, which all must have arrived.
-
-        Args:
-            store: the store that all are connected to.
-            rank: rank of this learner.
-            size: number of learners.
-            timeout: longest wait for the others in one operation, s.
-            device: device that this learner computes on.
-
-        Raises:
-            GroupError: another learner is gone.
-        """
         self.rank, self.size, self._timeout = rank, size, timeout
         # The store of learner 0 serves the others for as long as it is held.
         self._store: Store | None = store
@@ -166,11 +158,8 @@ def join(
 
     Args:
         rank: rank of this learner; 0 listens at ``address``.
-        size: number of learners.
         address: 'host:port', the same for all.
         timeout: longest wait for the others, here and later, s.
-        stop: once it is set, joining ends.
-        device: see :class:`ProcessGroup`.
 
     Returns:
         The group, or None if ``stop`` was set.
@@ -246,8 +235,6 @@ def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
 
     Args:
         store: the store that all are connected to.
-        rank: rank of this learner.
-        size: number of learners.
         identity: identity of its device, see :func:`nccl_identity`.
 
     Raises:

@@ -29,7 +29,6 @@ class Demonstrations:
     Attributes:
         observations: [N, ...].
         actions: [N] or [N, A], as the environment takes them.
-        episodes: number of episodes.
         source: where they are from, for messages.
     """
 
@@ -107,22 +106,17 @@ class DemonstrationInbox:
 
     Their steps are drawn in a random order, each once before any comes again. What does
     not belong to demonstrations, such as rewards, is 0.
+
+    Args:
+        demonstrations: that fit the spaces of ``schema``.
+        batch: steps of an unroll at least.
+        version: returns the version of the policy that learns.
     """
 
     def __init__(
         self, demonstrations: Demonstrations, schema: UnrollSchema, batch: int, seed: int,
         version: Callable[[], int], flow_stats: FlowStats,
     ) -> None:
-        """Draw from ``demonstrations``.
-
-        Args:
-            demonstrations: that fit the spaces of ``schema``.
-            schema: of the unrolls.
-            batch: steps of an unroll at least.
-            seed: of the order.
-            version: returns the version of the policy that learns.
-            flow_stats: counts the unrolls.
-        """
         self._demonstrations, self._schema = demonstrations, schema
         self._columns = -(-batch // schema.unroll_length)
         self._random = np.random.default_rng(seed)

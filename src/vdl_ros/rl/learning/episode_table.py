@@ -29,7 +29,6 @@ class EpisodeRecord:
     """
 
     def __init__(self, path: Path, learner: Learner, warn: Callable[[str], None]) -> None:
-        """Write to ``path`` once the episode is over, unless the file is there."""
         self._path, self._learner, self._warn = path, learner, warn
         self._over = path.exists()
         self._expected: tuple[int, int] | None = None
@@ -100,19 +99,16 @@ class EpisodeTable:
 
     A row has the agent steps of the run when the episode arrived, the episode's return and
     length, and mean size and number of the perturbations of its observations, 0 without an attack.
+
+    Args:
+        learner: whose steps are counted, and whose values are recorded.
+        warn: takes a line about what cannot be written.
+        first: whether to record the first episode step by step.
     """
 
     def __init__(
         self, folder: Path, learner: Learner, warn: Callable[[str], None], *, first: bool = True,
     ) -> None:
-        """Write into ``folder``, after the rows up to ``learner.agent_steps``.
-
-        Args:
-            folder: of the run.
-            learner: whose steps are counted, and whose values are recorded.
-            warn: takes a line about what cannot be written.
-            first: whether to record the first episode step by step.
-        """
         self._learner, self._warn = learner, warn
         self._record = EpisodeRecord(folder / EPISODE, learner, warn) if first else None
         self._table = ProgressTable(folder / EPISODES, _COLUMNS)

@@ -34,7 +34,6 @@ class EvaluatedPolicy:
 
     Attributes:
         agent_steps: steps that it was learned from; they identify it in a run.
-        version: number of updates.
         wall_s: time of the run, s.
         weights: a copy of its parameters, by name.
     """
@@ -50,7 +49,6 @@ class Result:
     """What became of an evaluation.
 
     Attributes:
-        agent_steps: of the policy.
         evaluation: None if there was a problem.
         problem: why there is none, one line.
     """
@@ -86,7 +84,6 @@ class Evaluations:
         settings: Mapping[str, Any], evaluator: Evaluator, *, log: Callable[[str], None],
         warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Continue after the evaluations up to ``learner.agent_steps`` in ``folder``."""
         self._learner, self._progress, self._folder = learner, progress, folder
         self._settings, self._evaluator = dict(settings), evaluator
         self._log, self._warn, self._clock = log, warn, clock

@@ -26,16 +26,20 @@ __all__ = ['Learner']
 class Learner:
     """Learns a policy from unrolls.
 
-    Attributes:
+    Args:
         config: settings of every algorithm.
-        algorithm_config: settings of the chosen algorithm.
-        policy: the network.
-        algorithm: the learning algorithm.
+        algorithm_config: settings of the chosen algorithm; default: its defaults.
+        group: the learners that share the work; default: this one alone.
+        device: device to compute on; see :func:`choose_device`.
+        init: checkpoint with the first weights; empty: none.
+
+    Attributes:
         schema: arrays of an unroll, their shapes and dtypes.
-        group: the learners that share the work.
-        device: device that it computes on.
-        version: number of updates made.
         agent_steps: valid steps learned from, by all learners.
+
+    Raises:
+        ValueError: spaces that the network or the algorithm does not support, or a checkpoint
+            that cannot be read or is of another network.
     """
 
     def __init__(
@@ -51,23 +55,6 @@ class Learner:
         device: torch.device = CPU,
         init: str = '',
     ) -> None:
-        """Make the network, with weights drawn from ``config.seed`` or those of a checkpoint.
-
-        Args:
-            config: settings of every algorithm.
-            observation_space: of one environment.
-            action_space: of one environment.
-            frames_per_observation: frames stacked in one observation.
-            timer: timer of the training thread.
-            algorithm_config: settings of the chosen algorithm; default: its defaults.
-            group: the learners that share the work; default: this one alone.
-            device: device to compute on; see :func:`choose_device`.
-            init: checkpoint with the first weights; empty: none.
-
-        Raises:
-            ValueError: spaces that the network or the algorithm does not support, or a checkpoint
-                that cannot be read or is of another network.
-        """
         torch.manual_seed(config.seed)
         self.config = config
         self.algorithm_config = algorithm_config or make_algorithm_config(config, {})

@@ -33,13 +33,10 @@ class Progress:
 
     Attributes:
         flow_stats: counts of the trajectories of this learner's actors.
-        episodes: number of episodes that have ended.
-        restarts: restarts of the learner.
         reaction_time: of the latest actions in environments on their own clock.
     """
 
     def __init__(self, flow_stats: FlowStats, *, reports: bool = False) -> None:
-        """Start at zero; with ``reports``, keep what is new for :meth:`drain_report`."""
         self.flow_stats, self._keeps_reports = flow_stats, reports
         self.episodes = self.restarts = 0
         self.reaction_time = ReactionTime()
@@ -249,7 +246,6 @@ class Progress:
         """Continue the count of restarts, which may be newer than that of the checkpoint.
 
         Args:
-            restarts: restarts of actors so far.
             starts: :meth:`actor_starts` of the learner's earlier process.
         """
         before = self._totals_before

@@ -28,7 +28,6 @@ class RateWindow:
         self, counts: Callable[[], Mapping[str, float]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start now; ``counts`` returns the counts by name."""
         self._counts, self._clock = counts, clock
         self.restart()
 
@@ -68,8 +67,6 @@ class Circumstances:
         on_gpu: whether the learner computes on a GPU.
         learner_threads: CPU threads of the learner's network.
         threads_are_tried: whether their number is known to be the best.
-        num_actors: number of actors.
-        num_learners: number of learners.
         max_policy_lag: trajectories that an actor may have under way.
         synchronous: whether actors wait for each update.
         realtime: whether environments run on their own clock.
@@ -92,7 +89,6 @@ def sentence(shares: Shares, now: Circumstances) -> str:
     Args:
         shares: time shares of ``training``, of ``acting`` as the mean of all actors, and of
             ``inference`` if the learner chooses the actions.
-        now: settings and machine.
     """
     training, acting = shares.get(TRAINING, {}), shares.get(ACTING, {})
     if training.get('step', 0.0) > 0.0:
@@ -163,7 +159,6 @@ class Bottleneck:
         self, settings: Mapping[str, Any], *, on_gpu: bool,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Start without rows; ``settings`` are those of the run, ``clock`` returns s."""
         names = Circumstances.__dataclass_fields__.keys() & settings.keys()
         self._now = Circumstances(**{
             'cores': len(os.sched_getaffinity(0)), 'on_gpu': on_gpu,
@@ -242,7 +237,6 @@ class RunReporter:
         extra_scalars: Callable[[], Mapping[str, float]], timers: Mapping[str, ThreadTimer],
         checkpoint_period: float, status_period: float, evaluations: Evaluations | None = None,
     ) -> None:
-        """Open the folder, and continue its reports after ``learner.agent_steps``."""
         self._learner, self._progress, self._folder = learner, progress, folder
         self._settings, self._log, self._warn = settings, log, warn
         self._extra_scalars, self._evaluations = extra_scalars, evaluations

@@ -72,11 +72,30 @@ def verify_replay(learner: Learner) -> None:
 class Trainer:
     """One run, from its first update to its summary.
 
+    Args:
+        folder: folder of the run; None for all learners but learner 0.
+        settings: every setting as resolved, including ``env_id``.
+        publish: called after every ``publish_every`` updates, to publish the policy.
+        log: called with each line of progress.
+        warn: called with each warning; None: as ``log``.
+        evaluator: evaluates the policy every ``eval_every`` steps; None: nothing does.
+        extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
+        timers: timers of the process's threads by name; ``training`` is the trainer's own.
+        num_actors: actors of this learner; with ``synchronous`` all wait for an update.
+        checkpoint_period: seconds between checkpoints.
+        status_period: seconds between lines of progress.
+        stall_timeout: seconds without an unroll until a warning names the actors that the
+            run waits for; a synchronous run then goes on without them.
+        clock: time for ``stall_timeout`` and the last evaluation, s.
+
     Attributes:
         flow_stats: counts of trajectories received and lost; the inbox updates them too.
-        progress: progress of the run.
-        reporter: writes reports and checkpoints.
         busy: whether it makes an update, and does not wait for unrolls; for other threads.
+
+    Raises:
+        CheckpointError: the folder's checkpoint cannot be read.
+        OSError: the folder cannot be written.
+        ValueError: the checkpoint is of another environment, algorithm or network.
     """
 
     def __init__(
@@ -99,32 +118,6 @@ class Trainer:
         stall_timeout: float = RunConfig.stall_timeout,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Prepare a run, or resume the one in ``folder``.
-
-        Args:
-            learner: the learner.
-            folder: folder of the run; None for all learners but learner 0.
-            settings: every setting as resolved, including ``env_id``.
-            inbox: source of unrolls.
-            flow_stats: counts of trajectories.
-            publish: called after every ``publish_every`` updates, to publish the policy.
-            log: called with each line of progress.
-            warn: called with each warning; None: as ``log``.
-            evaluator: evaluates the policy every ``eval_every`` steps; None: nothing does.
-            extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
-            timers: timers of the process's threads by name; ``training`` is the trainer's own.
-            num_actors: actors of this learner; with ``synchronous`` all wait for an update.
-            checkpoint_period: seconds between checkpoints.
-            status_period: seconds between lines of progress.
-            stall_timeout: seconds without an unroll until a warning names the actors that the
-                run waits for; a synchronous run then goes on without them.
-            clock: time for ``stall_timeout`` and the last evaluation, s.
-
-        Raises:
-            CheckpointError: the folder's checkpoint cannot be read.
-            OSError: the folder cannot be written.
-            ValueError: the checkpoint is of another environment, algorithm or network.
-        """
         self.learner, self.folder = learner, folder
         self.busy = False
         self.group, self.inbox, self.flow_stats = learner.group, inbox, flow_stats

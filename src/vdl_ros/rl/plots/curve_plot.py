@@ -42,7 +42,6 @@ def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -
     Args:
         rows: of progress.csv, with agent_steps, wall_s, mean_return_100 and episodes.
         path: the image file; see :func:`draw_curves`.
-        title: the environment.
     """
     known = [row for row in rows if row['episodes'] > 0]
     figure = Figure(figsize=(6.4, 4.0), dpi=120, layout='constrained')
@@ -72,9 +71,6 @@ def draw_curves(
         path: the image file, .png, .pdf or .svg; written whole or not at all.
         x: quantity of the x axis: ``steps``, ``time`` (in s) or ``episodes``.
         y: quantity of the y axis: ``return``, ``length``, or a name to show unchanged.
-        title: title of the figure.
-        note: small text below the title.
-        width: of the figure, in inches.
         raw: also draw each run without smoothing.
 
     Raises:

@@ -45,11 +45,9 @@ class Curve:
     """The curve of one group of runs.
 
     Attributes:
-        label: label of the group.
         x: [M], within the range of all its runs.
         line: [M], over the smoothed runs.
         band: [2, M], lower and upper edge; None for one run or without a band.
-        runs: as recorded.
         windows: smoothing window of each run, in points.
     """
 
@@ -106,7 +104,6 @@ def moving_mean(y: Array, window: int) -> Array:
 
     Args:
         y: [N].
-        window: odd.
 
     Returns:
         [N].
@@ -121,9 +118,6 @@ def align(runs: Sequence[Series]) -> tuple[Array, Array]:
 
     The common x are those of all runs within the range that all runs cover, so nothing is
     extrapolated and every mean is over all runs.
-
-    Args:
-        runs: R of them.
 
     Returns:
         x, [M], and y, [R, M].
@@ -191,9 +185,7 @@ def make_curve(
     """Smooth each run, then compute line and band.
 
     Args:
-        label: label of the group.
         runs: its runs, at least one.
-        smooth: see :func:`window_of`.
         band: a key of :data:`BANDS`.
         line: a key of :data:`LINES`.
 

@@ -38,7 +38,6 @@ class ActionDistribution(Protocol):
     (discrete in A parts) or float [..., A].
 
     Attributes:
-        size: number of parameters of one distribution.
         num_inputs: E, size of an action as input of a network.
     """
 
@@ -79,7 +78,6 @@ class Categorical(_UnchangedActions):
     """One of ``size`` actions; the parameters are logits."""
 
     def __init__(self, size: int) -> None:
-        """Create the family for ``size`` actions."""
         self.size = self.num_inputs = size
 
     def to_network(self, actions: Tensor) -> Tensor:
@@ -118,7 +116,6 @@ class MultiCategorical(Categorical):
     """
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        """Create the family for parts of these numbers of actions."""
         super().__init__(sum(sizes))
         self._sizes = list(sizes)
 
@@ -164,7 +161,6 @@ class DiagonalGaussian(_UnchangedActions):
     """
 
     def __init__(self, dimensions: int) -> None:
-        """Create the family for actions with ``dimensions`` elements."""
         self.size, self.num_inputs = 2 * dimensions, dimensions
 
     def to_network(self, actions: Tensor) -> Tensor:
@@ -211,7 +207,6 @@ class SquashedGaussian(DiagonalGaussian):
     """
 
     def __init__(self, low: NDArray[Any], high: NDArray[Any]) -> None:
-        """Create the family for actions from ``low`` to ``high``, each [A] and finite."""
         super().__init__(len(low))
         self._center, self._scale = (high + low) / 2, (high - low) / 2
 
@@ -238,7 +233,6 @@ class EpsilonGreedy(Categorical):
     """
 
     def __init__(self, actions: int) -> None:
-        """Create the family for this number of actions."""
         super().__init__(actions + 1)
         self.num_inputs = actions
 

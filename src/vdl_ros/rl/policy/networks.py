@@ -69,7 +69,6 @@ class Smoothing(nn.Module):
     kernel: Tensor
 
     def __init__(self, deviation: float) -> None:
-        """Smooth with a standard deviation in pixels, above 0."""
         super().__init__()
         self._radius = math.ceil(3.0 * deviation)
         x = torch.arange(-self._radius, self._radius + 1, dtype=torch.float32)
@@ -147,7 +146,6 @@ def run_lstm(
     """Return the LSTM's outputs, [T, B, H], and its state after them, [B, 2 H].
 
     Args:
-        lstm: the cell.
         features: [T, B, F].
         is_reset: [T, B] bool, true where an episode starts.
         state: [B, 2 H], before the first step.
@@ -199,7 +197,6 @@ class Normalizer(nn.Module):
     variance: Tensor
 
     def __init__(self, shape: Sequence[int] = ()) -> None:
-        """Keep a mean and a variance for each element of ``shape``."""
         super().__init__()
         self.register_buffer('count', torch.zeros(1, dtype=torch.float64))
         self.register_buffer('mean', torch.zeros(tuple(shape), dtype=torch.float64))

@@ -52,7 +52,6 @@ class NumpyDistribution(Protocol):
     """A family of distributions.
 
     Attributes:
-        size: number of parameters of one distribution.
         num_inputs: E, size of an action as input of a network.
     """
 
@@ -75,7 +74,6 @@ def make_distribution(
     """Return the family for a space of actions; None if only ``distributions.py`` may have one.
 
     Args:
-        space: of one environment.
         kind: of a Box, 'gaussian' or 'squashed'.
         algorithm_config: with those of dqn the family is of action values; sac squashes.
     """
@@ -123,7 +121,6 @@ class Categorical:
     """One of the actions; the parameters are logits."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        """Create the family for these numbers of actions, one for each part."""
         self.size = self.num_inputs = sum(sizes)
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
@@ -143,7 +140,6 @@ class MultiCategorical(Categorical):
     """A parts, each one of its actions, independently; the parameters are their logits."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        """Create the family for parts of these numbers of actions."""
         super().__init__(sizes)
         self._sizes = list(sizes)
         self._starts = np.cumsum([0, *sizes[:-1]])
@@ -170,7 +166,6 @@ class ActionValues(Categorical):
     """
 
     def __init__(self, actions: int, boltzmann: bool) -> None:
-        """Create the family for this number of actions."""
         super().__init__([actions + 1])
         self.num_inputs, self._boltzmann = actions, boltzmann
 
@@ -190,7 +185,6 @@ class DiagonalGaussian:
     """A normal distribution in each dimension; the parameters are means, then log-stds."""
 
     def __init__(self, dimensions: int) -> None:
-        """Create the family for actions with ``dimensions`` elements."""
         self.size, self.num_inputs = 2 * dimensions, dimensions
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
@@ -214,7 +208,6 @@ class SquashedGaussian(DiagonalGaussian):
     """A normal distribution whose samples tanh squashes into the environment's range."""
 
     def __init__(self, low: Array, high: Array) -> None:
-        """Create the family for actions from ``low`` to ``high``, each [A] and finite."""
         super().__init__(len(low))
         self._center, self._scale = (high + low) / 2, (high - low) / 2
 
@@ -258,9 +251,15 @@ def make_numpy_policy(
 class NumpyPolicy:
     """Two layers, optional LSTM, action head; attributes are those of ``policy.Policy``.
 
+    Args:
+        hidden_size: units of each of the two layers.
+        lstm_size: cells of the LSTM; 0: none.
+        last_action_reward: whether the last action and reward are inputs.
+        of_values: whether the head is of action values.
+        of_sac: whether there is no value head, and the network computes log-stds.
+
     Attributes:
         distribution: action distribution of the head's outputs.
-        state_size: S, size of the state.
         expected: dtype and shape of each of the weights, those of the values too.
         exploration: with action values, epsilon or temperature.
     """
@@ -269,18 +268,6 @@ class NumpyPolicy:
         self, inputs: int, distribution: NumpyDistribution, *, hidden_size: int, lstm_size: int,
         last_action_reward: bool, normalize: bool, of_values: bool, of_sac: bool,
     ) -> None:
-        """Make a policy that cannot act before :meth:`load`.
-
-        Args:
-            inputs: numbers of one observation.
-            distribution: of the actions.
-            hidden_size: units of each of the two layers.
-            lstm_size: cells of the LSTM; 0: none.
-            last_action_reward: whether the last action and reward are inputs.
-            normalize: whether observations are normalized.
-            of_values: whether the head is of action values.
-            of_sac: whether there is no value head, and the network computes log-stds.
-        """
         self.distribution = distribution
         self.exploration = 0.0
         self._lstm_size, self._of_values = lstm_size, of_values

@@ -49,14 +49,22 @@ class Policy(nn.Module):
     If an observation is an image and numbers, the torso's features of the image and the numbers
     go through one more layer.
 
+    Args:
+        hidden_size: units of each layer of the mlp.
+        lstm_size: cells of the LSTM; 0: none.
+        last_action_reward: whether the last action and reward are inputs.
+        smoothing: standard deviation of the smoothing of images, in pixels; 0: none.
+        has_value: whether there is a value head; action values need none.
+        has_log_std: whether the network computes the log-std of a Gaussian, which else is one
+            parameter for all observations.
+        initial_std: of a Gaussian whose log-std is a parameter.
+
     Attributes:
         distribution: action distribution of the policy head's outputs.
-        observation_shape: shape of one observation.
         network: name of the torso, see ``networks.py``.
         of_images: whether the torso is one for images.
         state_size: S, size of the state: the LSTM's state, then the last action and reward if
             they are inputs; 0: no state.
-        last_action_reward: whether the last action and reward are inputs.
         precision: of the torso, torch.float32 or torch.bfloat16; weights and heads are float32.
         normalizer: of :meth:`numbers`, or None.
         exploration: with action values, epsilon or temperature, [1] or [B]; not a weight.
@@ -79,22 +87,6 @@ class Policy(nn.Module):
         has_log_std: bool = False,
         initial_std: float = 1.0,
     ) -> None:
-        """Build the network; ``factory.py`` builds one for given spaces.
-
-        Args:
-            network: name of the torso.
-            observation_space: of one environment.
-            distribution: of the actions.
-            hidden_size: units of each layer of the mlp.
-            lstm_size: cells of the LSTM; 0: none.
-            last_action_reward: whether the last action and reward are inputs.
-            normalize: whether numbers are normalized.
-            smoothing: standard deviation of the smoothing of images, in pixels; 0: none.
-            has_value: whether there is a value head; action values need none.
-            has_log_std: whether the network computes the log-std of a Gaussian, which else is one
-                parameter for all observations.
-            initial_std: of a Gaussian whose log-std is a parameter.
-        """
         super().__init__()
         self.network = network
         self.distribution = distribution
@@ -263,7 +255,6 @@ class Policy(nn.Module):
         an image and numbers the second is None.
 
         Args:
-            observations: those of the torso.
             numbers: those beside them, see :meth:`split`.
         """
         inputs = observations.reshape(-1, *self._torso_shape)
@@ -325,7 +316,6 @@ def choose_precision(policy: Policy, precision: str) -> None:
     """Set the precision of a policy's torso for the device that it is on.
 
     Args:
-        policy: on its device.
         precision: 'float32', 'bfloat16', or 'auto': on a CPU the faster one, on a CUDA device
             bfloat16 if the hardware supports it. It has the exponent range of float32, so
             gradients need no scaling. Without images the precision is always float32.
@@ -379,7 +369,6 @@ def make_policy(
             Network ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision
             see :func:`choose_precision`.
         observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
-        action_space: see :func:`distributions.for_space`.
         algorithm_config: the algorithm's settings; with those of dqn the network has action
             values, with those of sac no value.
         device: device of the policy. Weights are initialized on the CPU, so that they do not

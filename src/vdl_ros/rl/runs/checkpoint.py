@@ -29,7 +29,6 @@ def save_checkpoint(
     """Write a checkpoint whole or not at all: after a crash the previous one is still there.
 
     Args:
-        path: the file.
         config: every setting, by name.
         learner: :meth:`Learner.state`.
         progress: counts and returns of the run so far: numbers, texts, lists, dicts.
@@ -88,11 +87,6 @@ _NETWORK = ('algorithm', 'network', 'hidden_size', 'lstm_size', 'last_action_rew
 
 def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> None:
     """Copy the weights of a checkpoint into ``policy``, with its statistics of observations.
-
-    Args:
-        path: the checkpoint.
-        policy: the network of the new run.
-        config: settings of the new run.
 
     Raises:
         CheckpointError: not a readable checkpoint, or of another network; the message names the

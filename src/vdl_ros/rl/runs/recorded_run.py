@@ -41,18 +41,14 @@ class RecordedRun:
     """One run as it was recorded.
 
     Attributes:
-        path: the path that the user gave.
-        file: absolute path of its progress.csv.
         settings: of config.yaml, by name; empty if there is no config.yaml.
         columns: of progress.csv, [N] each, by name; N > 0.
+
+    Raises:
+        RunReadError: the path does not exist, cannot be read, or has no progress yet.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read a run's folder, or a progress.csv and the files beside it.
-
-        Raises:
-            RunReadError: the path does not exist, cannot be read, or has no progress yet.
-        """
         self.path = path
         try:
             if not path.exists():

@@ -50,10 +50,6 @@ def save_array_file(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
     """Return what :func:`save_array_file` wrote.
 
-    Args:
-        path: the file.
-        kind: what the file is, for messages.
-
     Raises:
         ArrayFileError: missing, corrupt or malicious.
     """
@@ -94,22 +90,18 @@ class RunFolder:
     folder: a lock is held until :meth:`close`, or until the process ends.
 
     Attributes:
-        path: the folder.
-        config: what is kept in it.
         restarted: whether this launch created the folder before.
+
+    Raises:
+        RunFolderError: the folder holds another run, is in use by another process, cannot be
+            created, or has no checkpoint to resume.
+        SettingError: the tracker is not installed.
     """
 
     def __init__(
         self, path: Path, *, launch_id: str = '', resume: bool = False,
         config: RunFolderConfig | None = None,
     ) -> None:
-        """Create the folder, or open one that this launch created before or that is resumed.
-
-        Raises:
-            RunFolderError: the folder holds another run, is in use by another process, cannot be
-                created, or has no checkpoint to resume.
-            SettingError: the tracker is not installed.
-        """
         self.path, self.config = path, config or RunFolderConfig()
         self._launch_file, self._actors_file = path / LAUNCH_FILE, path / '.actors.json'
         verify_tracker(self.config.tracker)

@@ -118,21 +118,18 @@ class Tracker:
     """Sends the scalars of one run to a tracker, from a thread of its own.
 
     A resumed run goes on in the tracker's run, whose id is in the folder.
+
+    Args:
+        name: one of ``TRACKERS`` of run_folder_config.py, but not 'none'.
+        folder: of the run; its name is that of the run.
+        config: settings of the run, by name.
+        warn: called with one line, from the thread, if the tracker fails.
     """
 
     def __init__(
         self, name: str, folder: Path, project: str, config: Mapping[str, Any],
         warn: Callable[[str], None],
     ) -> None:
-        """Start the thread.
-
-        Args:
-            name: one of ``TRACKERS`` of run_folder_config.py, but not 'none'.
-            folder: of the run; its name is that of the run.
-            project: that the run belongs to.
-            config: settings of the run, by name.
-            warn: called with one line, from the thread, if the tracker fails.
-        """
         self._name, self._folder, self._project = name, folder, project
         self._config, self._warn = dict(config), warn
         self._rows: queue.Queue[tuple[dict[str, float], int] | None] = queue.Queue(_QUEUE)

@@ -50,7 +50,6 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
     """Return the command in a message.
 
     Args:
-        message: any.
         lamp: whether it is lit now, for messages that do not change it.
 
     Raises:
@@ -85,8 +84,6 @@ def message_from_motors(
 
     Args:
         motors: directions of the motors, and the lamp.
-        stamp: time of the command.
-        sender: full name of the commanding node.
         with_lamp: command the lamp as well as the motors.
     """
     lamp = (1 if motors.lamp else -1) if with_lamp else 0
@@ -100,8 +97,6 @@ def stop_request(
     """Return the message that requests the emergency stop, or its release.
 
     Args:
-        sender: full name of the requesting node.
-        reason: in one line.
         releases: the state to release, as the driver published it; None to stop.
     """
     # Not the node's time: simulated time can stand still, and each request has another stamp.
@@ -113,7 +108,12 @@ def stop_request(
 
 
 class ArmTopics:
-    """Connects an :class:`ArmDriver`, its ``driver``, to topics."""
+    """Connects an :class:`ArmDriver`, its ``driver``, to topics.
+
+    Args:
+        stamp: returns the stamp for a message; by default the node's time.
+        values: returns more values for ``/diagnostics``.
+    """
 
     def __init__(
         self, node: Node, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
@@ -121,18 +121,6 @@ class ArmTopics:
         stamp: Callable[[], Time] | None = None,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
-        """Subscribe; the driver accepts commands once it is open and active.
-
-        Args:
-            node: owner of publishers and subscriptions.
-            config: of the driver.
-            signs: how the arm is wired.
-            connect: as of ArmDriver.
-            guard: as of ArmDriver.
-            clock: as of ArmDriver.
-            stamp: returns the stamp for a message; by default the node's time.
-            values: returns more values for ``/diagnostics``.
-        """
         self._node, self._clock, self._values = node, clock, values
         self._stamp = stamp or (lambda: node.get_clock().now().to_msg())
         self._name = node.get_fully_qualified_name()

@@ -70,20 +70,19 @@ class Feed(Protocol):
 
 
 class SimulatedFeed:
-    """Renders the arm at its latest joint positions; an image has their stamp."""
+    """Renders the arm at its latest joint positions; an image has their stamp.
+
+    Must be made, used and closed by one thread.
+
+    Raises:
+        ValueError: a description that cannot be rendered, or a machine without OpenGL.
+    """
 
     poll_timeout = 0.1
 
     def __init__(
         self, node: Node, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
     ) -> None:
-        """Subscribe; the first image follows the first joint positions.
-
-        Must be made, used and closed by one thread.
-
-        Raises:
-            ValueError: a description that cannot be rendered, or a machine without OpenGL.
-        """
         assert config.size is not None
         width, height = config.size
         self._node, self._publish = node, publish
@@ -159,16 +158,15 @@ class SimulatedFeed:
 
 
 class RealFeed:
-    """Publishes the images of a device, video or folder, each with its time."""
+    """Publishes the images of a device, video or folder, each with its time.
+
+    Raises:
+        ValueError: a calibration or a file that cannot be used.
+    """
 
     poll_timeout = 0.0
 
     def __init__(self, node: Node, config: CameraConfig, publish: ImageCallback) -> None:
-        """Open the file, or start to look for the device.
-
-        Raises:
-            ValueError: a calibration or a file that cannot be used.
-        """
         self._node, self._publish, self._source = node, publish, config.source
         self._calibration = load_calibration(config.calibration) if config.calibration else None
         self._mismatch = ''

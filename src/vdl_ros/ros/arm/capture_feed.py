@@ -30,20 +30,19 @@ _PARAMETERS = 1000
 
 
 class CaptureFeed:
-    """Renders a frame once its scene and its joint states, with the same stamp, have arrived."""
+    """Renders a frame once its scene and its joint states, with the same stamp, have arrived.
+
+    Must be made, used and closed by one thread.
+
+    Raises:
+        ValueError: a description that cannot be rendered, or a machine without OpenGL.
+    """
 
     poll_timeout = 0.1
 
     def __init__(
         self, node: Node, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
     ) -> None:
-        """Subscribe to ``capture/scene`` and ``arm/joint_states``.
-
-        Must be made, used and closed by one thread.
-
-        Raises:
-            ValueError: a description that cannot be rendered, or a machine without OpenGL.
-        """
         assert config.size is not None
         width, height = config.size
         self._node, self._publish = node, publish

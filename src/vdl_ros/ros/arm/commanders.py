@@ -50,7 +50,6 @@ class Precedence:
     """Lets a person's commands come before those of the programs of this package."""
 
     def __init__(self, window: float) -> None:
-        """Keep programs off for ``window`` s after a command of a person moved a motor."""
         self._window = window
         self._person_until = -math.inf
 
@@ -68,15 +67,13 @@ class CommandConflictDetector:
 
     Senders name themselves in their messages; for unnamed ones the publishers in the graph are
     counted.
+
+    Args:
+        window: senders that alternate within this time conflict, s.
+        publishers: returns the full names of all nodes that publish commands.
     """
 
     def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
-        """Start without any sender.
-
-        Args:
-            window: senders that alternate within this time conflict, s.
-            publishers: returns the full names of all nodes that publish commands.
-        """
         self._window, self._publishers = window, publishers
         self._commanded_at: dict[str, float] = {}
         self._last = ''
@@ -112,14 +109,13 @@ class CommandConflictDetector:
 
 
 class SecondArmDetector:
-    """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``."""
+    """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``.
+
+    Args:
+        publishers: returns the full names of all nodes that publish the state of a stop.
+    """
 
     def __init__(self, publishers: Callable[[], list[str]]) -> None:
-        """Start without another one.
-
-        Args:
-            publishers: returns the full names of all nodes that publish the state of a stop.
-        """
         self._publishers = publishers
         self._since = math.inf
 

@@ -36,14 +36,13 @@ SAME = 1e-6
 
 
 class TargetRequestNode(Node):
-    """Sends a target and knows what the policy makes of it."""
+    """Sends a target and knows what the policy makes of it.
+
+    Raises:
+        ValueError: a parameter that cannot be used.
+    """
 
     def __init__(self) -> None:
-        """Subscribe.
-
-        Raises:
-            ValueError: a parameter that cannot be used.
-        """
         super().__init__('go_to')
         _, self.process = take_settings(self, ProcessConfig)
         self.status: TargetStatus | None = None
@@ -85,15 +84,14 @@ class TargetLostError(Exception):
 
 
 class TargetRequest:
-    """Brings ``tool0`` of the arm of a node to a place, float64 [3], m."""
+    """Brings ``tool0`` of the arm of a node to a place, float64 [3], m.
+
+    Args:
+        place: in ``base_link``, m.
+        timeout: for the way, s.
+    """
 
     def __init__(self, place: Sequence[float], timeout: float) -> None:
-        """Remember the place.
-
-        Args:
-            place: in ``base_link``, m.
-            timeout: for the way, s.
-        """
         self._place, self._timeout = tuple(place), timeout
 
     def __call__(self, node: TargetRequestNode, stop: threading.Event) -> int:

@@ -72,22 +72,20 @@ class _Goal:
 
 
 class TrajectoryAction:
-    """Serves the action; the node gives it time by :meth:`update`."""
+    """Serves the action; the node gives it time by :meth:`update`.
+
+    Args:
+        node: the controller's.
+        start: starts a trajectory, or refuses it with a reason in ``controller.reason``.
+        stop: ends the trajectory with a reason, motors off.
+        is_busy: returns whether a trajectory runs, or waits for its time.
+    """
 
     def __init__(
         self, node: Node, controller: TrajectoryController,
         start: Callable[[JointTrajectory], None], stop: Callable[[str], None],
         is_busy: Callable[[], bool],
     ) -> None:
-        """Wait for goals.
-
-        Args:
-            node: the controller's.
-            controller: whose state and error are reported.
-            start: starts a trajectory, or refuses it with a reason in ``controller.reason``.
-            stop: ends the trajectory with a reason, motors off.
-            is_busy: returns whether a trajectory runs, or waits for its time.
-        """
         self._node, self._controller = node, controller
         self._start, self._stop, self._is_busy = start, stop, is_busy
         self._goal: _Goal | None = None

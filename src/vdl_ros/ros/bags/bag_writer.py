@@ -175,27 +175,23 @@ def _types_in(text: str, package: str) -> list[str]:
 class BagWriter:
     """A bag that grows; use it in a ``with`` statement.
 
+    Args:
+        path: a folder that does not exist yet, unless it holds ``earlier``.
+        compression: none, lz4 or zstd.
+        distribution: of ROS 2, for the metadata.
+        earlier: files of the bag that are whole; see ``bags.reader.closed_part``.
+
     Attributes:
-        path: the folder.
-        count: messages written.
         labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.
+
+    Raises:
+        BagError: the folder exists or cannot be made.
     """
 
     def __init__(
         self, path: Path, *, compression: str = 'none', distribution: str = '',
         earlier: Sequence[BagPart] = (),
     ) -> None:
-        """Begin a bag, or another part of one.
-
-        Args:
-            path: a folder that does not exist yet, unless it holds ``earlier``.
-            compression: none, lz4 or zstd.
-            distribution: of ROS 2, for the metadata.
-            earlier: files of the bag that are whole; see ``bags.reader.closed_part``.
-
-        Raises:
-            BagError: the folder exists or cannot be made.
-        """
         try:
             path.mkdir(parents=True, exist_ok=bool(earlier))
         except FileExistsError:
@@ -220,9 +216,7 @@ class BagWriter:
         """Announce a topic; return its handle.
 
         Args:
-            name: fully qualified.
             type_name: as ``pkg/msg/Name``.
-            profiles: what its publishers offer.
 
         Raises:
             BagError: the type is not installed here.

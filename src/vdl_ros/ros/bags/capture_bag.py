@@ -23,25 +23,22 @@ _FILE = 'capture.yaml'
 class CaptureBag:
     """Writes frames; each is one message on each of the topics.
 
+    Args:
+        topics: type as ``pkg/msg/Name`` by name, in the order in which a frame is written.
+        settings: values that must be equal to resume.
+        compression: none, lz4 or zstd.
+
     Attributes:
         frames: in the bag, those of earlier parts included.
+
+    Raises:
+        BagError: the folder holds something else, or a capture with other settings.
+        OSError: it cannot be written.
     """
 
     def __init__(
         self, path: Path, topics: Types, settings: Mapping[str, object], compression: str,
     ) -> None:
-        """Begin a bag, or resume one.
-
-        Args:
-            path: its folder.
-            topics: type as ``pkg/msg/Name`` by name, in the order in which a frame is written.
-            settings: values that must be equal to resume.
-            compression: none, lz4 or zstd.
-
-        Raises:
-            BagError: the folder holds something else, or a capture with other settings.
-            OSError: it cannot be written.
-        """
         self._path, self._topics, self._compression = path, dict(topics), compression
         self._settings = dict(settings)
         self._parts: list[BagPart] = []

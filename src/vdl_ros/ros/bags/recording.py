@@ -37,21 +37,17 @@ class EpisodeBags:
 
     An episode begins with the latest message of each latched topic.
 
+    An episode that was neither saved nor discarded, because its recorder was killed, is
+    removed.
+
     Attributes:
-        path: the folder.
         count: messages of the current episode, or of the one before.
-        saved: number of episodes in the folder.
+
+    Raises:
+        BagError: the folder holds something else, or cannot be made.
     """
 
     def __init__(self, path: Path, *, compression: str = 'none', distribution: str = '') -> None:
-        """Use a folder, with the episodes that it holds; make it if it does not exist.
-
-        An episode that was neither saved nor discarded, because its recorder was killed, is
-        removed.
-
-        Raises:
-            BagError: the folder holds something else, or cannot be made.
-        """
         self.path, self.count = path, 0
         self._compression, self._distribution = compression, distribution
         self._lock = threading.Lock()
@@ -167,7 +163,6 @@ class Recording:
     """Subscribes to topics that match and writes their messages in a thread of its own.
 
     Attributes:
-        received: messages that arrived.
         dropped: those of them that did not fit into the memory limit.
         failure: why writing ended early; None while it continues.
     """
@@ -175,7 +170,6 @@ class Recording:
     def __init__(
         self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags,
     ) -> None:
-        """Start the writing thread; call :meth:`discover_topics` to subscribe."""
         self._node, self._bag = node, bag
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20

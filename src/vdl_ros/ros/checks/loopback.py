@@ -41,7 +41,6 @@ class Endpoint:
     def __init__(
         self, name: str, sends: str, receives: str, callback: Callable[[Any], None],
     ) -> None:
-        """Publish to the topic ``sends`` and call ``callback`` for messages of ``receives``."""
         import rclpy
         from rclpy.context import Context
         from rclpy.executors import SingleThreadedExecutor

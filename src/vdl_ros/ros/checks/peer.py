@@ -56,7 +56,6 @@ def serve(allowed: str, port: int, log: Callable[[str], None]) -> NoReturn:
 
     Args:
         allowed: host that may ask; '' for any.
-        port: TCP port to listen at.
         log: takes each line for the user.
 
     Raises:

@@ -186,9 +186,7 @@ class Way:
 
     Attributes:
         receiver: name of the host that receives, for sentences.
-        arrived: datagrams that arrived there.
         mtu: of the sender's interface, bytes; 0 if unknown.
-        domain: ROS_DOMAIN_ID of the receiver.
     """
 
     receiver: str

@@ -39,7 +39,6 @@ class Wire:
     """One connection to another doctor."""
 
     def __init__(self, connection: socket.socket, step: float, whole: float) -> None:
-        """Use a connection; each operation may take ``step`` s and all together ``whole`` s."""
         self._connection, self._step = connection, step
         self._end = time.monotonic() + whole
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -193,14 +192,13 @@ def interface_mtu(address: str) -> int:
 
 
 class Datagrams:
-    """The sockets of one host: those of a free DDS participant, and that of multicast."""
+    """The sockets of one host: those of a free DDS participant, and that of multicast.
+
+    Raises:
+        OSError: all ports of the domain are taken.
+    """
 
     def __init__(self, address: str, domain: int) -> None:
-        """Receive at ``address`` of this host, at ports of ``domain``.
-
-        Raises:
-            OSError: all ports of the domain are taken.
-        """
         self._address, self._group = address, (GROUP, domain_ports(domain)[0])
         self._sockets: dict[str, socket.socket] = {}
         try:

@@ -77,12 +77,7 @@ def first_port(environ: Mapping[str, str] = os.environ) -> int | None:
 
 
 def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
-    """Return ports that a process has mapped and none reads, at most 16, newest first.
-
-    Args:
-        first: first participant port of the domain.
-        root: of the file system.
-    """
+    """Return ports that a process has mapped and none reads, at most 16, newest first."""
     found: dict[int, tuple[float, str]] = {}
     with contextlib.suppress(OSError):
         for path in (root / FOLDER).iterdir():
@@ -134,9 +129,7 @@ def stale_shared_memory(
     """Yield the files of Fast DDS in ``/dev/shm`` that no running process uses.
 
     Args:
-        root: of the file system.
         now: Unix time for the age of files, s; the current time by default.
-        ports: whether to include ports, besides segments.
     """
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}

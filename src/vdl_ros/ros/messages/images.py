@@ -44,7 +44,6 @@ def to_image(
 
     Args:
         pixels: uint8 [height, width, channels], or [height, width] for mono8.
-        stamp: time of the exposure.
         frame_id: the camera's optical frame.
         encoding: one of ``image_encodings.ENCODINGS``.
 
@@ -72,7 +71,6 @@ def to_compressed_image(
 
     Args:
         pixels: RGB, uint8 [height, width, 3].
-        stamp: time of the exposure.
         quality: of the JPEG, 1 to 100.
         frame_id: the camera's optical frame.
     """

@@ -85,7 +85,6 @@ def markers(path: Positions, stamp: Time) -> MarkerArray:
 
     Args:
         path: float64 [N, 3], m, in ``base_link``; without rows the markers are deleted.
-        stamp: of the markers.
     """
     if not len(path):
         return MarkerArray(markers=[Marker(action=Marker.DELETEALL)])
@@ -129,7 +128,6 @@ class ArmFrames:
     """The transforms of one arm, each from its parent link; frame names get ``prefix``."""
 
     def __init__(self, geometry: ArmGeometry, prefix: str = '') -> None:
-        """Use ``geometry``."""
         self._kinematics = Kinematics(geometry)
         self._prefix, self._root = prefix, geometry.root
         joints = list(geometry.joints.values())
@@ -150,7 +148,6 @@ class ArmFrames:
 
         Args:
             positions: float64 [5], rad; a joint with NaN is left out.
-            stamp: time of the measurement.
         """
         known = [joint for joint in self._moving
                  if not np.isnan(positions[JOINTS.index(joint.mimic or joint.name)])]
@@ -196,7 +193,6 @@ class FrameTree:
     """The newest transform of every frame to its parent, from ``/tf`` and ``/tf_static``."""
 
     def __init__(self) -> None:
-        """Start without frames."""
         self._transforms: dict[str, TransformStamped] = {}
 
     def add(self, message: TFMessage) -> None:

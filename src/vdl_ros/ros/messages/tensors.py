@@ -111,7 +111,6 @@ def from_tensors(
     """Return named arrays: read-only views of the messages' bytes.
 
     Args:
-        tensors: of a message.
         checked_lengths: whether the caller has compared each :func:`array_length` with what it
             expects. Otherwise compressed arrays are refused: a few bytes may say to be billions.
 

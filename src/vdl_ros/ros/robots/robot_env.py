@@ -55,6 +55,15 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     Continuous actions are -1 to 1, for ``low`` to ``high`` of the contract. Autoreset is
     NEXT_STEP. A step ends at the next tick at which a robot has something to say, so while no
     robot runs it waits for one.
+
+    Args:
+        render_mode: None: there is nothing to draw.
+        max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
+        stop: ends ``reset`` and ``step`` with EnvStopped when set.
+
+    Raises:
+        ContractError: a type, field or function that is not there.
+        EnvError: more robots than the contract has.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -63,20 +72,6 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
         contract: Contract, namespace: str, stop: threading.Event,
     ) -> None:
-        """Check the contract; the robots are first looked for, and commanded, by ``reset``.
-
-        Args:
-            num_envs: number of robots, B.
-            render_mode: None: there is nothing to draw.
-            max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
-            contract: of the robots.
-            namespace: of all their topics.
-            stop: ends ``reset`` and ``step`` with EnvStopped when set.
-
-        Raises:
-            ContractError: a type, field or function that is not there.
-            EnvError: more robots than the contract has.
-        """
         if num_envs > contract.copies:
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
                            f'{contract.copies}, as many as its contract has copies')
@@ -187,11 +182,6 @@ def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> Non
     """Register ``robot/NAME`` for each contract of this host.
 
     What comes over the graph can only choose among them. A contract is read when it is chosen.
-
-    Args:
-        config: settings of this host.
-        node: gives the namespace of the topics.
-        stop: ends waiting environments when set.
 
     Raises:
         SettingError: the user's folder is not there.

@@ -37,21 +37,17 @@ _WAIT_S = 0.05
 
 
 class RobotGraph:
-    """Robots with their sessions; all methods are for the agent's thread."""
+    """Robots with their sessions; all methods are for the agent's thread.
+
+    Args:
+        tasks: one for each robot.
+        max_steps: replaces ``episode_steps`` of the contract, unless it is 0.
+    """
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
         namespace: str, max_steps: int = 0,
     ) -> None:
-        """Join the graph and start the clock.
-
-        Args:
-            contract: of the robots.
-            interfaces: of the contract.
-            tasks: one for each robot.
-            namespace: of all topics.
-            max_steps: replaces ``episode_steps`` of the contract, unless it is 0.
-        """
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The names say which environment was first; those of launch files are of another node.
         self._node = Node(f'{ROBOT_ENVIRONMENT}{time.time_ns()}', namespace=namespace,

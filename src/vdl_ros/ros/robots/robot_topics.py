@@ -51,7 +51,6 @@ def resolve_message(contract: Contract, place: str, type_name: str) -> Any:
     """Return the class of a message.
 
     Args:
-        contract: for errors.
         place: key of the contract that names it.
         type_name: ``package/msg/Name``.
 
@@ -133,10 +132,7 @@ def field_writer(
     """Return the function that writes a number to a field.
 
     Args:
-        contract: for errors.
         place: key of the contract that names it.
-        kind: class of the message.
-        field: dotted path.
         index: place in the field, if it holds several numbers; else -1.
 
     Raises:
@@ -204,14 +200,13 @@ _FOUND_S = 0.5
 
 
 class RobotInterfaces:
-    """The message types of a contract with functions for their fields; no node yet."""
+    """The message types of a contract with functions for their fields; no node yet.
+
+    Raises:
+        ContractError: a type that is not installed, or a field that it does not have.
+    """
 
     def __init__(self, contract: Contract) -> None:
-        """Resolve all names.
-
-        Raises:
-            ContractError: a type that is not installed, or a field that it does not have.
-        """
         self.contract = contract
         self.types = {key: resolve_message(contract, f'topics: {key}: type', topic.type)
                       for key, topic in contract.topics.items()}
@@ -273,22 +268,16 @@ class RobotInterfaces:
 
 
 class RobotTopics:
-    """Connects the :class:`Session` of one robot to its topics; callbacks hold its lock."""
+    """Connects the :class:`Session` of one robot to its topics; callbacks hold its lock.
+
+    Args:
+        now: returns the time of the robot's clock, s.
+    """
 
     def __init__(
         self, node: Node, interfaces: RobotInterfaces, copy: int, lock: Any,
         now: Callable[[], float], stamp: Callable[[], Time],
     ) -> None:
-        """Publish the actions of a robot; :meth:`connect` subscribes.
-
-        Args:
-            node: owner of publishers and subscriptions.
-            interfaces: of the contract.
-            copy: number of the robot.
-            lock: of its session.
-            now: returns the time of the robot's clock, s.
-            stamp: returns that of stamps.
-        """
         self._node, self._interfaces, self._lock = node, interfaces, lock
         self._now, self._stamp = now, stamp
         contract = interfaces.contract

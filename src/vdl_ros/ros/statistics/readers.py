@@ -43,7 +43,6 @@ class TopicScalars:
     """
 
     def __init__(self, node: Node, *topics: str) -> None:
-        """Collect statistics of ``topics``, relative names in the node's namespace."""
         node_name = node.get_fully_qualified_name()
         self._names = {absolute_name(node_name, topic): topic for topic in topics}
         self._namespace = node_name.rpartition('/')[0]
@@ -131,19 +130,17 @@ class _Source:
 class TopicTable:
     """Collects windows and returns rows.
 
+    Args:
+        topics: shell patterns, separated by commas; one without a leading / matches in
+            every namespace.
+        span_s: figures are over the windows that arrived in the last ``span_s`` seconds, or
+            over the newest one if none did.
+
     Attributes:
         left_out: reports not used: malformed, of other metrics, or of too many names.
     """
 
     def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:
-        """Start without rows.
-
-        Args:
-            topics: shell patterns, separated by commas; one without a leading / matches in
-                every namespace.
-            span_s: figures are over the windows that arrived in the last ``span_s`` seconds, or
-                over the newest one if none did.
-        """
         self._patterns = [each if each.startswith('/') else f'*/{each}'
                           for each in (part.strip() for part in topics.split(',')) if each]
         self._span_s = span_s
@@ -242,7 +239,6 @@ class Screen:
     """Prints texts: in place on a terminal, else one after another."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Print to ``stream``."""
         self._stream = stream
         self._in_place = stream.isatty()
         self._lines = 0

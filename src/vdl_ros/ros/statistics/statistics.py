@@ -65,18 +65,15 @@ class TopicStatistics:
     """Measures one subscription of a node and publishes the result each second.
 
     Call :meth:`received` first in the subscription's callback.
+
+    Args:
+        topic: name of the topic, as the node uses it.
+        lost: returns the number of messages lost so far; None if it is unknown.
     """
 
     def __init__(
         self, node: Node, topic: str, lost: Callable[[], int] | None = None,
     ) -> None:
-        """Start to measure.
-
-        Args:
-            node: the subscriber.
-            topic: name of the topic, as the node uses it.
-            lost: returns the number of messages lost so far; None if it is unknown.
-        """
         self._node, self._lost = node, lost
         self._start = node.get_clock().now()
         self._source = f'{node.get_fully_qualified_name()}:{topic}'
@@ -151,7 +148,6 @@ class Window:
     """One metric of one subscription over one time window.
 
     Attributes:
-        node: the subscriber.
         topic: absolute name; '' if the report has none, as those of rclcpp.
         metric: AGE, PERIOD or LOSS.
         seconds: length of the window; NaN if it is invalid.
@@ -225,9 +221,6 @@ class Figures:
     Attributes:
         rate_hz: messages per second.
         age_mean_ms: from the header's stamp to the callback, as the two that follow.
-        age_std_ms: standard deviation over all messages.
-        age_max_ms: of the oldest message.
-        samples: messages measured.
         lost: messages lost since the subscription began; None if unknown.
     """
 
@@ -284,7 +277,6 @@ class ThreadTimeStatistics:
     """Publishes the time shares of a node's threads each second."""
 
     def __init__(self, node: Node, timers: Mapping[str, ThreadTimer]) -> None:
-        """Start to publish for ``node``; ``timers`` are by thread."""
         self._node = node
         self._windows = {thread: TimerWindow(timer) for thread, timer in timers.items()}
         self._start = node.get_clock().now()
@@ -310,7 +302,6 @@ class Share:
     Attributes:
         node: the thread's node.
         thread: its name in ``common/metrics.py``.
-        phase: one of PHASES.
         seconds: the window's length.
         share: of the window, 0 to 1.
     """
@@ -362,7 +353,6 @@ class ReactionTimeStatistics:
     """Publishes a node's reaction times each second; nothing while there are none."""
 
     def __init__(self, node: Node) -> None:
-        """Start to publish for ``node``."""
         self._node = node
         self._reaction_time, self._late = ReactionTime(), 0
         self._start = node.get_clock().now()
@@ -415,7 +405,6 @@ class RunScalars:
     """Publishes the newest scalars each second."""
 
     def __init__(self, node: Node, scalars: Callable[[], Mapping[str, float]]) -> None:
-        """Start to publish for ``node``; ``scalars`` returns them by tag, {} before the first."""
         self._node, self._scalars = node, scalars
         self._publisher = node.create_publisher(
             MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
@@ -434,13 +423,7 @@ class RunScalars:
 
 @dataclass(frozen=True)
 class Scalar:
-    """One value of a run.
-
-    Attributes:
-        node: the learner.
-        tag: as in TensorBoard, or ``agent_steps``.
-        value: finite.
-    """
+    """One value of a run."""
 
     node: str
     tag: str

@@ -32,19 +32,16 @@ __all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode', 'PolicyInb
 class PolicyInbox:
     """Subscribes to policies and keeps the newest one.
 
+    Args:
+        topic: such as ``policy``.
+        patience: silence after which another learner is taken, s.
+
     Attributes:
         choice: which learner's policies are taken.
         last_error: of the last policy that was refused; it is logged once.
     """
 
     def __init__(self, node: Node, topic: str, patience: float) -> None:
-        """Subscribe.
-
-        Args:
-            node: the node.
-            topic: such as ``policy``.
-            patience: silence after which another learner is taken, s.
-        """
         self.choice, self.last_error = LearnerChoice(patience), ''
         self._node = node
         self._policy: Policy | None = None
@@ -125,7 +122,12 @@ class ActorMode(Protocol):
 
 
 class LocalInferenceMode:
-    """Records unrolls with a copy of the policy and publishes them as trajectories."""
+    """Records unrolls with a copy of the policy and publishes them as trajectories.
+
+    ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
+    described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics;
+    ``attacked`` is ``envs`` under an attack, if there is one.
+    """
 
     def __init__(
         self, node: Node, envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
@@ -135,12 +137,6 @@ class LocalInferenceMode:
         heard: Callable[[], None], on_extras: OnExtras = lambda extras: None,
         await_recorder: bool = False, namespace: str = '', attacked: AttackedEnv | None = None,
     ) -> None:
-        """Start with trajectory number ``sequence`` at the first policy.
-
-        ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
-        described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics;
-        ``attacked`` is ``envs`` under an attack, if there is one.
-        """
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._timer, self._heard = finished, timer, heard
         self._on_extras, self._compression = on_extras, train.compression
@@ -260,7 +256,6 @@ class CentralInferenceMode:
         heard: Callable[[], None],
         on_extras: OnExtras = lambda extras: None,
     ) -> None:
-        """Start at the first policy message; ``heard`` is called at each answer."""
         self._node, self._actor_id, self._start_id = node, actor_id, start_id
         self._finished, self._timer, self._heard = finished, timer, heard
         self._on_extras = on_extras

@@ -34,6 +34,15 @@ class InferenceService:
     """Answers observation messages in its own thread and collects unrolls.
 
     The executor's thread calls ``put``, the training thread ``get`` and ``load``.
+
+    Args:
+        schema: schema of a step.
+        publish: called with each action message.
+        warn: called with one line for each rejected message.
+        timer: timer of the service's thread, also used by ``central``.
+        training_timer: timer of the thread that calls :meth:`get`.
+        max_bytes: of observations that may wait, and of unrolls with which it goes on
+            answering; by default :func:`memory_budget`.
     """
 
     def __init__(
@@ -43,20 +52,6 @@ class InferenceService:
         timer: ThreadTimer | None = None, training_timer: ThreadTimer | None = None,
         max_bytes: int | None = None,
     ) -> None:
-        """Serve with ``central`` from :meth:`start` to :meth:`stop`.
-
-        Args:
-            central: chooses the actions.
-            schema: schema of a step.
-            flow_stats: counts unrolls and rejected messages.
-            learner_id: observations for other learners are ignored.
-            publish: called with each action message.
-            warn: called with one line for each rejected message.
-            timer: timer of the service's thread, also used by ``central``.
-            training_timer: timer of the thread that calls :meth:`get`.
-            max_bytes: of observations that may wait, and of unrolls with which it goes on
-                answering; by default :func:`memory_budget`.
-        """
         self._timer, self._training_timer = timer or ThreadTimer(), training_timer or ThreadTimer()
         self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn

@@ -47,7 +47,6 @@ class BoundedQueue(Generic[T]):
     """A first-in, first-out queue between two threads."""
 
     def __init__(self, max_items: int, max_bytes: int | None = None) -> None:
-        """Create an empty queue; ``max_bytes`` is :func:`memory_budget` by default."""
         self.max_items = max_items
         self.max_bytes = memory_budget() if max_bytes is None else max_bytes
         self._items: queue.Queue[tuple[T, int]] = queue.Queue(max_items)
@@ -101,22 +100,18 @@ M = TypeVar('M', Observation, Trajectory)
 
 
 class ActorMessages(Generic[M]):
-    """A bounded queue from the executor's thread, which calls ``put``, to another one."""
+    """A bounded queue from the executor's thread, which calls ``put``, to another one.
+
+    Args:
+        name: what a message is, for the warnings.
+        warn: called with one line for each message that is dropped.
+        max_bytes: of messages that may wait; by default :func:`memory_budget`.
+    """
 
     def __init__(
         self, name: str, schema: LengthSchema, learner_id: str, warn: Callable[[str], None],
         max_items: int, max_bytes: int | None = None,
     ) -> None:
-        """Create an empty queue.
-
-        Args:
-            name: what a message is, for the warnings.
-            schema: schema of its arrays.
-            learner_id: messages for other learners are ignored.
-            warn: called with one line for each message that is dropped.
-            max_items: messages that may wait.
-            max_bytes: of messages that may wait; by default :func:`memory_budget`.
-        """
         self._name, self._schema, self._learner_id = name, schema, learner_id
         self._warn = warn
         # Of a message that is refused before it is kept, only the reason waits.
@@ -241,6 +236,13 @@ class TrajectoryInbox:
 
     The executor's thread calls ``put``, which only enqueues; the training thread calls ``get``,
     which decodes.
+
+    Args:
+        warn: called with one line for each rejected message.
+        timer: timer of the thread that calls :meth:`get`.
+        max_bytes: of messages that may wait; by default :func:`memory_budget`.
+        is_over: for a bag, in which every message has to be valid: returns whether no more
+            will come.
     """
 
     def __init__(
@@ -248,18 +250,6 @@ class TrajectoryInbox:
         warn: Callable[[str], None], timer: ThreadTimer | None = None,
         max_bytes: int | None = None, *, is_over: Callable[[], bool] | None = None,
     ) -> None:
-        """Create an empty queue.
-
-        Args:
-            schema: schema of the unrolls.
-            flow_stats: counts received, lost and rejected messages.
-            learner_id: trajectories for other learners are ignored.
-            warn: called with one line for each rejected message.
-            timer: timer of the thread that calls :meth:`get`.
-            max_bytes: of messages that may wait; by default :func:`memory_budget`.
-            is_over: for a bag, in which every message has to be valid: returns whether no more
-                will come.
-        """
         self._timer, self._is_over = timer or ThreadTimer(), is_over
         self._schema, self._flow_stats, self._warn = schema, flow_stats, warn
         self._messages = ActorMessages[Trajectory](

@@ -61,18 +61,17 @@ PATIENCE_S = 20.0
 
 
 class ConnectedActors:
-    """Logs their number when it changes, and once if there is none."""
+    """Logs their number when it changes, and once if there is none.
+
+    Args:
+        logger: of the learner's node.
+        needed: number of actors for which each update waits; 0: updates wait for none.
+        clock: time, s.
+    """
 
     def __init__(
         self, logger: RcutilsLogger, needed: int, clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with none.
-
-        Args:
-            logger: of the learner's node.
-            needed: number of actors for which each update waits; 0: updates wait for none.
-            clock: time, s.
-        """
         self._logger, self._needed, self._clock = logger, needed, clock
         self._count = 0
         self._patience = clock() + PATIENCE_S
@@ -105,7 +104,6 @@ class EndOfBag:
     """
 
     def __init__(self, node: Node, topic: str) -> None:
-        """Watch the publishers of ``topic``."""
         self._node, self._topic = node, topic
         self._has_begun = self._is_over = False
         self._received = self._received_before = 0
@@ -140,21 +138,17 @@ class RemoteEvaluator:
     """Publishes policies on ``evaluated_policy``, and takes results from ``evaluations``.
 
     The executor's thread receives; the training thread calls all methods.
+
+    Args:
+        node: the learner's node.
+        config: JSON: every setting of environment and training.
+        warn: called with one line for each result that is refused.
     """
 
     def __init__(
         self, node: Node, learner_id: str, config: str, num_episodes: int,
         warn: Callable[[str], None],
     ) -> None:
-        """Publish and subscribe.
-
-        Args:
-            node: the learner's node.
-            learner_id: see :func:`make_learner_id`; results for another one are ignored.
-            config: JSON: every setting of environment and training.
-            num_episodes: episodes of an evaluation.
-            warn: called with one line for each result that is refused.
-        """
         self._node, self._learner_id, self._config = node, learner_id, config
         self._num_episodes, self._warn = num_episodes, warn
         self._messages: deque[EvaluationMessage] = deque(maxlen=_QUEUE)
@@ -210,15 +204,12 @@ class TrainingSettings:
     """The settings of a learner's process, as resolved.
 
     Attributes:
-        env: settings of the environment.
         train: settings of every algorithm.
-        algorithm: settings of the chosen algorithm.
         attack: settings of the attack on what the actors' policies observe.
         run: settings of the learner's process.
         folder: what is kept in the folder of the run.
         process: settings of every process.
         modules: settings of this host's environments.
-        device: device to compute on.
         resume: folder of the run to resume; empty: a new run.
         learner_id: identifies this start of the learners to their actors.
     """
@@ -241,14 +232,12 @@ class Training:
 
     Attributes:
         folder: folder of the run; None for all learners but learner 0.
+
+    Raises:
+        ValueError: an environment, a folder or a checkpoint that cannot be used.
     """
 
     def __init__(self, node: Node, group: Group, settings: TrainingSettings) -> None:
-        """Make all parts and subscribe to the actors' messages.
-
-        Raises:
-            ValueError: an environment, a folder or a checkpoint that cannot be used.
-        """
         self._node, self._settings, run = node, settings, settings.run
         env, train, algorithm_config = settings.env, settings.train, settings.algorithm
         attack = settings.attack

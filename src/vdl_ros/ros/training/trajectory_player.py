@@ -38,14 +38,12 @@ class TrajectoryPlayer:
     Each recorded actor has the credit that it had as an actor, so nothing is lost however slow
     the learner is. Sequence numbers are counted again; policy versions stay as recorded, and the
     stamp is the time of sending.
+
+    Raises:
+        BagError: the bag holds no trajectory.
     """
 
     def __init__(self, node: Node, bag: BagReader) -> None:
-        """Announce the topic.
-
-        Raises:
-            BagError: the bag holds no trajectory.
-        """
         self._node, self._bag = node, bag
         if next(self._messages(), None) is None:
             raise BagError(f'{bag.path} holds no trajectories: those of a training with '

@@ -32,17 +32,12 @@ class WorldAgent:
     """One agent: the policies of its learner, and its part of the worlds.
 
     Attributes:
-        name: namespace of its learner.
-        policies: of its learner.
         config: settings of its learner; {} before the first policy.
-        message: newest policy.
         mode: records its unrolls; None before the worlds are made.
         had_learner: whether its learner has subscribed to its trajectories.
-        sequence: number of its next trajectory.
     """
 
     def __init__(self, node: Node, name: str, actor_id: str, credit_timeout: float) -> None:
-        """Subscribe to the policies of its learner."""
         self._node, self._actor_id = node, actor_id
         self.name = name
         self.policies = PolicyInbox(node, f'{name}/policy', credit_timeout)
@@ -75,23 +70,18 @@ class WorldActors:
 
     The worlds wait for an agent whose learner has no credit for it, and for nobody if all learners
     are gone.
+
+    Args:
+        num_worlds: number of worlds; 0: that of the learners.
+        threads: CPU threads of the agents' networks.
+        credit_timeout: as ActorConfig has it, s.
+        timer: of the thread that calls :meth:`act`.
     """
 
     def __init__(
         self, node: Node, names: Sequence[str], actor_id: str, *, num_worlds: int,
         threads: int, credit_timeout: float, timer: ThreadTimer,
     ) -> None:
-        """Subscribe to the policies of all agents.
-
-        Args:
-            node: the node.
-            names: namespaces of their learners.
-            actor_id: name of this actor.
-            num_worlds: number of worlds; 0: that of the learners.
-            threads: CPU threads of the agents' networks.
-            credit_timeout: as ActorConfig has it, s.
-            timer: of the thread that calls :meth:`act`.
-        """
         self._node, self._actor_id, self._timer = node, actor_id, timer
         self._num_worlds, self._credit_timeout = num_worlds, credit_timeout
         self._threads = threads
