@@ -31,8 +31,8 @@ def endpoints():
     """
     Return (kind, topic, expression of the profile, place) of all publishers and subscriptions.
 
-    Those of qos.create_publisher and qos.create_subscription take the profile by the topic's name. Topics with a fixed name: what is
-    left is a measurement between two ends of one class.
+    Those of qos.create_publisher and qos.create_subscription take the profile by the topic's
+    name. Topics with a fixed name: what is left is a measurement between two ends of one class.
     """
     found = []
     for path in SOURCES:
