@@ -18,8 +18,6 @@ from vdl_ros.nodes import arm_driver
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 
-# Required limit, s.
-STOPPED_WITHIN = 0.6
 PERIOD = 0.05
 READY = 'the arm follows arm/motors'
 CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
@@ -104,14 +102,12 @@ class Person:
         self.hold(found, 'the stop', senders, base=1)
         return found()
 
-    def stopped_in_time(self, took, act, by_driver):
+    def stopped_after(self, act, by_driver):
         """Check that motors go off after ``act`` though commands continue, and stay off."""
         pid, at = self.process.pid, time.monotonic()
         act()
         stop = self.stopped(at)
         self.go_on()
-        print(f'stopped {(stop.time - at) * 1000:.0f} ms after it')
-        assert took(at, stop.time) <= STOPPED_WITHIN
         after = [each for each in self.bench.transfers if each.time >= stop.time]
         assert {each.data for each in after} == {'000000'}
         assert (stop.pid == pid) == by_driver
@@ -150,8 +146,9 @@ def person(peer, bench, launch, node_here):
     return Person(peer, bench, launch, node_here)
 
 
-def test_a_driver_that_is_silent_suspended_or_interrupted_stops_the_motors_in_time(
-        person, bench, took):
+# Within which time: test_driver.py in virtual time, and make faults.
+
+def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motors(person, bench):
     # Simulated time that stands still does not hold the watchdog.
     person.start('use_sim_time:=true')
     driver = person.process
@@ -164,31 +161,29 @@ def test_a_driver_that_is_silent_suspended_or_interrupted_stops_the_motors_in_ti
         person.until(lambda: not person.moving(), 'the stop')
         stop = next(each for each in bench.transfers
                     if each.time > last and each.data == '000000')
-        print(f'{kind}: stopped {(stop.time - last) * 1000:.0f} ms after the last command')
         assert stop.time - last > 0.49
-        assert took(last, stop.time) <= STOPPED_WITHIN
         assert stop.pid == driver.pid
     assert 'no command for 0.5 s: motors off' in person.driver.output
     person.publish()
     person.move()
-    person.stopped_in_time(took, driver.suspend, by_driver=False)
+    person.stopped_after(driver.suspend, by_driver=False)
     driver.resume()
     person.publish()
     person.move()
-    person.stopped_in_time(took, lambda: driver.send_signal(signal.SIGINT), by_driver=True)
+    person.stopped_after(lambda: driver.send_signal(signal.SIGINT), by_driver=True)
     assert person.driver.wait() == 0
     assert bench.data[-1] == '000000'
 
 
-def test_killing_the_driver_stops_the_motors_in_time(person, bench, took):
+def test_killing_the_driver_stops_the_motors(person, bench):
     person.start()
     person.move()
-    person.stopped_in_time(took, person.process.kill, by_driver=False)
+    person.stopped_after(person.process.kill, by_driver=False)
     assert person.driver.wait() != 0
     assert bench.data[-1] == '000000'
 
 
-def test_paused_terminal_does_not_delay_the_stop(person, bench, took):
+def test_paused_terminal_does_not_prevent_the_stop(person, bench):
     master, slave = pty.openpty()
     person.start(ready='', under=('sh', '-c', f'exec "$@" 2>{os.ttyname(slave)}', 'sh'))
     person.until(lambda: person.state == 'active', 'active')
@@ -198,11 +193,8 @@ def test_paused_terminal_does_not_delay_the_stop(person, bench, took):
     # Ctrl-S: writing a line now blocks. Two senders cause a warning while motors are on.
     rounds = itertools.count()
     person.hold(lambda: next(rounds) == 4, 'two rounds', ('/one', '/two'), base=1)
-    noticed = person.published_at
     # The guardian stops past a driver that waits.
-    stop = person.stopped(begin, ('/one', '/two'), past=person.process.pid)
-    print(f'stopped {(stop.time - noticed) * 1000:.0f} ms after the driver had a line to log')
-    assert took(noticed, stop.time) <= STOPPED_WITHIN
+    person.stopped(begin, ('/one', '/two'), past=person.process.pid)
     assert bench.data[-1] == '000000'
     os.write(master, b'\x11')
     person.publish()

@@ -1,7 +1,6 @@
 """Keyboard control in a terminal, over DDS: motors follow held keys; the terminal is restored."""
 
 import fcntl
-import itertools
 import math
 import os
 import pty
@@ -169,18 +168,12 @@ def person(peer, node_here, monkeypatch, tmp_path):
     person.close()
 
 
-def test_held_key_commands_and_release_stops(person, took):
+def test_held_key_commands_and_release_stops(person):
     person.start()
     assert person.received == [], 'no commands while idle'
     begin, end = person.hold(b'b', 1.2)
-    off = person.received[-1][0]
-    held = [at for at, _ in person.received if begin <= at <= end]
-    gaps = [took(*pair) for pair in itertools.pairwise([begin, *held, end])]
-    print(f'{len(held)} commands in {end - begin:.2f} s, longest gap {max(gaps):.3f} s, '
-          f'off {off - end:.3f} s after the last repeat')
-    assert len(held) >= 10 * (end - begin)
-    assert max(gaps) < 0.25, 'half of what a driver bears'
-    assert took(end, off) < 0.3
+    # How often, and how soon off: test/arm/teleop/test_teleop.py, in virtual time.
+    assert sum(begin <= at <= end for at, _ in person.received) > 1
     assert person.motors(end) == {'base': 1}
     assert {each.sender for _, each in person.received} == {'/teleop'}
     count = len(person.received)

@@ -18,8 +18,6 @@ from vdl_ros.arm.driver.usb import DisconnectedError, TransferTimeoutError, UsbA
 from vdl_ros.arm.joints import Motors
 
 BACKEND = 'fake_owi535:make'
-# From a driver's death or last word to motors off, at the most, s.
-STOPPED_WITHIN = 0.6
 
 # A driver that moves the arm and waits; each line of input is an action.
 DRIVER = '''
@@ -81,7 +79,7 @@ def driver(bench):
 @pytest.mark.parametrize('number', [
     signal.SIGKILL, *(pytest.param(each, marks=pytest.mark.slow)
                       for each in (signal.SIGSEGV, signal.SIGTERM))])
-def test_guardian_stops_the_arm_of_a_dead_driver(bench, driver, took, number):
+def test_guardian_stops_the_arm_of_a_dead_driver(bench, driver, number):
     # What ends the driver's group does not end the guardian, which sends nothing while it lives.
     assert os.getsid(driver.guardian.pid) == driver.guardian.pid
     for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -90,18 +88,16 @@ def test_guardian_stops_the_arm_of_a_dead_driver(bench, driver, took, number):
     assert bench.data == ['110001']
     # Not 0: a dump collector on a pipe would take those too and delay the end of the process.
     resource.prlimit(driver.process.pid, resource.RLIMIT_CORE, (1, 1))
-    died = time.monotonic()
     os.killpg(driver.process.pid, number)
     until(lambda: len(bench.data) > 1, 'the stop')
     until(lambda: ended(driver.guardian), 'the guardian ends')
     assert [each.data for each in bench.transfers[1:]] == ['000001']
     assert bench.transfers[-1].pid == driver.guardian.pid
-    assert took(died, bench.transfers[-1].time) < STOPPED_WITHIN
 
 
 @pytest.mark.process
 def test_guardian_stops_the_arm_of_a_stopped_driver_and_repeats_a_failed_stop(
-        bench, driver, took):
+        bench, driver):
     begin = time.monotonic()
     driver.send('beat')
     os.kill(driver.process.pid, signal.SIGSTOP)
@@ -110,7 +106,6 @@ def test_guardian_stops_the_arm_of_a_stopped_driver_and_repeats_a_failed_stop(
     last = bench.transfers[-1]
     assert (last.data, last.pid, last.fault) == ('000001', driver.guardian.pid, '')
     assert last.time - begin >= SILENCE_S
-    assert took(begin, last.time) < STOPPED_WITHIN
     os.kill(driver.process.pid, signal.SIGCONT)
     driver.send('nothing')
     bench.fail('timeout')
