@@ -26,6 +26,8 @@ ARGUMENTS = [
     # Name resolution fails: the page must work without the internet.
     '--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1',
 ]
+#: How long a page may take on a machine that does much else.
+PATIENCE_S = 110
 ELEMENT = 'element-6066-11e4-a52e-4f735466cecf'
 
 
@@ -49,6 +51,7 @@ class Browser:
             *ARGUMENTS, f'--user-data-dir={self._profile.name}']}
         response = self._request('POST', '/session', {'capabilities': {'alwaysMatch': {
             'browserName': 'chrome', 'goog:chromeOptions': options,
+            'timeouts': {'script': PATIENCE_S * 1000, 'pageLoad': PATIENCE_S * 1000},
             'goog:loggingPrefs': {'browser': 'ALL'}}}})
         self._session = f'/session/{response["sessionId"]}'
 
@@ -75,11 +78,16 @@ class Browser:
         request = urllib.request.Request(
             self._url + self._session + path, data, {'Content-Type': 'application/json'},
             method=method)
-        try:
-            with urllib.request.urlopen(request, timeout=120) as response:
-                return json.load(response)['value']
-        except urllib.error.HTTPError as error:
-            raise AssertionError(error.read().decode()[:500]) from None
+        deadline = time.monotonic() + PATIENCE_S
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=120) as response:
+                    return json.load(response)['value']
+            except urllib.error.HTTPError as error:
+                text = error.read().decode()[:500]
+                # The driver waits for the page 10 s, which a busy machine may need longer.
+                if 'receiving message from renderer' not in text or time.monotonic() > deadline:
+                    raise AssertionError(text) from None
 
     def open(self, url: str) -> None:
         self._request('POST', '/url', {'url': url})

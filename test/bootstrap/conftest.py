@@ -175,6 +175,16 @@ class Workspace:
         return self.run('launch', self.launch_file(body), *arguments, when=when)
 
 
+def detached():
+    """Take the handlers of `launch` from all loggers; return them."""
+    found = [(logger, handler) for logger in logging.Logger.manager.loggerDict.values()
+             for handler in getattr(logger, 'handlers', ())
+             if type(handler).__module__ == 'launch.logging']
+    for logger, handler in found:
+        logger.removeHandler(handler)
+    return found
+
+
 @contextlib.contextmanager
 def imported_anew():
     """Import the stand-in as a new process does, also beside another `launch`."""
@@ -183,15 +193,15 @@ def imported_anew():
                 if name.partition('.')[0] in ('launch', 'launch_ros', 'ros2_command')]
 
     others = {name: sys.modules.pop(name) for name in loaded()}
+    handlers = detached()
     finders, level = sys.meta_path[:], logging.root.level
     sys.path.insert(0, str(STANDIN))
     try:
         yield importlib.import_module('ros2_command')
     finally:
-        for logger in logging.Logger.manager.loggerDict.values():
-            for handler in [*getattr(logger, 'handlers', ())]:
-                if type(handler).__module__ == 'launch.logging':
-                    logger.removeHandler(handler)
+        detached()
+        for logger, handler in handlers:
+            logger.addHandler(handler)
         logging.root.setLevel(level)
         for name in loaded():
             del sys.modules[name]
