@@ -40,15 +40,15 @@ from vdl_ros.envs.worlds import is_world
 from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
 from vdl_ros.recipes.agents_file import AgentsFile, agents_of_world, read_agents_file
 from vdl_ros.rl.acting.actor import Actor, SharedActors, StepTogether
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config, verify
-
-__all__ = ['train']
 
 
 class _Queue:
@@ -113,12 +113,14 @@ class _Agent:
         if not resume:
             # Ended before its first checkpoint: nothing of it can be used.
             shutil.rmtree(folder, ignore_errors=True)
+
+        def say(text: str) -> None:
+            print(f'{name}: {text}')
+
         self._trainer = Trainer(
-            self.learner, RunFolder(folder, resume=resume),
-            described | {'init': init} | factory.describe(env), inbox=self._queue,
-            flow_stats=self._flow_stats, publish=lambda: None,
-            log=lambda text: print(f'{name}: {text}'), evaluator=evaluator,
-            timers={TRAINING: timer})
+            self.learner, self._queue, self._flow_stats, RunFolder(folder, resume=resume),
+            described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
+            Callbacks(log=say, warn=say), evaluator=evaluator, timers={TRAINING: timer})
         self._iterations: Generator[None, None, str] = self._trainer.iterations(stop)
         self._iterate()
         for number in envs:
@@ -163,8 +165,8 @@ class _Agent:
             self.evaluations.close()
 
 
+
 def _step_one(env: VectorEnvironment) -> StepTogether:
-    """Return the function that steps the environments of a single agent."""
     return lambda actions: [env.step(actions[0])]
 
 

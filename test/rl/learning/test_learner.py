@@ -6,10 +6,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.policy import load_weights, make_policy
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, PpoConfig, TrainConfig
@@ -61,20 +57,6 @@ def test_a_loss_or_gradient_that_is_not_finite_changes_nothing(spaces, random_un
     assert same(learner.state(), before)
     hook.remove()
     learner.update([random_unroll(2)])
-
-
-def test_frames_that_do_not_fit_change_nothing(same):
-    config = EnvConfig(env_id='vdl/PixelCounter-v0')
-    envs = factory.make(config, 1, num_envs=2)
-    spaces = envs.single_observation_space, envs.single_action_space
-    learner = Learner(CONFIG, *spaces, factory.frames_per_observation(config))
-    arrays, _ = TorchActor(envs, make_policy(CONFIG, *spaces), learner.schema, 1).unroll()
-    arrays['reset_index'] = np.array([[50, 0]], np.int32)
-    arrays['reset_stacks'] = np.zeros((1, 4, 8, 8), np.uint8)
-    before = copy.deepcopy(learner.state())
-    with pytest.raises(UnrollError, match='^reset_index: '):
-        learner.update([Unroll(arrays, 'a', 0, 0, 0)])
-    assert same(learner.state(), before)
 
 
 def test_the_learning_rate_falls_with_agent_steps(spaces, random_unroll):

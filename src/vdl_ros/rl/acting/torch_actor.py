@@ -19,27 +19,19 @@ __all__ = ['TorchActor']
 
 
 class TorchActor(Actor):
-    """See :class:`Actor`.
+    """An actor whose policy PyTorch computes; ``seed`` is also of sampling."""
 
-    Args:
-        seed: of the first episodes and of sampling.
-
-    Attributes:
-        state: its state, [B, S].
-    """
+    policy: Policy
+    state: Tensor
 
     def __init__(
-        self,
-        envs: VectorEnv,
-        policy: Policy,
-        schema: UnrollSchema,
-        seed: int,
+        self, envs: VectorEnv, policy: Policy, schema: UnrollSchema, seed: int,
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         super().__init__(envs, schema, seed, timer, exploration)
         self.policy = policy.eval()
-        self.state: Tensor = policy.initial_state(envs.num_envs)
+        self.state = policy.initial_state(envs.num_envs)
         torch.manual_seed(seed)
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
@@ -62,14 +54,6 @@ class TorchActor(Actor):
             parameters = self.policy(torch.from_numpy(observations)).parameters
         actions = distribution.sample(parameters)
         return actions.numpy(), distribution.log_prob(parameters, actions).numpy()
-
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """See :meth:`Actor.to_environment`."""
-        return self.policy.distribution.to_environment(actions)
-
-    def recorded_state(self) -> NDArray[Any]:
-        """See :meth:`Actor.recorded_state`."""
-        return self.state.numpy()
 
     @torch.inference_mode()
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:

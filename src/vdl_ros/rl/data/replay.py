@@ -55,8 +55,8 @@ def n_step_returns(
         done: [T, B] bool, terminated or truncated.
 
     Returns:
-        Sums, float [T, B]; factors of the bootstrap value, gamma to the number of rewards or 0,
-        float [T, B]; times of the bootstrap observations, int64 [T, B], 1 to T.
+        Sums, float [T, B]; gamma to the number of rewards, or 0, float [T, B]; times of the
+        bootstrap observations, int64 [T, B], 1 to T.
     """
     steps, batch = rewards.shape
     sums, factors = torch.zeros_like(rewards), torch.ones_like(rewards)
@@ -208,11 +208,7 @@ class Replay:
             'largest': np.array(self._largest)}
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore :meth:`arrays`.
-
-        Raises:
-            ValueError: they are of another buffer, or not whole; this one is as it was.
-        """
+        """Restore :meth:`arrays`; raise ValueError if they are of another buffer, or damaged."""
         columns, own = self._columns(), self.arrays()
         if arrays.keys() != own.keys():
             raise ValueError(f'arrays {sorted(map(str, arrays.keys() ^ own.keys()))} are missing '

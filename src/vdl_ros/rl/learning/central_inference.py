@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.common.metrics import ThreadTimer
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, Unroll, UnrollError, UnrollSchema, add_extras
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import Policy, load_weights
 
 __all__ = ['Answer', 'CentralInference', 'Request']

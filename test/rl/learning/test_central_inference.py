@@ -13,9 +13,9 @@ from central_sides import STEPS, TRAIN, Asking, Learner, go_on, local_unrolls
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting import central_inference as module
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollError
+from vdl_ros.rl.learning import central_inference as module
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.settings import DqnConfig, exploration_schedule
 
