@@ -72,9 +72,6 @@ class _Agent:
         settings: of its learning and of its first environment.
         envs: vector environments of its bodies, by number of the environment.
         init: checkpoint with its first weights; empty: none.
-
-    Raises:
-        ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
     """
 
     def __init__(
@@ -219,9 +216,8 @@ def train(
 
 def _make_envs(
     file: AgentsFile, number: int, seeds: Sequence[int],
-    envs: dict[tuple[int, int], VectorEnvironment],
-    together: list[tuple[list[int], StepTogether]], bodies: dict[tuple[int, int], str],
-    cleanup: contextlib.ExitStack,
+    envs: dict[tuple[int, int], VectorEnvironment], together: list[tuple[list[int], StepTogether]],
+    bodies: dict[tuple[int, int], str], cleanup: contextlib.ExitStack,
 ) -> None:
     """Make an environment for its agents: a world for all, or copies for each."""
     config = select(EnvConfig, file.envs[number])

@@ -14,7 +14,7 @@ from vdl_ros.rl.policy.distributions import (
     DiagonalGaussian,
     MultiCategorical,
     SquashedGaussian,
-    for_space,
+    make_distribution,
 )
 
 COUNT = 40_000
@@ -168,7 +168,7 @@ BOXES = [([-1.0, 0.0], [1.0, 10.0]), ([-0.4, -0.1], [0.4, 0.3]), ([-7.7, 1e-3], 
 def test_squashed_actions_are_within_the_range_and_fill_it():
     for low, high in BOXES:
         space = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
-        family = for_space(space, 'squashed')
+        family = make_distribution(space, 'squashed')
         wide = torch.tensor([0.0, 0.0, 2.0, 2.0]).expand(2000, 4)
         acted = family.to_environment(family.sample(wide).numpy())
         assert acted.dtype == space.dtype
@@ -207,8 +207,8 @@ def test_spaces_without_a_distribution_are_refused_in_one_line():
             spaces.MultiDiscrete([[2, 2]]), spaces.Box(0, 1, (2, 2)),
             spaces.Box(0, 5, (2,), np.int32), spaces.MultiBinary(3)):
         with pytest.raises(ValueError, match=r'^action space .* is not supported: [^\n]*$'):
-            for_space(space)
+            make_distribution(space)
     endless = spaces.Box(np.array([-1.0, -np.inf]), np.array([1.0, 1.0]), dtype=np.float64)
-    assert isinstance(for_space(endless), DiagonalGaussian)
+    assert isinstance(make_distribution(endless), DiagonalGaussian)
     with pytest.raises(ValueError, match=r"^action_distribution: 'squashed' is not allowed for "):
-        for_space(endless, 'squashed')
+        make_distribution(endless, 'squashed')

@@ -144,9 +144,7 @@ class Actor(ABC):
         self._step = 0
         self._episodes = EpisodeCounter(envs.num_envs)
 
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
-    ) -> None:
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         """Load the weights of a policy that has learned from ``agent_steps``.
 
         Raises:

@@ -112,8 +112,7 @@ class Act:
 
 
 def evaluate(
-    envs: VectorEnv,
-    act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
+    envs: VectorEnv, act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
     episodes: int, seed: int, stop: threading.Event | None = None,
 ) -> Evaluation:
     """Play ``episodes`` episodes, divided evenly among the environments; ``act`` is as an `Act`.

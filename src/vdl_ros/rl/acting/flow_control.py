@@ -138,9 +138,7 @@ class LearnerChoice:
         patience: silence after which another learner is taken, s.
     """
 
-    def __init__(
-        self, patience: float, clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._patience, self._clock = patience, clock
         self._learner_id = ''
         # Earlier starts in the launch of this one.

@@ -105,8 +105,7 @@ class StepSchema:
                 'whole_stacks': observation[index], **vectors}
 
     def decode(
-        self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None,
-        out: NDArray[Any],
+        self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None, out: NDArray[Any],
     ) -> None:
         """Write the observation in checked arrays into ``out`` [B, ...].
 

@@ -1,4 +1,4 @@
-"""The optimizer: learning rate, gradient clipping, and the check that all is finite."""
+"""Base class of the algorithms, and their optimizer, which checks that all is finite."""
 
 from __future__ import annotations
 
@@ -56,15 +56,10 @@ class PolicyOptimizer:
             self.learning_rate *= max(1.0 - agent_steps / config.total_steps, 0.0)
 
     def step(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> dict[str, float]:
-        """Make one step that lowers ``loss``.
+        """Make one step that lowers ``loss``; return the metrics' means over all learners.
 
-        Args:
-            loss: this learner's part of the mean over all.
-            metrics: scalars by TensorBoard tag, parts of means as ``loss`` is.
-
-        Returns:
-            The metrics' means over all learners, and 'losses/grad_norm', the norm of the gradient
-            before clipping.
+        Loss and metrics, scalars by TensorBoard tag, are this learner's parts of means over all.
+        With them is 'losses/grad_norm', the norm of the gradient before clipping.
 
         Raises:
             FloatingPointError: loss or gradient is not finite; no parameter has changed.
@@ -101,15 +96,10 @@ class PolicyOptimizer:
         return dict(zip(metrics, means, strict=True)) | {'losses/grad_norm': length}
 
     def state(self) -> dict[str, Any]:
-        """Return the optimizer's state."""
         return self._optimizer.state_dict()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`.
-
-        Raises:
-            TypeError: state of another optimizer.
-        """
+        """Restore :meth:`state`; raise a TypeError if it is of another optimizer."""
         # torch would accept another optimizer's state and fail at the next step.
         was = 'adam' if 'betas' in state['param_groups'][0] else 'rmsprop'
         if was != self._config.optimizer:
@@ -127,11 +117,8 @@ class Algorithm:
 
     Attributes:
         learns_from_host: whether batches stay in host memory, as for a replay; else they are on
-            ``device``.
-        device: device of the policy and of all tensors that are computed with it.
-        config: settings of every algorithm.
-        optimizer: the optimizer of the policy's parameters.
-        group: the learners that share the work.
+            ``device``, as the policy is.
+        optimizer: of the policy's parameters.
 
     Raises:
         ValueError: settings that do not fit this machine.
@@ -150,10 +137,7 @@ class Algorithm:
         self.optimizer = PolicyOptimizer(policy, config, group)
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """Learn from a batch.
-
-        Returns:
-            Metrics by TensorBoard tag, such as ``losses/policy_loss``.
+        """Learn from a batch; return metrics by TensorBoard tag, such as ``losses/policy_loss``.
 
         Raises:
             FloatingPointError: a loss or gradient is not finite; the message names it.
@@ -165,11 +149,7 @@ class Algorithm:
         return {'optimizer': self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`.
-
-        Raises:
-            KeyError, TypeError, RuntimeError, ValueError: state of another algorithm or optimizer.
-        """
+        """Restore :meth:`state`; KeyError, TypeError, RuntimeError or ValueError: of another."""
         self.optimizer.load_state(state['optimizer'])
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
@@ -177,11 +157,7 @@ class Algorithm:
         return {}
 
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore :meth:`replay_arrays`.
-
-        Raises:
-            ValueError: arrays of another replay, or damaged ones.
-        """
+        """Restore :meth:`replay_arrays`; raise a ValueError if they are of another or damaged."""
         raise NotImplementedError
 
     def rewards(self, batch: Batch) -> Tensor:

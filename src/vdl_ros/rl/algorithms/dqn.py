@@ -29,11 +29,7 @@ __all__ = ['Algorithm']
 
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
-    """Q-learning with a target network; see :class:`replay_algorithm.ReplayAlgorithm`.
-
-    Raises:
-        ValueError: the replay is larger than this learner's share of the memory.
-    """
+    """Q-learning with a target network."""
 
     algorithm_config: DqnConfig
 
@@ -53,7 +49,6 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             self.target.load_state_dict(self.policy.state_dict())
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
-        """See :meth:`replay_algorithm.ReplayAlgorithm.loss`."""
         if self.policy.state_size:
             values, targets, columns, times, mask = self._column_targets(replay, sample)
         else:

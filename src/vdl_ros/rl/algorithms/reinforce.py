@@ -1,4 +1,9 @@
-"""Joins unrolls to whole episodes, for algorithms that use complete returns."""
+"""REINFORCE: policy gradient on the returns of whole episodes, which are joined from unrolls.
+
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
+learning", with a learned baseline. A termination is not bootstrapped; a time limit bootstraps from
+the baseline. An episode that began under an older policy is a little off-policy.
+"""
 
 from __future__ import annotations
 
@@ -51,11 +56,7 @@ class _Pending:
 
 
 class EpisodeAssembly:
-    """Joins the columns of consecutive unrolls to whole episodes.
-
-    Attributes:
-        cut: number of episodes that were cut because they were too long.
-    """
+    """Joins the columns of consecutive unrolls to whole episodes; ``cut`` were too long."""
 
     def __init__(self, longest: int) -> None:
         self.cut = 0
@@ -132,11 +133,10 @@ def _join(pending: _Pending, terminated: bool) -> Episode:
 
 
 def pad(episodes: Sequence[Episode]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Stack episodes along a new axis, padded to the longest.
+    """Return observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] of N episodes.
 
-    Returns:
-        observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] and mask, float [L, N],
-        1 where there is a step; L is the longest length.
+    They are padded to the longest length, L; last comes a mask, float [L, N], 1 where there is a
+    step.
     """
     mask = pad_sequence([torch.ones(len(each.rewards)) for each in episodes])
     return (pad_sequence([each.observations for each in episodes]),
@@ -159,7 +159,6 @@ class Algorithm(algorithm.Algorithm):
         self._ended: list[Episode] = []
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         self._ended += self._assembly.add(batch)
         metrics = self._learn()
         self.update_normalizer(batch)

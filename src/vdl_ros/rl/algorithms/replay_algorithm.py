@@ -29,10 +29,8 @@ __all__ = ['ReplayAlgorithm']
 class ReplayAlgorithm(algorithm.Algorithm):
     """For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps.
 
-    Subclasses make ``target`` and implement :meth:`loss` and :meth:`update_target`.
-
-    Attributes:
-        target: the target network or networks, which bootstrap values come from.
+    Subclasses make ``target``, the network or networks that bootstrap values come from, and
+    implement :meth:`loss` and :meth:`update_target`.
 
     Raises:
         ValueError: the replay is larger than this learner's share of the memory.
@@ -58,7 +56,6 @@ class ReplayAlgorithm(algorithm.Algorithm):
         self._pending_updates = 0.0
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         self._replay.add(batch, self.rewards(batch))
         metrics = self._learn(batch)
         self.update_normalizer(batch)
@@ -99,22 +96,18 @@ class ReplayAlgorithm(algorithm.Algorithm):
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """See :meth:`algorithm.Algorithm.state`; the replay is not in it."""
         return {**super().state(), 'target': self.target.state_dict(),
                 'steps': self.optimizer.steps}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See :meth:`algorithm.Algorithm.load_state`."""
         super().load_state(state)
         self.target.load_state_dict(state['target'])
         self.optimizer.steps = int(state['steps'])
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
-        """See :meth:`algorithm.Algorithm.replay_arrays`."""
         return {**self._replay.arrays(), 'pending_updates': np.array(self._pending_updates)}
 
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """See :meth:`algorithm.Algorithm.load_replay_arrays`."""
         pending = arrays.get('pending_updates', np.zeros(0))
         if pending.shape or pending.dtype != np.float64 or not 0 <= pending < 1:
             raise ValueError('pending_updates: not a number from 0 to 1')

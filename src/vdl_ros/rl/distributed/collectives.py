@@ -116,11 +116,7 @@ class DeltaExchange:
         self._base = self._weights()
 
     def after_update(self) -> None:
-        """Exchange the changes, if it is time.
-
-        Raises:
-            GroupError: another learner is gone.
-        """
+        """Exchange the changes, if it is time; GroupError: another learner is gone."""
         self._updates += 1
         if self._updates < self._period:
             return

@@ -130,11 +130,7 @@ class ProcessGroup(Group):
         return numbers.to(numbers.device if nccl else CPU, copy=copy)
 
     def _together(self, what: str, do: Callable[[], T]) -> T:
-        """Call ``do``, which all learners call at the same time, and return its result.
-
-        Raises:
-            GroupError: names the learners it waited for, the operation, and the reason.
-        """
+        """Call ``do``, which all learners call at the same time, and return its result."""
         others = _named([rank for rank in range(self.size) if rank != self.rank])
         since = time.monotonic()
         try:
@@ -245,15 +241,8 @@ def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
     return all(found) and len(set(found)) == size
 
 
-def _meet(
-    store: Store, rank: int, size: int, deadline: float, stop: threading.Event,
-) -> list[int]:
-    """Return the ranks of the missing learners: none, or those missing at the deadline.
-
-    Raises:
-        RuntimeError: learner 0 is gone.
-        SettingError: learner 0 has another number of learners.
-    """
+def _meet(store: Store, rank: int, size: int, deadline: float, stop: threading.Event) -> list[int]:
+    """Return the ranks of the missing learners: none, or those missing at the deadline."""
     if rank == 0:
         store.set('size', str(size))
     while not store.check(['size']):  # the store opens a moment before its size is set
@@ -273,11 +262,7 @@ def _meet(
 
 
 def _listen(host: str, port: int, address: str) -> Store | None:
-    """Return the store of a new group, or None while another process has the port.
-
-    Raises:
-        SettingError: the address is not of this host.
-    """
+    """Return the store of a new group, or None while another process has the port."""
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
@@ -301,11 +286,7 @@ def _reach(host: str, port: int) -> Store | None:
 
 
 def _local_address(host: str, port: int, address: str) -> str:
-    """Return the address of this host on the route to learner 0.
-
-    Raises:
-        SettingError: there is no route.
-    """
+    """Return the address of this host on the route to learner 0."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, port))  # sends nothing

@@ -67,8 +67,7 @@ class _Session:
     """The unroll that one actor is filling."""
 
     def __init__(
-        self, request: Request, arrays: Arrays, state: Tensor,
-        exploration: Callable[[int], float],
+        self, request: Request, arrays: Arrays, state: Tensor, exploration: Callable[[int], float],
     ) -> None:
         self.request = request
         self.step = request.step
@@ -132,9 +131,7 @@ class CentralInference:
         self._sessions: dict[int, _Session] = {}
         self._waiting: dict[int, _Session] = {}
 
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
-    ) -> None:
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         """Use these weights from now on; call it in the thread that writes ``flow_stats``."""
         with self._lock:
             load_weights(self._policy, arrays)
@@ -170,9 +167,7 @@ class CentralInference:
                 answers += self._infer(ready)
         return answers, unrolls
 
-    def _add(
-        self, request: Request, answers: list[Answer], unrolls: list[Unroll],
-    ) -> None:
+    def _add(self, request: Request, answers: list[Answer], unrolls: list[Unroll]) -> None:
         session = self._sessions.get(request.start_id)
         if session is not None:
             # To the end: the one that was silent longest is in front and is dropped first.

@@ -69,9 +69,8 @@ class Evaluations:
     """
 
     def __init__(
-        self, learner: Learner, progress: Progress, folder: RunFolder,
-        settings: Mapping[str, Any], evaluator: Evaluator, calls: Callbacks,
-        clock: Callable[[], float] = time.monotonic,
+        self, learner: Learner, progress: Progress, folder: RunFolder, settings: Mapping[str, Any],
+        evaluator: Evaluator, calls: Callbacks, clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._learner, self._progress, self._folder = learner, progress, folder
         self._settings, self._evaluator = dict(settings), evaluator

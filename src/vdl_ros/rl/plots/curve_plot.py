@@ -126,9 +126,7 @@ def _axes(figure: Figure, x: str, y_label: str) -> Axes:
     return axes
 
 
-def _line(
-    axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int,
-) -> Line2D:
+def _line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int) -> Line2D:
     """Draw the line of curve ``number``; a single point as a dot."""
     line, = axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2,
                       linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],

@@ -100,9 +100,7 @@ def _convolutions(
     return modules
 
 
-def _flat(
-    modules: list[nn.Module], shape: Sequence[int], features: int,
-) -> tuple[nn.Module, int]:
+def _flat(modules: list[nn.Module], shape: Sequence[int], features: int) -> tuple[nn.Module, int]:
     """Return the modules, flattened, with a layer of ``features`` units unless that is 0."""
     modules = [*modules, nn.Flatten()]
     with torch.no_grad():

@@ -131,9 +131,6 @@ def _read_progress(path: Path) -> dict[str, Array]:
     """Return the columns of a progress.csv.
 
     A last line without a line end is skipped: it is being written, or was cut short by a crash.
-
-    Raises:
-        RunReadError: the file has no row yet, or a damaged one.
     """
     try:
         text = path.read_text()
@@ -181,11 +178,7 @@ _LENGTH = ('total_steps', 'stop_at_return')
 
 
 def check_group(runs: Sequence[RecordedRun]) -> None:
-    """Check that the runs of a group are of one experiment.
-
-    Raises:
-        RunReadError: a run is given twice, or environments or algorithms differ.
-    """
+    """Raise a RunReadError if a run is given twice, or environments or algorithms differ."""
     first, *others = runs
     for index, run in enumerate(others, 1):
         if run.file in {each.file for each in runs[:index]}:
@@ -235,12 +228,10 @@ def group_labels(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
             else ', '.join(filter(None, [label, _folders(group)]))
             for label, group in zip(labels, groups, strict=True)]
 
-
 def _shared_settings(group: Sequence[RecordedRun]) -> dict[str, object]:
     """Return the settings that all runs of the group have in common."""
     first, *others = (run.settings for run in group)
-    return {name: value for name, value in first.items()
-            if name not in _IGNORED
+    return {name: value for name, value in first.items() if name not in _IGNORED
             and all(repr(other.get(name)) == repr(value) for other in others)}
 
 
