@@ -49,7 +49,7 @@ def check_weights(expected: ExpectedWeights, arrays: Mapping[str, NDArray[Any]])
             raise ValueError(f'weights: {name}: not all finite')
 
 def family_of(
-    space: gymnasium.Space[Any], kind: str, algorithm_config: AlgorithmConfig | None,
+    space: Any, kind: str, algorithm_config: AlgorithmConfig | None,
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the name of the family of action distributions for a space, and its arguments.
 
