@@ -60,7 +60,7 @@ def serve(learner, actors):
 def test_unrolls_of_one_actor_equal_those_of_local_inference(env_id, settings):
     """Bit by bit, since the same random numbers are used: observations, actions and state."""
     learner = Learner(env_id, **settings, more={
-        'exploration_schedule': lambda actor_id: lambda agent_steps: 0.5})
+        'exploration': lambda actor_id: lambda agent_steps: 0.5})
     learner.policy.exploration = torch.tensor([0.5])
     expected = local_unrolls(env_id, 8, policy=learner.policy)
     torch.manual_seed(4)
@@ -185,7 +185,7 @@ def test_exploration_follows_the_actors_name_and_the_learners_steps():
     own = DqnConfig(exploration_start=1.0, exploration_end=0.1, exploration_steps=100,
                     exploration_spread=2.0)
     learner = Learner(COUNTER, own=own, more={
-        'exploration_schedule': lambda actor_id: exploration_schedule(own, actor_id)})
+        'exploration': lambda actor_id: exploration_schedule(own, actor_id)})
     # Both actions have the same value: the second is never the best.
     same = {name: np.zeros_like(array) for name, array in weights(learner.policy).items()}
     actors = [Asking(learner, COUNTER, seed=each, start_id=each) for each in (1, 2)]
