@@ -162,7 +162,6 @@ class _Agent:
             self.evaluations.close()
 
 
-
 def _step_one(env: VectorEnvironment) -> StepTogether:
     return lambda actions: [env.step(actions[0])]
 
@@ -171,14 +170,10 @@ def train(
     file: AgentsFile, run_dir: Path, stop: threading.Event, *, seed: int = 1,
     modules: EnvModulesConfig | None = None,
 ) -> dict[str, str]:
-    """Run a session until all its environments are done; go on with the one in the folder.
+    """Run a session until all its environments are done; go on with the one in ``run_dir``.
 
-    Args:
-        run_dir: folder of the session, with a run for each agent.
-        modules: which modules register environments; they are imported.
-
-    Returns:
-        By agent why its run ended, see :meth:`Trainer.run`.
+    Returns by agent why its run ended, see :meth:`Trainer.run`. ``modules``, which register
+    environments, are imported.
 
     Raises:
         ValueError: settings, bodies, spaces, a module, a folder or a checkpoint that cannot be

@@ -113,7 +113,6 @@ class Credit:
         self.wait_again()
 
 
-
 def make_learner_id(launch_id: str) -> str:
     """Return the id of a new start of a learner: LAUNCH/RANDOM.
 

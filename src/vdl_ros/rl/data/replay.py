@@ -29,13 +29,7 @@ _MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Sample:
-    """Positions of sampled steps.
-
-    Attributes:
-        column: int64 [N].
-        time: int64 [N], 0 to T - 1.
-        probabilities: float [N], of sampling each step.
-    """
+    """Positions of sampled steps, int64 [N] each, and their probabilities, float [N]."""
 
     column: Tensor
     time: Tensor
@@ -86,13 +80,8 @@ class Replay:
         priority_exponent: alpha; 0: all steps have the same probability.
         learners: number of learners, each with its own buffer.
 
-    Attributes:
-        observations: [columns, T + 1, ...].
-        actions: [columns, T] int64, or [columns, T, A] float32.
-        rewards: [columns, T] float32, from the environment.
-        returns, factors, times: [columns, T], see :func:`n_step_returns`.
-        is_reset: [columns, T + 1] bool.
-        state: [columns, S] float32, state of the policy before the first observation.
+    Attributes are as of :class:`Batch`, with columns first: observations [columns, T + 1, ...],
+    actions [columns, T, ...]; returns, factors and times are of :func:`n_step_returns`.
 
     Raises:
         ValueError: the buffer is larger than this learner's part of the free memory.
@@ -225,11 +214,6 @@ class Replay:
         if size != len(self.actions):
             raise ValueError(f'replay_size: it has {size} columns, this replay '
                              f'{len(self.actions)}')
-        weights, times = arrays['weights'], arrays['times']
-        if not (filled <= size and following == (filled if filled < size else following) < size
-                and np.isfinite(weights).all() and (weights >= 0).all()
-                and ((times >= 0) & (times <= times.shape[1])).all()):
-            raise ValueError('its content is damaged')
         for name, column in columns.items():
             column[:filled] = torch.from_numpy(arrays[name])
         # Of an earlier content, if there is any, nothing is left.

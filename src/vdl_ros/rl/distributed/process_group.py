@@ -52,12 +52,7 @@ _TCPStore: Callable[..., Store] = dist.TCPStore  # type: ignore[attr-defined]
 class ProcessGroup(Group):
     """The group of several learners, each a process; see :func:`join`.
 
-    Args:
-        store: the store that all are connected to.
-        timeout: longest wait for the others in one operation, s.
-
-    Raises:
-        GroupError: another learner is gone.
+    Each operation raises a GroupError if another learner is gone or silent for ``timeout`` s.
     """
 
     def __init__(
@@ -73,11 +68,7 @@ class ProcessGroup(Group):
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)))
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:
-        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners.
-
-        Raises:
-            GroupError: another learner is gone or silent; every later call raises it too.
-        """
+        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners."""
         total = self._movable(numbers.detach(), copy=True)
         self._together('a sum', lambda: dist.all_reduce(total))
         return total.to(numbers.device)
@@ -150,15 +141,10 @@ def join(
     rank: int, size: int, address: str, timeout: float, *,
     stop: threading.Event | None = None, device: torch.device = CPU,
 ) -> ProcessGroup | None:
-    """Join the group of the other learners.
+    """Join the group of the other learners; return it, or None if ``stop`` was set.
 
-    Args:
-        rank: rank of this learner; 0 listens at ``address``.
-        address: 'host:port', the same for all.
-        timeout: longest wait for the others, here and later, s.
-
-    Returns:
-        The group, or None if ``stop`` was set.
+    Learner 0 listens at ``address``, 'host:port'; ``timeout`` is the longest wait for the others,
+    here and later, s.
 
     Raises:
         MissingError: not all arrived in time.
@@ -229,12 +215,7 @@ def _join(
 def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
     """Return whether all learners use NCCL, the same value on each; each calls it once.
 
-    Args:
-        store: the store that all are connected to.
-        identity: identity of its device, see :func:`nccl_identity`.
-
-    Raises:
-        RuntimeError: another learner is gone.
+    ``identity`` is of its device, see :func:`nccl_identity`; RuntimeError: a learner is gone.
     """
     store.set(f'device/{rank}', identity)
     found = [store.get(f'device/{each}') for each in range(size)]

@@ -88,9 +88,6 @@ def _range(space: gymnasium.Space[Any]) -> tuple[NDArray[np.float64], NDArray[np
     """Return the least and the largest number of each part of an action, float64 [A]."""
     if isinstance(space, gymnasium.spaces.Box):
         return space.low.reshape(-1).astype(float), space.high.reshape(-1).astype(float)
-    if isinstance(space, gymnasium.spaces.MultiBinary):
-        size = int(np.prod(space.shape))
-        return np.zeros(size), np.ones(size)
     start = np.atleast_1d(np.asarray(getattr(space, 'start', 0), float))
     sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
     return start, start + sizes.reshape(-1) - 1.0

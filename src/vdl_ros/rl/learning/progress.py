@@ -197,12 +197,11 @@ class Progress:
         total, _, count = self.lag
         return total / count if count else 0.0
 
-    def _age_percentile(self, percent: float) -> float | None:
-        return round(float(np.percentile(self._ages_ms, percent)), 3) if self._ages_ms else None
-
     def summary(self) -> dict[str, Any]:
         """Return the keys of summary.json about trajectories and episodes; see docs/runs.md."""
         totals = self.totals
+        ages = np.percentile(self._ages_ms, (50, 99)).round(3).tolist() if self._ages_ms else (
+            None, None)
         return {
             'mean_return_100': round(self.mean_return, 3) if self._returns else None,
             'success_rate_100': round(self.success_rate, 3) if self._successes else None,
@@ -210,7 +209,7 @@ class Progress:
             **{f'trajectories_{name}': totals[name]
                for name in ('received', 'lost', 'rejected', 'stale')},
             'policy_lag': {'mean': round(self.lag_mean, 3), 'max': self.lag[1]},
-            'message_age_ms': {'p50': self._age_percentile(50), 'p99': self._age_percentile(99)},
+            'message_age_ms': dict(zip(('p50', 'p99'), ages, strict=True)),
             'wire_bytes': {'in': totals['bytes_in'], 'out': totals['bytes_out']},
             'reaction_time_ms': in_ms(self.reaction_time.summary()) or None,
             'late_actions': totals['late_actions'],

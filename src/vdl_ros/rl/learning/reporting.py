@@ -136,7 +136,6 @@ def _relief_of_learner(actors: float, free: float, now: Circumstances) -> str:
     return f'{reason}try a GPU, or num_learners:={now.num_learners + 1} with another host'
 
 
-
 def _largest(phases: Mapping[str, float]) -> str:
     """Return what a thread does most when it does not wait, with its share."""
     work = {phase: share for phase, share in phases.items() if phase != 'wait'}
@@ -170,6 +169,7 @@ class Bottleneck:
     def learner_threads(self) -> int:
         """CPU threads of the learner's network."""
         return self._now.learner_threads
+
     def set_learner_threads(self, count: int, *, tried: bool) -> None:
         """Change the number of the learner's threads; ``tried``: no other one is faster."""
         self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)

@@ -29,12 +29,9 @@ Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
 
 def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn.Module, int]:
-    """Return a torso and its number of features.
+    """Return a torso, by its name in this module's table, and its number of features.
 
-    Args:
-        network: a name of this module's table.
-        shape: [C, H, W] of an image; [inputs] for the mlp.
-        hidden_size: units of each layer of the mlp.
+    ``shape`` is [C, H, W] of an image, or [inputs] for the mlp, whose layers have ``hidden_size``.
     """
     if network == 'mlp':
         return nn.Sequential(
@@ -218,12 +215,7 @@ class Normalizer(nn.Module):
     def update(
         self, numbers: Tensor, total: Callable[[Tensor], Tensor] = lambda tensor: tensor,
     ) -> None:
-        """Update the statistics.
-
-        Args:
-            numbers: [N, *shape].
-            total: returns the sum of a tensor over all learners.
-        """
+        """Add numbers [N, *shape]; ``total`` returns the sum of a tensor over all learners."""
         numbers = numbers.double()
         shape = self.mean.shape
         count = total(torch.full_like(self.count, len(numbers)))

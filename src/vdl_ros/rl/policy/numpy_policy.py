@@ -48,6 +48,7 @@ def check_weights(expected: ExpectedWeights, arrays: Mapping[str, NDArray[Any]])
         if dtype.kind == 'f' and not np.isfinite(array).all():
             raise ValueError(f'weights: {name}: not all finite')
 
+
 def family_of(
     space: Any, kind: str, algorithm_config: AlgorithmConfig | None,
 ) -> tuple[str, tuple[Any, ...]]:

@@ -228,6 +228,7 @@ def group_labels(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
             else ', '.join(filter(None, [label, _folders(group)]))
             for label, group in zip(labels, groups, strict=True)]
 
+
 def _shared_settings(group: Sequence[RecordedRun]) -> dict[str, object]:
     """Return the settings that all runs of the group have in common."""
     first, *others = (run.settings for run in group)
