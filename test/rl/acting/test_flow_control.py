@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from vdl_ros.rl.acting.flow_control import Credit
-from vdl_ros.rl.learning.flow_stats import ActorRecord, FlowStats
+from vdl_ros.rl.learning.flow_stats import FlowStats
 
 
 class Actor:
@@ -301,24 +301,6 @@ def test_credit_is_due_once_something_is_lost_and_fits_a_message():
     flow_stats.use(2, -(2**63))
     assert flow_stats.credits() == {1: ('a', 1), 2: ('stranger', 2**64 - 1)}
     assert flow_stats.lag_max == 0
-
-
-def test_actors_are_counted_while_another_thread_adds_one():
-    """The executor's thread counts them, the training thread adds them."""
-    flow_stats = FlowStats()
-    for start_id in range(3):
-        flow_stats.arrive(f'a{start_id}', start_id, 0)
-
-    class Interrupting(ActorRecord):
-        """A record during whose reading the other thread runs."""
-
-        def is_silent(self, since):
-            flow_stats.actor_records[77] = ActorRecord('new')
-            return super().is_silent(since)
-
-    flow_stats.actor_records[1] = Interrupting('a1', active_at=flow_stats.clock())
-    assert flow_stats.actors == 3
-    assert 77 in flow_stats.actor_records
 
 
 def test_a_silent_actor_is_absent_after_a_minute_and_forgotten_after_ten():

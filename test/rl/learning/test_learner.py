@@ -8,28 +8,9 @@ import pytest
 
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.policy import load_weights, make_policy
-from vdl_ros.rl.settings import ALGORITHM_SETTINGS, PpoConfig, TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=8, total_steps=1000)
-
-
-def test_learner_makes_the_configured_algorithm_with_its_settings_or_defaults(spaces):
-    for name, settings in ALGORITHM_SETTINGS.items():
-        learner = Learner(dataclasses.replace(CONFIG, algorithm=name), *spaces)
-        assert type(learner.algorithm).__module__ == f'vdl_ros.rl.algorithms.{name}'
-        assert type(learner.algorithm_config) is settings
-        assert learner.algorithm.algorithm_config is learner.algorithm_config
-        assert learner.algorithm.policy is learner.policy
-    own = PpoConfig(ppo_clip=0.3)
-    learner = Learner(dataclasses.replace(CONFIG, algorithm='ppo'), *spaces, algorithm_config=own)
-    assert learner.algorithm.algorithm_config is own
-
-
-def test_unroll_schema_includes_the_recurrent_state(spaces):
-    assert Learner(CONFIG, *spaces).schema.state_size == 0
-    learner = Learner(dataclasses.replace(CONFIG, lstm_size=5), *spaces)
-    assert learner.schema.state_size == learner.policy.state_size == 10
-    assert learner.schema.empty(3)['state'].shape == (3, 10)
 
 
 def test_versions_and_valid_steps_are_counted(spaces, random_unroll):
