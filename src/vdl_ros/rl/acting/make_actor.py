@@ -42,19 +42,16 @@ class NumpyActor(Actor):
         self._random = np.random.default_rng([seed, stream])
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
-        """See :meth:`Actor.use`."""
         self.policy.load(arrays)
         self.policy.exploration = exploration
 
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """See :meth:`Actor.choose`."""
         parameters, self.state = self.policy.forward(observations, is_reset, self.state)
         return self.policy.distribution.sample(parameters, self._random)
 
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
-        """See :meth:`Actor.append_last_action`."""
         self.state = self.policy.append_last_action(self.state, actions, rewards)
 
 

@@ -35,7 +35,6 @@ class TorchActor(Actor):
         torch.manual_seed(seed)
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
-        """See :meth:`Actor.use`."""
         load_weights(self.policy, arrays)
         self.policy.exploration = torch.tensor([exploration])
 
@@ -43,7 +42,6 @@ class TorchActor(Actor):
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """See :meth:`Actor.choose`."""
         distribution = self.policy.distribution
         if self.policy.state_size:
             # [None]: T = 1.
@@ -57,6 +55,5 @@ class TorchActor(Actor):
 
     @torch.inference_mode()
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
-        """See :meth:`Actor.append_last_action`."""
         self.state = self.policy.append_last_action(
             self.state, torch.from_numpy(actions), torch.from_numpy(rewards))

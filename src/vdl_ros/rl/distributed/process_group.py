@@ -74,7 +74,6 @@ class ProcessGroup(Group):
         return total.to(numbers.device)
 
     def all_reduce_min(self, number: int) -> int:
-        """See :meth:`Group.all_reduce_min`."""
         smallest = torch.tensor(number)
         self._together('a minimum', lambda: dist.all_reduce(smallest, dist.ReduceOp.MIN))
         return int(smallest)
@@ -89,7 +88,6 @@ class ProcessGroup(Group):
             gradient.copy_(part.view_as(gradient))
 
     def broadcast(self, data: bytes) -> bytes:
-        """See :meth:`Group.broadcast`."""
         length = torch.tensor(len(data))
         self._together('a broadcast', lambda: dist.broadcast(length, 0))
         found = _to_tensor(data, int(length)) if self.rank == 0 else _to_tensor(b'', int(length))
@@ -97,7 +95,6 @@ class ProcessGroup(Group):
         return found.numpy().tobytes()
 
     def all_gather(self, text: str) -> list[str]:
-        """See :meth:`Group.all_gather`."""
         data = text.encode()
         lengths = torch.zeros(self.size, dtype=torch.int64)
         lengths[self.rank] = len(data)

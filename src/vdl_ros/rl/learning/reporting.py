@@ -25,26 +25,32 @@ __all__ = ['Bottleneck', 'Circumstances', 'RateWindow', 'RunReporter', 'realtime
 
 
 class RateWindow:
-    """How much counts grow from one call of :meth:`take` to the next."""
+    """How much counts grow from one call of :meth:`take` to the next.
+
+    Attributes:
+        since, before: time, s, and counts at the beginning of this window.
+        seconds: length of the window that was taken last.
+    """
 
     def __init__(
         self, counts: Callable[[], Mapping[str, float]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._counts, self._clock = counts, clock
+        self.seconds = 0.0
         self.restart()
 
     def restart(self) -> None:
         """Start again, now."""
-        self._since, self._before = self._clock(), dict(self._counts())
+        self.since, self.before = self._clock(), dict(self._counts())
 
     def take(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the growth of each count, and that per second; start again."""
-        since, before = self._since, self._before
+        since, before = self.since, self.before
         self.restart()
-        grown = {name: count - before[name] for name, count in self._before.items()}
-        seconds = max(self._since - since, 1e-9)
-        return grown, {name: count / seconds for name, count in grown.items()}
+        grown = {name: count - before[name] for name, count in self.before.items()}
+        self.seconds = max(self.since - since, 1e-9)
+        return grown, {name: count / self.seconds for name, count in grown.items()}
 
 
 # Shares by thread and phase, see common/metrics.py.
@@ -242,26 +248,25 @@ class RunReporter:
         if folder is not None:
             folder.open(settings, learner.agent_steps, calls.warn)
         self._row_rates, self._status_rates = (RateWindow(self._counts) for _ in range(2))
-        self._steps_in_row = self._steps_in_status = learner.agent_steps
         # Time, s, and agent steps at the last lines of progress.
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_LINES)
         self.start()
 
     def start(self) -> None:
         """Count the periods of reports and checkpoints from now."""
-        self._last_status = self._last_row = time.monotonic()
-        self._checkpoint_due = self._last_row + self._run.checkpoint_period
+        now = time.monotonic()
+        self._checkpoint_due = now + self._run.checkpoint_period
         self._row_rates.restart()
         self._status_rates.restart()
         self._recent.clear()
-        self._recent.append((self._last_row, self._learner.agent_steps))
+        self._recent.append((now, self._learner.agent_steps))
 
     def _counts(self) -> dict[str, float]:
         """Return what rates are of."""
         totals = self._progress.totals
-        return {'updates': self._learner.version, 'bytes': totals['bytes_in'],
-                'rewards': totals['rewards'], 'late': totals['late_actions'],
-                'actions': self._progress.reaction_time.count}
+        return {'steps': self._learner.agent_steps, 'updates': self._learner.version,
+                'bytes': totals['bytes_in'], 'rewards': totals['rewards'],
+                'late': totals['late_actions'], 'actions': self._progress.reaction_time.count}
 
     def restart_windows(self) -> None:
         """Count the shares of the threads' time from now."""
@@ -278,12 +283,13 @@ class RunReporter:
         now, steps = time.monotonic(), self._learner.agent_steps
         # A row for each hundredth of the run so far: at most about a thousand of a long run, yet
         # enough of a short one for a curve.
-        due = over or now - self._last_row >= max(0.1, 0.01 * self._progress.wall_s)
-        if due and steps > self._steps_in_row:
+        rows, lines = self._row_rates, self._status_rates
+        due = over or now - rows.since >= max(0.1, 0.01 * self._progress.wall_s)
+        if due and steps > rows.before['steps']:
             with self._warned_of_errors('progress'):
-                self._write_row(self._folder, metrics, now)
-        due = over or now - self._last_status >= self._run.status_period
-        if due and steps > self._steps_in_status:
+                self._write_row(self._folder, metrics)
+        due = over or now - lines.since >= self._run.status_period
+        if due and steps > lines.before['steps']:
             self._calls.log(self._status(now))
         if not over and now >= self._checkpoint_due:
             self._checkpoint_due = now + min(self._run.checkpoint_period, _RETRY_S)
@@ -309,57 +315,49 @@ class RunReporter:
         except OSError as error:
             self._calls.warn(f'{what} not written: {error}; the run goes on')
 
-    def _write_row(self, folder: RunFolder, metrics: dict[str, float], now: float) -> None:
+    def _write_row(self, folder: RunFolder, metrics: dict[str, float]) -> None:
         """Write a row of progress.csv and the scalars for TensorBoard."""
         learner, progress, totals = self._learner, self._progress, self._progress.totals
-        seconds, self._last_row = now - self._last_row, now
-        rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
-        self._steps_in_row = learner.agent_steps
         grown, rates = self._row_rates.take()
         reaction = in_ms(progress.reaction_time.summary())
         row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
                'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
                'success_rate_100': progress.success_rate, 'episodes': progress.episodes,
-               'steps_per_s': round(rate, 1),
-               'policy_lag_mean': round(progress.lag_mean, 3),
-               'trajectories_lost': totals['lost']}
+               'steps_per_s': round(rates['steps'], 1),
+               'policy_lag_mean': round(progress.lag_mean, 3), 'trajectories_lost': totals['lost']}
         scalars = metrics | {
             'charts/episodic_return': progress.mean_return,
             'charts/episodic_length': progress.mean_length,
             **({} if math.isnan(progress.success_rate)
                else {'charts/success_rate': progress.success_rate}),
-            'charts/SPS': rate,
+            'charts/SPS': rates['steps'],
             **{f'charts/{name}_per_s': rates[name] for name in ('updates', 'bytes', 'rewards')},
             **{f'reaction_time/{name}_ms': value for name, value in reaction.items()},
             **({'reaction_time/late_share': _late_share(grown)} if reaction else {}),
             **{f'adversary/{name}': value for name, value in progress.adversary.items()},
             'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
             'flow/trajectories_lost': totals['lost'],
-            'flow/trajectories_stale': totals['stale'],
-            'flow/wire_bytes': totals['bytes_in'],
+            'flow/trajectories_stale': totals['stale'], 'flow/wire_bytes': totals['bytes_in'],
             **{f'time/{name}/{phase}': share for name, window in self._row_windows.items()
                for phase, share in window.take().items()},
             **self._calls.extra_scalars()}
         self.scalars = {'agent_steps': learner.agent_steps, **scalars}
-        self.bottleneck.add(scalars, seconds)
+        self.bottleneck.add(scalars, self._row_rates.seconds)
         folder.report(row, scalars)
 
     def _status(self, now: float) -> str:
         """Return the line of progress since the line before."""
         learner, progress = self._learner, self._progress
-        seconds, self._last_status = now - self._last_status, now
-        rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
-        self._steps_in_status = learner.agent_steps
+        grown, rates = self._status_rates.take()
         # The next row may come much later.
         self.scalars = {
-            **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rate,
+            **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rates['steps'],
             'charts/episodic_return': progress.mean_return}
-        grown, rates = self._status_rates.take()
         reaction = in_ms(progress.reaction_time.summary())
         return status_line(
             agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
-            steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
-            lag_max=progress.lag[1], lost=progress.totals['lost'],
+            steps_per_s=rates['steps'], mean_return=progress.mean_return,
+            lag_mean=progress.lag_mean, lag_max=progress.lag[1], lost=progress.totals['lost'],
             success_rate=progress.success_rate, left_s=self._left(now),
             more=(self._evaluations.text if self._evaluations else '') + (
                 realtime_text(rates, reaction, _late_share(grown)) if reaction else ''))
