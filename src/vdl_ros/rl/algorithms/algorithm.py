@@ -135,6 +135,10 @@ class Algorithm:
         self.algorithm_config = algorithm_config
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
+        self.setup(schema)
+
+    def setup(self, schema: UnrollSchema) -> None:
+        """Make what the algorithm has beside policy and optimizer."""
 
     def update(self, batch: Batch) -> dict[str, float]:
         """Learn from a batch; return metrics by TensorBoard tag, such as ``losses/policy_loss``.

@@ -21,9 +21,7 @@ from vdl_ros.rl.algorithms import algorithm, replay_algorithm
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
-from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import DqnConfig, TrainConfig
+from vdl_ros.rl.settings import DqnConfig
 
 __all__ = ['Algorithm']
 
@@ -33,14 +31,9 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
 
     algorithm_config: DqnConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(
-            policy, config, algorithm_config, schema, group, priority_exponent=(
-                algorithm_config.priority_exponent if algorithm_config.prioritized else 0.0))
-        self.target = copy.deepcopy(policy)
+    def setup(self, schema: UnrollSchema) -> None:
+        super().setup(schema)
+        self.target = copy.deepcopy(self.policy)
         self.target.requires_grad_(requires_grad=False)
 
     def update_target(self) -> None:

@@ -23,8 +23,7 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
 from vdl_ros.rl.distributed.collectives import Group, explained_variance, standardized
 from vdl_ros.rl.policy.networks import Normalizer
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import PpoConfig, TrainConfig
+from vdl_ros.rl.settings import PpoConfig
 
 __all__ = ['Algorithm', 'KlPenalty', 'PpoBatch']
 
@@ -137,14 +136,10 @@ class Algorithm(algorithm.Algorithm):
 
     algorithm_config: PpoConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: PpoConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
-        self.penalty = KlPenalty(algorithm_config)
+    def setup(self, schema: UnrollSchema) -> None:
+        self.penalty = KlPenalty(self.algorithm_config)
         self.returns = (
-            Normalizer().to(self.device) if algorithm_config.normalize_returns else None)
+            Normalizer().to(self.device) if self.algorithm_config.normalize_returns else None)
 
     def update(self, batch: Batch) -> dict[str, float]:
         algorithm_config = self.algorithm_config

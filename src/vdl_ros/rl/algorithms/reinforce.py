@@ -18,9 +18,8 @@ from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, standardized
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import ReinforceConfig, TrainConfig
+from vdl_ros.rl.distributed.collectives import standardized
+from vdl_ros.rl.settings import ReinforceConfig
 
 __all__ = ['Algorithm', 'Episode', 'EpisodeAssembly', 'pad']
 
@@ -150,12 +149,8 @@ class Algorithm(algorithm.Algorithm):
     learns_from_host = True
     algorithm_config: ReinforceConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: ReinforceConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
-        self._assembly = EpisodeAssembly(algorithm_config.longest_episode)
+    def setup(self, schema: UnrollSchema) -> None:
+        self._assembly = EpisodeAssembly(self.algorithm_config.longest_episode)
         self._ended: list[Episode] = []
 
     def update(self, batch: Batch) -> dict[str, float]:

@@ -19,9 +19,7 @@ from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import DqnConfig, SacConfig, TrainConfig
+from vdl_ros.rl.settings import DqnConfig, SacConfig
 
 __all__ = ['ReplayAlgorithm']
 
@@ -40,18 +38,16 @@ class ReplayAlgorithm(algorithm.Algorithm):
     algorithm_config: DqnConfig | SacConfig
     target: nn.Module
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig | SacConfig,
-        schema: UnrollSchema, group: Group, *, priority_exponent: float = 0.0,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
+    def setup(self, schema: UnrollSchema) -> None:
+        own = self.algorithm_config
+        prioritized = isinstance(own, DqnConfig) and own.prioritized
         self._replay = Replay(
-            schema, algorithm_config.replay_size, config.discount, algorithm_config.n_step,
-            priority_exponent, group.size)
+            schema, own.replay_size, self.config.discount, own.n_step,
+            own.priority_exponent if prioritized else 0.0, self.group.size)
         # Samples of one optimizer step, and the number of environment steps in them.
-        self._sample_size = self._sampled_steps = algorithm_config.replay_batch
-        if policy.state_size:
-            self._sample_size = max(algorithm_config.replay_batch // schema.unroll_length, 1)
+        self._sample_size = self._sampled_steps = own.replay_batch
+        if self.policy.state_size:
+            self._sample_size = max(own.replay_batch // schema.unroll_length, 1)
             self._sampled_steps = self._sample_size * schema.unroll_length
         self._pending_updates = 0.0
 

@@ -32,11 +32,10 @@ from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
-from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.distributions import SquashedGaussian
 from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import SacConfig, TrainConfig
+from vdl_ros.rl.settings import SacConfig
 
 __all__ = ['Algorithm', 'Critics']
 
@@ -99,11 +98,9 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
 
     algorithm_config: SacConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: SacConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
+    def setup(self, schema: UnrollSchema) -> None:
+        super().setup(schema)
+        policy, config, algorithm_config = self.policy, self.config, self.algorithm_config
         count = policy.distribution.num_inputs
         self._gaussian: SquashedGaussian | None = None
         if isinstance(policy.distribution, SquashedGaussian):
@@ -121,7 +118,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             requires_grad=algorithm_config.automatic_temperature)
         learned = nn.ModuleDict({'policy': policy, 'critics': self.critics})
         learned.register_parameter('log_temperature', self.log_temperature)
-        self.optimizer = PolicyOptimizer(learned, config, group)
+        self.optimizer = PolicyOptimizer(learned, config, self.group)
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
         place = sample.column, sample.time

@@ -197,7 +197,7 @@ class Replay:
             'largest': np.array(self._largest)}
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore :meth:`arrays`; raise ValueError if they are of another buffer, or damaged."""
+        """Restore :meth:`arrays`; raise ValueError if they are of another buffer."""
         columns, own = self._columns(), self.arrays()
         if arrays.keys() != own.keys():
             raise ValueError(f'arrays {sorted(map(str, arrays.keys() ^ own.keys()))} are missing '
