@@ -1,8 +1,8 @@
 """DQN: action values learned from a replay of the actors' steps.
 
 Mnih et al. 2015; double (van Hasselt et al. 2016, arXiv:1509.06461), n-step (Sutton 1988),
-optionally with prioritised replay (Schaul et al. 2016, arXiv:1511.05952). Actors explore by the
-schedule in ``exploration.py``. As in Ape-X, n-step sums are not corrected for actions that the
+optionally with prioritised replay (Schaul et al. 2016, arXiv:1511.05952). Actors explore by
+:func:`exploration_schedule`. As in Ape-X, n-step sums are not corrected for actions that the
 policy would no longer take. With an LSTM or last_action_reward, samples are whole columns that
 start from the actor's recurrent state (Kapturowski et al. 2019, R2D2); they are drawn by the
 priorities of their steps, without importance weights in the loss.

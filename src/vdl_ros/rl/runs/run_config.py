@@ -104,7 +104,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 NONE = 'none'
-# See tracker.py.
+# See trackers.py.
 TRACKERS = (NONE, 'wandb', 'trackio', 'mlflow')
 
 
