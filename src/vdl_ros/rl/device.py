@@ -198,8 +198,6 @@ class ThreadChoice:
     What counts is agent steps/s of the whole training: more threads make an update faster, but
     take cores from the actors. The trials are ordinary updates; nothing is computed twice.
     Used from the training's thread alone, whose number of threads PyTorch keeps apart.
-
-    ``set_threads`` sets the number for the thread that calls it.
     """
 
     def __init__(

@@ -413,8 +413,8 @@ def exploration_schedule(
 
     Actors differ as in Ape-X (Horgan et al. 2018, arXiv:1803.00933): with u from 0 to 1 by the
     actor's name and k = 1 + u * ``exploration_spread``, an actor has epsilon to the power k, or
-    the temperature divided by k. For other algorithms the function returns 0.
-    A ``frozen`` policy, which does not learn, explores as little as at the end.
+    the temperature divided by k. For other algorithms the function returns 0. A ``frozen`` policy,
+    which does not learn, explores as little as at the end.
     """
     config = algorithm_config
     if not isinstance(config, DqnConfig):

@@ -20,12 +20,9 @@ __all__ = ['NumpyActor', 'make_actor']
 
 
 class NumpyActor(Actor):
-    """An actor whose policy NumPy computes.
+    """An actor whose policy NumPy computes; ``seed`` is also of sampling.
 
-    Args:
-        seed: of the first episodes and of sampling.
-        stream: number of the random numbers of this seed; actors that share a world and its
-            seed have different ones.
+    Actors that share a world and its seed have different random numbers, by ``stream``.
     """
 
     policy: NumpyPolicy
@@ -70,12 +67,8 @@ def make_actor(
     """Return an actor; PyTorch, which takes two seconds to import, only if it is needed.
 
     Args:
-        seed: of the first episodes and of sampling.
         threads: CPU threads of the network, from now on in the whole process.
         follow: takes the policy, whose gradients it needs, and what returns its state.
-
-    Raises:
-        ValueError: spaces that no policy is for, or unrolls that would be too large.
     """
     spaces = envs.single_observation_space, envs.single_action_space
 

@@ -107,10 +107,7 @@ class StepSchema:
     def decode(
         self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None, out: NDArray[Any],
     ) -> None:
-        """Write the observation in checked arrays into ``out`` [B, ...].
-
-        Args:
-            before: the previous observation, [B, ...], or None.
+        """Write the observation in checked arrays, after ``before``, into ``out`` [B, ...].
 
         Raises:
             UnrollError: a stack continues one that was not received.

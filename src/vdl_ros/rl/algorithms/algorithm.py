@@ -24,9 +24,7 @@ class PolicyOptimizer:
     """The optimizer of a network that several learners train together.
 
     Attributes:
-        group: the learners that share the work.
-        learning_rate: learning rate of the next step.
-        learning_rate_factor: of the algorithm, by which the schedule's rate is multiplied.
+        learning_rate: of the next step: by the schedule, times ``learning_rate_factor``.
         steps: number of steps made.
     """
 
@@ -115,13 +113,8 @@ Metrics = dict[str, Tensor]
 class Algorithm:
     """Base class of the learning algorithms; subclasses implement :meth:`update`.
 
-    Attributes:
-        learns_from_host: whether batches stay in host memory, as for a replay; else they are on
-            ``device``, as the policy is.
-        optimizer: of the policy's parameters.
-
-    Raises:
-        ValueError: settings that do not fit this machine.
+    ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
+    on ``device``, as the policy is.
     """
 
     learns_from_host = False

@@ -110,8 +110,7 @@ class PpoBatch(Batch):
 
     Attributes:
         old_parameters: [T, B, P] float, of the action distribution at the start of the update.
-        advantages: [T, B] float.
-        returns: [T, B] float, the value targets.
+        advantages, returns: [T, B] float; returns are the value targets.
     """
 
     old_parameters: Tensor

@@ -29,9 +29,6 @@ class ReplayAlgorithm(algorithm.Algorithm):
 
     Subclasses make ``target``, the network or networks that bootstrap values come from, and
     implement :meth:`loss` and :meth:`update_target`.
-
-    Raises:
-        ValueError: the replay is larger than this learner's share of the memory.
     """
 
     learns_from_host = True

@@ -44,13 +44,8 @@ class Critics(nn.Module):
     """Two critics whose smaller value is used (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Each has a torso of its own for images, as the policy's, and two ReLU layers over the torso's
-    features, or the numbers, and the action. The policy prepares their inputs, so they see
-    normalized observations as it does.
-
-    Args:
-        hidden_size: units of each of the two layers.
-        actions: A, numbers of an action; 0: actions are not inputs.
-        outputs: values of one critic: 1, or one for each action.
+    features, or the numbers, and the action, of ``actions`` numbers or 0. The policy prepares
+    their inputs, so they see normalized observations as it does.
     """
 
     def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:

@@ -41,16 +41,9 @@ def n_step_returns(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return discounted sums of at most n rewards, and factor and time of the bootstrap value.
 
-    A sum ends at the end of the episode or of the unroll.
-
-    Args:
-        rewards: [T, B] float.
-        terminated: [T, B] bool; there the bootstrap factor is 0.
-        done: [T, B] bool, terminated or truncated.
-
-    Returns:
-        Sums, float [T, B]; gamma to the number of rewards, or 0, float [T, B]; times of the
-        bootstrap observations, int64 [T, B], 1 to T.
+    A sum ends at the end of the episode or of the unroll. All are [T, B]: sums, float; factors,
+    gamma to the number of rewards, or 0 where ``terminated``; times of the bootstrap observations,
+    int64, 1 to T. ``done`` is terminated or truncated.
     """
     steps, batch = rewards.shape
     sums, factors = torch.zeros_like(rewards), torch.ones_like(rewards)
@@ -71,17 +64,14 @@ def n_step_returns(
 class Replay:
     """A ring buffer of columns of unrolls.
 
-    The system assigns memory only as steps are added. Each of several learners may use its
-    part of the free memory, as if all were on this host.
+    The system assigns memory only as steps are added. Each of several learners may use its part of
+    the free memory, as if all were on this host. Attributes are as of :class:`Batch`, with columns
+    first, [columns, T, ...]; returns, factors and times are of :func:`n_step_returns`.
 
     Args:
         size: capacity in steps.
         n: largest number of rewards in a return.
         priority_exponent: alpha; 0: all steps have the same probability.
-        learners: number of learners, each with its own buffer.
-
-    Attributes are as of :class:`Batch`, with columns first: observations [columns, T + 1, ...],
-    actions [columns, T, ...]; returns, factors and times are of :func:`n_step_returns`.
 
     Raises:
         ValueError: the buffer is larger than this learner's part of the free memory.

@@ -269,8 +269,7 @@ class UnrollSchema:
     """Names, dtypes and shapes of unrolls of one environment and one unroll length.
 
     Args:
-        frames_per_observation: frames stacked in one observation, or in the image in it; 1:
-            not a stack.
+        frames_per_observation: frames stacked in one observation, or in the image in it.
         state_size: S, size of the policy's state; 0: it has none.
 
     Raises:

@@ -24,13 +24,7 @@ _ROUNDED = 1e-4
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """What was observed, and what was done then.
-
-    Attributes:
-        observations: [N, ...].
-        actions: [N] or [N, A], as the environment takes them.
-        source: where they are from, for messages.
-    """
+    """Observations [N, ...] and what was done then, [N] or [N, A], as the environment takes it."""
 
     observations: NDArray[Any]
     actions: NDArray[Any]
@@ -98,14 +92,10 @@ _ACTOR = 'demonstrations'
 
 
 class DemonstrationInbox:
-    """An inbox whose unrolls are the steps of one update.
+    """An inbox whose unrolls, of at least ``batch`` steps, are those of one update.
 
     Their steps are drawn in a random order, each once before any comes again. What does
     not belong to demonstrations, such as rewards, is 0.
-
-    Args:
-        batch: steps of an unroll at least.
-        version: returns the version of the policy that learns.
     """
 
     def __init__(

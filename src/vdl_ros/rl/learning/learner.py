@@ -82,11 +82,8 @@ class Learner:
     def learn(self, batch: Batch) -> dict[str, float]:
         """Make one update from this learner's batch and those of the others; return metrics.
 
-        With ``freeze`` only the steps are counted.
-
-        Raises:
-            FloatingPointError: a loss or gradient is not finite; the message names it.
-            GroupError: another learner is gone.
+        With ``freeze`` only the steps are counted. Raises FloatingPointError if a loss or gradient
+        is not finite, and GroupError if another learner is gone.
         """
         with self._timer('learn'):
             self._memory.wait_for_copies(batch.tensors)

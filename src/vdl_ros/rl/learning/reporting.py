@@ -69,13 +69,10 @@ _WORK = {'step': 'the environments', 'infer': "the network's actions",
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the advice depends on: settings, and where the learner computes.
+    """What the advice depends on: settings, ``cores`` of the learner's host, and its device.
 
-    Attributes:
-        cores: processor cores of the learner's host.
-        learner_threads: CPU threads of the learner's network.
-        threads_are_tried: whether their number is known to be the best.
-        realtime: whether environments run on their own clock.
+    ``threads_are_tried``: no other number of threads is faster; ``realtime``: environments run on
+    their own clock.
     """
 
     cores: int

@@ -139,11 +139,8 @@ class Trainer:
     def run(self, stop: threading.Event) -> str:
         """Learn until the run is over or ``stop`` is set; write last checkpoint and summary.
 
-        Returns why it ended: NOT_FINITE, or one of ``_REASONS``.
-
-        Raises:
-            GroupError: another learner is gone; the checkpoint is saved before.
-            OSError: the folder cannot be written.
+        Returns why it ended: NOT_FINITE, or one of ``_REASONS``. If another learner is gone, it
+        saves the checkpoint and raises a GroupError.
         """
         iterations = self.iterations(stop)
         while True:

@@ -60,13 +60,10 @@ class Curve:
 
 
 def tidy(x: Array, y: Array) -> Series:
-    """Return a series without invalid points.
+    """Return a series without invalid points; ValueError: x decreases, or no point is left.
 
     Points whose y is not finite are dropped: a mean return is NaN before the first episode. Of
     points with the same x the last one, the most recent, is kept.
-
-    Raises:
-        ValueError: x decreases, or no point is left.
     """
     back = np.flatnonzero(np.diff(x) < 0)
     if len(back):
@@ -102,13 +99,10 @@ def moving_mean(y: Array, window: int) -> Array:
 
 
 def align(runs: Sequence[Series]) -> tuple[Array, Array]:
-    """Interpolate runs linearly to a common x.
+    """Interpolate runs linearly to a common x; ValueError: no x is within the range of all runs.
 
     The common x are those of all runs within the range that all runs cover, so nothing is
     extrapolated and every mean is over all runs. Returned are x, [M], and y, [R, M].
-
-    Raises:
-        ValueError: no x is within the range of all runs.
     """
     begin, end = max(run.x[0] for run in runs), min(run.x[-1] for run in runs)
     if begin > end:

@@ -140,10 +140,7 @@ def run_lstm(
 ) -> tuple[Tensor, Tensor]:
     """Return the LSTM's outputs, [T, B, H], and its state after them, [B, 2 H].
 
-    Args:
-        features: [T, B, F].
-        is_reset: [T, B] bool, true where an episode starts.
-        state: [B, 2 H], before the first step.
+    Features are [T, B, F]; ``is_reset`` [T, B] is true where an episode starts.
     """
     hidden, cell = state.chunk(2, -1)
     kept = (~is_reset).to(features.dtype).unsqueeze(-1)

@@ -250,13 +250,8 @@ def make_numpy_policy(
 class NumpyPolicy:
     """Two layers, optional LSTM, action head; attributes as of :class:`policy.Policy`.
 
-    Args:
-        hidden_size: units of each of the two layers.
-        of_values: whether the head is of action values.
-        of_sac: whether there is no value head, and the network computes log-stds.
-
-    Attributes:
-        expected: dtype and shape of each of the weights, of the value's too.
+    ``of_values`` is for action values, ``of_sac`` for networks without a value that compute log-
+    stds. ``expected`` has dtype and shape of each of the weights, of the value's too.
     """
 
     def __init__(
@@ -324,10 +319,7 @@ class NumpyPolicy:
     def forward(self, observations: Array, is_reset: Array, state: Array) -> tuple[Array, Array]:
         """Return action parameters, float32 [B, P], and the state, float32 [B, S].
 
-        Args:
-            observations: [B, *observation_shape].
-            is_reset: [B] bool, true where an episode starts: the state is reset there.
-            state: float32 [B, S].
+        The state is reset where ``is_reset``, [B] bool: an episode starts.
         """
         features = self._features(observations)
         if self.state_size:

@@ -181,12 +181,10 @@ _PRECISION_BATCH = 16
 
 
 def choose_precision(policy: Policy, precision: str) -> None:
-    """Set the precision of a policy's torso for the device that it is on.
+    """Set the precision of a policy's torso: 'float32', 'bfloat16' or 'auto'.
 
-    Args:
-        precision: 'float32', 'bfloat16', or 'auto': on a CPU the faster one, on a CUDA device
-            bfloat16 if the hardware supports it. It has the exponent range of float32, so
-            gradients need no scaling. Without images the precision is always float32.
+    'auto' is on a CPU the faster one, on a CUDA device bfloat16 if the hardware supports it. It
+    has the exponent range of float32, so gradients need no scaling. Without images it is float32.
     """
     if precision == 'auto' and policy.of_images:
         precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'

@@ -67,15 +67,10 @@ class RecordedRun:
                 f'{error.filename or path}: cannot be read: {error.strerror}') from None
 
     def series(self, x: str, y: str) -> Series:
-        """Return one quantity as a function of another.
+        """Return quantity ``y`` as a function of ``x``, a name of :data:`X_AXES`.
 
-        Args:
-            x: a name of :data:`X_AXES`.
-            y: a name of :data:`QUANTITIES`, a column of progress.csv, or a TensorBoard tag; time
-                and episodes of a tag are interpolated from progress.csv.
-
-        Raises:
-            RunReadError: the run lacks it; the message lists what it has.
+        ``y`` is a name of :data:`QUANTITIES`, a column of progress.csv, or a TensorBoard tag,
+        whose time and episodes are interpolated from progress.csv. RunReadError: the run lacks it.
         """
         name = QUANTITIES.get(y, y)
         axis, name = X_AXES[x], _RENAMED_TAGS.get(name, name)
