@@ -58,8 +58,8 @@ def _take_in(actors: int, seconds: float) -> dict[str, Any]:
     from rclpy.time import Time
 
     from vdl_ros.msg import Trajectory
-    from vdl_ros.rl.acting.flow_control import FlowStats
     from vdl_ros.rl.data.unroll import UnrollSchema
+    from vdl_ros.rl.learning.flow_stats import FlowStats
     from vdl_ros.ros.training.messages import TrajectoryInbox, to_policy, to_trajectory
 
     space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)

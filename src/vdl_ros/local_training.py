@@ -29,12 +29,14 @@ from vdl_ros.play.saved_policy import load_surrogate
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.config_file import read_config
 from vdl_ros.rl.acting.actor import Actor
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.unroll import Inbox, Unroll
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import (
+    RunConfig,
     RunFolderConfig,
     check_unfinished,
     saved_settings,
@@ -84,8 +86,6 @@ def train(
     """Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
     Args:
-        config: settings of every algorithm.
-        resume: whether the folder's run goes on.
         init: checkpoint with the first weights of a new run; empty: none.
         modules: which modules register environments; they are imported.
         folder: what is kept in the folder of the run.
@@ -129,12 +129,10 @@ def train(
             policies = PolicyEvaluator(settings, surrogate)
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
-        trainer = Trainer(
-            learner, RunFolder(run_dir, resume=resume, config=folder),
-            settings | {'init': init} | factory.describe(env),
-            inbox=inbox, flow_stats=flow_stats,
-            publish=lambda: None, log=print, evaluator=evaluator, timers={TRAINING: timer})
-        return trainer.run(stop)
+        return Trainer(
+            learner, inbox, flow_stats, RunFolder(run_dir, resume=resume, config=folder),
+            settings | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
+            Callbacks(), evaluator=evaluator, timers={TRAINING: timer}).run(stop)
 
 
 def main(args: list[str] | None = None) -> int:

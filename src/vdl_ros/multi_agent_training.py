@@ -18,7 +18,7 @@ import sys
 import threading
 import zlib
 from collections import deque
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import torch
@@ -40,29 +40,25 @@ from vdl_ros.envs.worlds import is_world
 from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
 from vdl_ros.recipes.agents_file import AgentsFile, agents_of_world, read_agents_file
 from vdl_ros.rl.acting.actor import Actor, SharedActors, StepTogether
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config, verify
 
-__all__ = ['train']
 
-
-class _Queue:
+class _Queue(deque[Unroll]):
     """Unrolls that wait for the trainer, which never waits for them."""
-
-    def __init__(self) -> None:
-        self.unrolls: deque[Unroll] = deque()
 
     def get(self, timeout: float) -> Unroll:
         """Return the next unroll; queue.Empty if there is none."""
-        del timeout
-        if not self.unrolls:
+        if not self:
             raise queue.Empty
-        return self.unrolls.popleft()
+        return self.popleft()
 
 
 class _Agent:
@@ -72,9 +68,6 @@ class _Agent:
         settings: of its learning and of its first environment.
         envs: vector environments of its bodies, by number of the environment.
         init: checkpoint with its first weights; empty: none.
-
-    Raises:
-        ValueError: settings, spaces, a folder or a checkpoint that cannot be used.
     """
 
     def __init__(
@@ -113,12 +106,14 @@ class _Agent:
         if not resume:
             # Ended before its first checkpoint: nothing of it can be used.
             shutil.rmtree(folder, ignore_errors=True)
+
+        def say(text: str) -> None:
+            print(f'{name}: {text}')
+
         self._trainer = Trainer(
-            self.learner, RunFolder(folder, resume=resume),
-            described | {'init': init} | factory.describe(env), inbox=self._queue,
-            flow_stats=self._flow_stats, publish=lambda: None,
-            log=lambda text: print(f'{name}: {text}'), evaluator=evaluator,
-            timers={TRAINING: timer})
+            self.learner, self._queue, self._flow_stats, RunFolder(folder, resume=resume),
+            described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
+            Callbacks(log=say, warn=say), evaluator=evaluator, timers={TRAINING: timer})
         self._iterations: Generator[None, None, str] = self._trainer.iterations(stop)
         self._iterate()
         for number in envs:
@@ -131,7 +126,7 @@ class _Agent:
                 next(self._iterations)
             except StopIteration as end:
                 self.reason = str(end.value)
-            if not self._queue.unrolls:
+            if not self._queue:
                 return
 
     def _load(self, env: int) -> None:
@@ -148,7 +143,7 @@ class _Agent:
         source, sequence = f'env_{env}', self._sequences[env]
         self._flow_stats.arrive(source, env, sequence)
         self._sequences[env] += 1
-        self._queue.unrolls.append(Unroll(arrays, source, env, sequence, version))
+        self._queue.append(Unroll(arrays, source, env, sequence, version))
         self._iterate()
         self._load(env)
 
@@ -164,7 +159,6 @@ class _Agent:
 
 
 def _step_one(env: VectorEnvironment) -> StepTogether:
-    """Return the function that steps the environments of a single agent."""
     return lambda actions: [env.step(actions[0])]
 
 
@@ -172,14 +166,10 @@ def train(
     file: AgentsFile, run_dir: Path, stop: threading.Event, *, seed: int = 1,
     modules: EnvModulesConfig | None = None,
 ) -> dict[str, str]:
-    """Run a session until all its environments are done; go on with the one in the folder.
+    """Run a session until all its environments are done; go on with the one in ``run_dir``.
 
-    Args:
-        run_dir: folder of the session, with a run for each agent.
-        modules: which modules register environments; they are imported.
-
-    Returns:
-        By agent why its run ended, see :meth:`Trainer.run`.
+    Returns by agent why its run ended, see :meth:`Trainer.run`. ``modules``, which register
+    environments, are imported.
 
     Raises:
         ValueError: settings, bodies, spaces, a module, a folder or a checkpoint that cannot be
@@ -190,57 +180,56 @@ def train(
     names = list(file.agents)
     seeds = [seed, *seeds_for(seed, len(names) - 1)]
     with contextlib.ExitStack() as cleanup:
+        # By agent and number of the environment.
         envs: dict[tuple[int, int], VectorEnvironment] = {}
-        together: dict[int, list[tuple[list[int], StepTogether]]] = {}
         bodies: dict[tuple[int, int], str] = {}
+        together = []
         for number in range(len(file.envs)):
-            together[number] = []
-            _make_envs(file, number, seeds, envs, together[number], bodies, cleanup)
+            for share, step in _make_envs(file, number, seeds, cleanup):
+                together.append((number, list(share), step))
+                for index, (env, its_bodies) in share.items():
+                    envs[index, number], bodies[index, number] = env, its_bodies
         agents = []
         for index, name in enumerate(names):
             its_envs = file.envs_of(index)
+            first = its_envs[0]
             settings = file.resolved(index) | {
-                'bodies': bodies.get((index, its_envs[0]), ''),
-                **({} if is_world(str(file.envs[its_envs[0]].get('env_id'))) else
-                   {'num_envs': file.count(index, its_envs[0])})}
-            agent = _Agent(
+                'bodies': bodies[index, first],
+                **({} if is_world(str(file.envs[first].get('env_id'))) else
+                   {'num_envs': file.count(index, first)})}
+            agents.append(_Agent(
                 name, settings, seeds[index], {each: envs[index, each] for each in its_envs},
-                run_dir / name, str(file.agents[name].get('init', '')), stop)
-            cleanup.callback(agent.close)
-            agents.append(agent)
+                run_dir / name, str(file.agents[name].get('init', '')), stop))
+            cleanup.callback(agents[-1].close)
         groups = [(number, [agents[each] for each in indices], SharedActors(
             [agents[each].actors[number] for each in indices], step))
-            for number, found in together.items() for indices, step in found]
+            for number, indices, step in together]
         _run(groups, agents, stop)
         return {agent.name: agent.reason for agent in agents}
 
 
 def _make_envs(
-    file: AgentsFile, number: int, seeds: Sequence[int],
-    envs: dict[tuple[int, int], VectorEnvironment],
-    together: list[tuple[list[int], StepTogether]], bodies: dict[tuple[int, int], str],
-    cleanup: contextlib.ExitStack,
-) -> None:
-    """Make an environment for its agents: a world for all, or copies for each."""
+    file: AgentsFile, number: int, seeds: Sequence[int], cleanup: contextlib.ExitStack,
+) -> Iterator[tuple[dict[int, tuple[VectorEnvironment, str]], StepTogether]]:
+    """Make an environment for its agents: a world for all, or copies for each.
+
+    Yields the environment and its bodies by agent, and what steps them together.
+    """
     config = select(EnvConfig, file.envs[number])
     indices = file.agents_in(number)
     if not is_world(config.env_id):
         for index in indices:
             env = factory.make(config, seeds[index], num_envs=file.count(index, number))
             cleanup.callback(env.close)
-            envs[index, number] = env
-            together.append(([index], _step_one(env)))
-        return
-    if not indices:
-        return
-    shares = agents_of_world(config.env_id, factory.bodies(config),
-                             [file.count(index, number) for index in indices])
-    # The same seed for all: each resets the world, which happens once.
-    shared = factory.make_shared(config, seeds[0], shares)
-    cleanup.callback(shared.close)
-    for index, view, share in zip(indices, shared.views, shares, strict=True):
-        envs[index, number], bodies[index, number] = view, ','.join(share)
-    together.append((indices, shared.step))
+            yield {index: (env, '')}, _step_one(env)
+    elif indices:
+        shares = agents_of_world(config.env_id, factory.bodies(config),
+                                 [file.count(index, number) for index in indices])
+        # The same seed for all: each resets the world, which happens once.
+        shared = factory.make_shared(config, seeds[0], shares)
+        cleanup.callback(shared.close)
+        yield {index: (view, ','.join(share)) for index, view, share
+               in zip(indices, shared.views, shares, strict=True)}, shared.step
 
 
 def _run(

@@ -4,7 +4,8 @@ from collections import deque
 
 import pytest
 
-from vdl_ros.rl.acting.flow_control import Credit, FlowStats, LearnerChoice
+from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
+from vdl_ros.rl.learning.flow_stats import FlowStats
 
 OPERATIONS = 200
 STEP_S, TIMEOUT_S = 0.1, 10.0

@@ -23,10 +23,11 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import as_dict, select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import CaptureScene, MotorCommand
-from vdl_ros.rl.acting.flow_control import Credit, FlowStats
+from vdl_ros.rl.acting.flow_control import Credit
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import weights
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors

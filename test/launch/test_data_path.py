@@ -14,7 +14,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy, Trajectory
-from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import ImpalaConfig, TrainConfig
 from vdl_ros.ros import qos

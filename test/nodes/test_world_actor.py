@@ -16,7 +16,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import world_actor
-from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.settings import TrainConfig

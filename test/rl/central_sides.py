@@ -4,11 +4,11 @@ import dataclasses
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.central_inference import CentralInference, Request
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import UnrollSchema
+from vdl_ros.rl.learning.central_inference import CentralInference, Request
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import TrainConfig
 

@@ -21,8 +21,8 @@ from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.export.messages import ArmBag, ExportError, of_contract
 from vdl_ros.export.writer import require_module
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, TrainConfig
 from vdl_ros.robots.contract import Contract

@@ -115,9 +115,7 @@ def play_match(
             for body, (stepper, outcome) in enumerate(zip(steppers, outcomes, strict=True)):
                 step = stepper.record(outcome)
                 rewards[body] = step.reward
-                for episode in counters[body].add(
-                        step.reward[None], step.terminated[None], step.truncated[None],
-                        np.stack([before[body], step.is_reset])):
+                for episode in counters[body].add(step.arrays(before[body])):
                     if shares[body, episode.environment]:
                         shares[body, episode.environment] -= 1
                         counted[body].append(episode)

@@ -31,14 +31,9 @@ _BFLOAT16_CAPABILITY = 8
 
 
 def choose_device(name: str, rank: int = 0) -> torch.device:
-    """Return the device for the setting ``device``.
+    """Return the device for the setting ``device``: 'auto', 'cpu' or 'cuda'.
 
-    Args:
-        name: 'auto', 'cpu' or 'cuda'.
-        rank: rank of the learner; learners of one host use its devices in turn.
-
-    Raises:
-        SettingError: ``name`` is 'cuda' and PyTorch finds no device.
+    Learners of one host use its devices in turn, by their ranks.
     """
     count = torch.cuda.device_count() if name != 'cpu' and torch.cuda.is_available() else 0
     if count:
@@ -72,12 +67,7 @@ def nccl_identity(device: torch.device) -> str:
 
 
 def send(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return the tensor on ``device``: itself if it is there, else an asynchronous copy.
-
-    Args:
-        tensor: on that device, or in host memory.
-        device: device of the work that is queued next.
-    """
+    """Return a tensor of ``device`` or the host on ``device``, by an asynchronous copy if any."""
     if tensor.device == device:
         return tensor
     # Pinned memory belongs to the current device.
@@ -152,8 +142,9 @@ class DeviceMemory(HostMemory):
 
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
         """See :meth:`HostMemory.empty`."""
+        kind = torch.from_numpy(np.empty(0, dtype)).dtype
         with torch.cuda.stream(self._stream):
-            return torch.empty(tuple(shape), dtype=_torch(dtype), device=self._device)
+            return torch.empty(tuple(shape), dtype=kind, device=self._device)
 
     def columns(self, whole: Tensor, start: int, stop: int) -> Tensor:
         """See :meth:`HostMemory.columns`."""
@@ -187,10 +178,6 @@ def memory_of(device: torch.device) -> HostMemory:
     return HostMemory() if device == CPU else DeviceMemory(device)
 
 
-def _torch(dtype: DTypeLike) -> torch.dtype:
-    return torch.from_numpy(np.empty(0, dtype)).dtype
-
-
 # Each number is tried this often, in turn, because other work of the machine comes and goes.
 _ROUNDS = 5
 # A trial takes so long, and so many updates, at least; the update before it is not measured.
@@ -211,11 +198,6 @@ class ThreadChoice:
     What counts is agent steps/s of the whole training: more threads make an update faster, but
     take cores from the actors. The trials are ordinary updates; nothing is computed twice.
     Used from the training's thread alone, whose number of threads PyTorch keeps apart.
-
-    Args:
-        cores: cores that this process may use, at least 1.
-        set_threads: sets the number for the thread that calls it.
-        clock: time, s.
     """
 
     def __init__(
@@ -236,14 +218,7 @@ class ThreadChoice:
         return f'learner_threads: trying {", ".join(map(str, self._speeds))}'
 
     def update(self, version: int, agent_steps: int) -> str:
-        """Continue after each iteration of the training.
-
-        Args:
-            agent_steps: agent steps learned from so far.
-
-        Returns:
-            A line that says what was chosen, once; else ''.
-        """
+        """Continue after an iteration of the training; return once what was chosen, else ''."""
         if self._is_over or version == self._version:
             return ''
         self._version = version

@@ -265,23 +265,12 @@ ALGORITHM_SETTINGS: Mapping[str, type[AlgorithmConfig]] = {
 
 
 def make_algorithm_config(train: TrainConfig, values: Mapping[str, object]) -> AlgorithmConfig:
-    """Return the settings of the chosen algorithm from ``values``, which may contain others.
-
-    Raises:
-        SettingError: a value that is not allowed.
-    """
+    """Return the settings of the chosen algorithm from ``values``, which may contain others."""
     return select(ALGORITHM_SETTINGS[train.algorithm], values)
 
 
 def reject_other_algorithm_settings(given: Mapping[str, object], algorithm: str) -> None:
-    """Raise an error for a setting of another algorithm than the chosen one.
-
-    Args:
-        given: settings by the user.
-
-    Raises:
-        SettingError: names the setting and both algorithms.
-    """
+    """Raise a SettingError if the user has given a setting of another algorithm."""
     allowed = {name for own, settings in ALGORITHM_SETTINGS.items() if own == algorithm
                for name in settings_of(settings)}
     for name in settings_of(*ALGORITHM_SETTINGS.values()):
@@ -295,10 +284,6 @@ def reject_other_algorithm_settings(given: Mapping[str, object], algorithm: str)
 
 def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: int = 1) -> None:
     """Check settings against each other.
-
-    Args:
-        train: settings of every algorithm.
-        num_learners: learners that share the work.
 
     Raises:
         SettingError: names both settings, their values and what is allowed.
@@ -323,12 +308,26 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
         _verify_ppo(train, algorithm_config)
     if isinstance(algorithm_config, ReplayConfig):
         _verify_replay(train, algorithm_config, num_learners)
-    if isinstance(algorithm_config, DqnConfig):
-        _verify_dqn(algorithm_config)
-    if isinstance(algorithm_config, SacConfig):
-        _verify_sac(train)
+    if isinstance(algorithm_config, DqnConfig) and algorithm_config.exploration == 'epsilon':
+        for name in ('exploration_start', 'exploration_end'):
+            if (epsilon := getattr(algorithm_config, name)) > 1.0:
+                raise SettingError(f"{name}: {epsilon:g} is not allowed with exploration "
+                                   "'epsilon': at most 1")
+    # The replay holds no state of the critics to start from; steps of demonstrations are drawn
+    # one by one, without what was before them.
+    if isinstance(algorithm_config, SacConfig | BcConfig) and (
+            train.lstm_size or train.last_action_reward):
+        name, allowed = ('lstm_size', '0') if train.lstm_size else ('last_action_reward', 'false')
+        raise SettingError(f'{name}: {getattr(train, name)} is not allowed with algorithm '
+                           f'{train.algorithm!r}: {allowed}')
     if isinstance(algorithm_config, BcConfig):
-        _verify_bc(train, num_learners)
+        for name, value, only in (
+                ('inference', train.inference, 'actor'), ('num_learners', num_learners, 1),
+                # The sample before tanh is not known.
+                ('action_distribution', train.action_distribution, 'gaussian')):
+            if value != only:
+                raise SettingError(
+                    f"{name}: {value!r} is not allowed with algorithm 'bc': {only!r}")
 
 
 def _verify_delta(train: TrainConfig, algorithm_config: AlgorithmConfig) -> None:
@@ -375,39 +374,6 @@ def _verify_replay(train: TrainConfig, replay: ReplayConfig, num_learners: int) 
             f'{of_one or ","} {share}, or nothing would be learned')
 
 
-def _verify_dqn(dqn: DqnConfig) -> None:
-    for name in ('exploration_start', 'exploration_end'):
-        if dqn.exploration == 'epsilon' and getattr(dqn, name) > 1.0:
-            raise SettingError(
-                f"{name}: {getattr(dqn, name):g} is not allowed with exploration 'epsilon': at "
-                'most 1')
-
-
-def _verify_sac(train: TrainConfig) -> None:
-    # The replay holds no state of the critics to start from.
-    _reject_state(train)
-
-
-def _verify_bc(train: TrainConfig, num_learners: int) -> None:
-    # Steps of demonstrations are drawn one by one, without what was before them.
-    _reject_state(train)
-    for name, value, allowed in (
-            ('inference', train.inference, 'actor'), ('num_learners', num_learners, 1),
-            # The sample before tanh is not known.
-            ('action_distribution', train.action_distribution, 'gaussian')):
-        if value != allowed:
-            raise SettingError(
-                f"{name}: {value!r} is not allowed with algorithm 'bc': {allowed!r}")
-
-
-def _reject_state(train: TrainConfig) -> None:
-    """Raise a SettingError if the policy has a state."""
-    if train.lstm_size or train.last_action_reward:
-        name, allowed = ('lstm_size', '0') if train.lstm_size else ('last_action_reward', 'false')
-        raise SettingError(f'{name}: {getattr(train, name)} is not allowed with algorithm '
-                           f'{train.algorithm!r}: {allowed}')
-
-
 @dataclass(frozen=True)
 class ActorConfig:
     """Settings of one actor; it receives all others from the learner."""
@@ -447,12 +413,8 @@ def exploration_schedule(
 
     Actors differ as in Ape-X (Horgan et al. 2018, arXiv:1803.00933): with u from 0 to 1 by the
     actor's name and k = 1 + u * ``exploration_spread``, an actor has epsilon to the power k, or
-    the temperature divided by k. For other algorithms the function returns 0.
-
-    Args:
-        algorithm_config: the algorithm's settings.
-        actor_id: the actor's name.
-        frozen: whether the policy does not learn; it explores as little as at the end.
+    the temperature divided by k. For other algorithms the function returns 0. A ``frozen`` policy,
+    which does not learn, explores as little as at the end.
     """
     config = algorithm_config
     if not isinstance(config, DqnConfig):

@@ -24,8 +24,7 @@ def play(stepper, actions, steps):
         before = stepper.is_reset
         step = stepper.step(actions)
         found.append(step)
-        episodes += counter.add(step.reward[None], step.terminated[None], step.truncated[None],
-                                np.stack([before, step.is_reset]))
+        episodes += counter.add(step.arrays(before))
     return found, episodes
 
 

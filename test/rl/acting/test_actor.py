@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.actor import EnvStepper
@@ -91,23 +90,6 @@ def test_the_same_seed_gives_the_same_unrolls_and_the_next_overwrites_none(same)
     actor.unroll()
     assert same(first, make_actor('vdl/Reach1D-v0', 30)[0].unroll()[0])
     assert not same(first, make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
-
-
-def test_the_timer_measures_the_phases_of_an_unroll():
-    now = [0.0]
-    timer = ThreadTimer(lambda: now[0])
-    actor, _ = make_actor('vdl/Counter-v0', 5, timer=timer)
-
-    def slow(what, seconds):
-        def work(*args):
-            now[0] += seconds
-            return what(*args)
-        return work
-
-    actor.envs.step, actor.choose = slow(actor.envs.step, 3.0), slow(actor.choose, 4.0)
-    actor.unroll()
-    assert {name: value for name, value in timer.seconds().items() if value} == {
-        'step': 15.0, 'infer': 20.0}
 
 
 def test_actions_are_those_of_the_loaded_policy():

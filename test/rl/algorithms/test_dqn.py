@@ -228,16 +228,6 @@ def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(unlike, real,
         assert ['losses/loss' in each for each in metrics] == [False, True, True], memory
 
 
-def test_nothing_is_learned_from_a_full_replay_of_resets_alone(batch, unlike, real, config):
-    learner = real(config('dqn'), replay_size=8, replay_start=8, replay_batch=8)
-    batch.is_reset[:] = True
-    assert learner.update(batch) == {'losses/replayed_steps': 0}
-    assert learner.optimizer.steps == 0
-    metrics = learner.update(unlike(0, columns=1))
-    assert metrics['losses/replayed_steps'] == 7
-    assert 'losses/loss' in metrics
-
-
 def test_the_memory_of_a_host_is_split_over_the_learners(real, config, monkeypatch):
     monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=9e6))
     for size in (1, 3):

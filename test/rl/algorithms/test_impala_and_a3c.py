@@ -91,12 +91,6 @@ def test_a3c_corrects_nothing_for_the_policy_that_acted(batch, linear, algorithm
     assert float(difference) == pytest.approx(2.0, abs=1e-5)
 
 
-@pytest.mark.parametrize('name', ['impala', 'a3c'])
-def test_where_no_step_counts_there_is_no_loss(batch, linear, algorithm, config, name):
-    empty = dataclasses.replace(batch, is_reset=torch.ones_like(batch.is_reset))
-    assert not any(each.any() for each in gradients(algorithm(linear(), config(name)), empty))
-
-
 def test_a_policy_that_remembers_goes_on_from_the_state_of_the_unroll(
         random_unroll, spaces, real, config):
     learner = real(config('impala', lstm_size=4))

@@ -216,19 +216,6 @@ def test_approx_kl_is_from_the_policy_at_the_start_of_the_update(
     assert metrics['losses/approx_kl'] == pytest.approx(np.mean(kls), rel=1e-4)
 
 
-def test_explained_variance_is_that_of_the_values_before_the_update(
-        batch, linear, algorithm, config, log_probs):
-    policy = linear()
-    values = log_probs(policy, batch.observations)[1][:-1]
-    learner = algorithm(policy, config('ppo', learning_rate=0.1), ppo_minibatches=2)
-    valid = batch.valid.numpy()
-    returns = learner.add_targets(batch)[0].returns.numpy()
-    expected = 1.0 - np.var((returns - values)[valid]) / np.var(returns[valid])
-    found = learner.update(batch)['losses/explained_variance']
-    assert found == pytest.approx(expected, rel=1e-5)
-    assert found < 1.0
-
-
 def test_beta_adapts_to_the_divergence(batch, linear, algorithm, config):
     """Twice where it is over 1.5 times the target, half where under the target / 1.5."""
     def update(**options):
@@ -244,23 +231,6 @@ def test_beta_adapts_to_the_divergence(batch, linear, algorithm, config):
         assert metrics['losses/last_kl'] == kl
         assert learner.penalty.beta == metrics['losses/kl_beta'] == beta, share
         assert update(ppo_form='clip', ppo_kl_target=kl / share)[0].penalty.beta == 1.0, share
-
-
-def test_beta_has_bounds():
-    penalty = KlPenalty(PpoConfig(ppo_form='kl', ppo_kl_target=0.01))
-
-    def betas(divergence, times):
-        found = []
-        for _ in range(times):
-            penalty.adapt(divergence)
-            found.append(penalty.beta)
-        return found
-
-    falling, rising = betas(0.0, 15), betas(1.0, 25)
-    assert falling[:3] == [0.5, 0.25, 0.125]
-    assert falling[-2:] == [1e-4, 1e-4]
-    assert rising[:2] == [2e-4, 4e-4]
-    assert rising[-2:] == [100.0, 100.0]
 
 
 def test_a_hinge_changes_the_learning_rate_where_beta_cannot(batch, linear, algorithm, config):

@@ -52,14 +52,6 @@ def test_vtrace_on_policy_is_the_return_to_the_end_of_the_unroll():
         np.testing.assert_allclose(advantages[t].numpy(), expected - values[t])
 
 
-def test_an_enormous_ratio_is_clipped_not_infinite():
-    log_rhos = torch.tensor([[1000.0], [-1000.0]])
-    ones = torch.ones(2, 1)
-    targets, advantages = vtrace(log_rhos, ones, ones, torch.zeros(3, 1), ones.bool())
-    assert targets[:, 0].tolist() == [1.0, 0.0]
-    assert advantages[:, 0].tolist() == [1.0, 0.0]
-
-
 def test_gae_advantages_are_those_of_the_paper(naive_gae):
     for lambda_ in (0.0, 0.5, 1.0):
         for seed, size in enumerate(((1, 1), (7, 1), (9, 4), (12, 3))):
@@ -94,22 +86,3 @@ def test_an_ignored_step_changes_nothing_else():
                np.where(valid, rewards, -1e6), values, valid)
     after = *vtrace(*tensors(changed)), gae(*tensors(changed[1:]), 0.9)
     assert all(map(torch.equal, before, after))
-
-
-def test_no_gradient_flows_through_targets():
-    arrays = tensors(draw(1, 4, 2))
-    arrays[3].requires_grad_()
-    assert not vtrace(*arrays).targets.requires_grad
-    assert not gae(*arrays[1:], 0.9).requires_grad
-
-
-def test_a_wrong_shape_is_named():
-    names = ('log_rhos', 'discounts', 'rewards', 'values', 'valid')
-    for wrong, name in enumerate(names[1:], 1):
-        arrays = tensors(draw(0, 4, 2))
-        arrays[wrong] = arrays[wrong][:-1]
-        with pytest.raises(ValueError, match=rf'^{name}: shape \(\d, 2\) is not \(\d, 2\)$'):
-            vtrace(*arrays)
-        if name != 'rewards':  # the others are measured by it
-            with pytest.raises(ValueError, match=rf'^{name}: shape \(\d, 2\) is not \(\d, 2\)$'):
-                gae(*arrays[1:], 0.9)

@@ -33,17 +33,6 @@ def test_unrolls_are_concatenated_along_the_batch_axis(spaces, random_unroll):
     assert not batch.valid.all()
 
 
-def test_columns_can_be_selected(spaces, random_unroll):
-    batch = batch_of([random_unroll(seed, state_size=2) for seed in range(2)], spaces, 2)
-    index = torch.tensor([4, 0, 4])
-    part = batch.columns(index)
-    for name in ARRAYS:
-        assert torch.equal(getattr(part, name), getattr(batch, name)[:, [4, 0, 4]]), name
-    assert torch.equal(part.state, batch.state[[4, 0, 4]])
-    assert torch.equal(part.valid, batch.valid[:, [4, 0, 4]])
-    assert part.sources == ()
-
-
 def test_rewards_are_transformed():
     rewards = torch.tensor([-10.0, -0.5, 0.0, 0.5, 10.0])
     for how, expected in (

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithms import reinforce
 from vdl_ros.rl.algorithms.reinforce import Episode, EpisodeAssembly, pad
 from vdl_ros.rl.data.batch import Batch, Source
 
@@ -176,25 +175,6 @@ def test_a_restarted_actor_starts_a_new_episode():
     count = len(whole_episodes(before))
     check(found[:count], whole_episodes(before))
     check(found[count:], whole_episodes(after))
-
-
-def test_the_oldest_unfinished_episodes_are_dropped(monkeypatch):
-    monkeypatch.setattr(reinforce, '_MOST', 2)
-    assembly = EpisodeAssembly(FOREVER)
-
-    def column(is_reset, done):
-        """Two steps of an episode of four."""
-        return Batch(
-            torch.zeros(3, 1, 1), torch.zeros(2, 1, dtype=torch.int64), torch.ones(2, 1),
-            torch.tensor([[False], [done]]), torch.zeros(2, 1, dtype=torch.bool),
-            torch.tensor([[is_reset], [False], [False]]), torch.zeros(2, 1), torch.zeros(1, 0))
-
-    def add(actor, sequence):
-        batch = column(sequence == 0, sequence == 1)
-        return assembly.add(Batch(**{**vars(batch), 'sources': (Source(actor, sequence, 1),)}))
-
-    assert [add(actor, 0) for actor in (1, 2, 3)] == [[], [], []]
-    assert [len(add(actor, 1)) for actor in (1, 2, 3)] == [0, 1, 1]
 
 
 def test_episodes_are_padded_to_the_longest():

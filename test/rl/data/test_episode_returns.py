@@ -11,6 +11,12 @@ from vdl_ros.envs.factory import make
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 
 
+def named(rewards, terminated, truncated, is_reset, *success):
+    """Return these arrays by the names that they have in an unroll."""
+    return {'rewards': rewards, 'terminated': terminated, 'truncated': truncated,
+            'is_reset': is_reset, **dict(zip(['success'], success, strict=False))}
+
+
 class Recorder:
     """Steps vdl/Counter-v0 and gives arrays [steps, B], and [steps + 1, B] for is_reset."""
 
@@ -59,7 +65,7 @@ def test_episodes_are_those_of_the_environment():
         steps, finished = 0, []
         while steps < 150:
             length = int(rng.integers(1, 20))
-            finished += counter.add(*recorder.unroll(length))
+            finished += counter.add(named(*recorder.unroll(length)))
             steps += length
         assert finished == expected_episodes(recorder.identities, steps), seed
         assert len(finished) > 10 * batch
@@ -67,17 +73,17 @@ def test_episodes_are_those_of_the_environment():
 
 def test_episodes_with_a_lost_unroll_are_not_counted():
     recorder, counter = Recorder(4), EpisodeCounter(4)
-    before = counter.add(*recorder.unroll(40))
+    before = counter.add(named(*recorder.unroll(40)))
     recorder.unroll(8)  # lost
     counter.forget()
-    finished = before + counter.add(*recorder.unroll(100))
+    finished = before + counter.add(named(*recorder.unroll(100)))
     truth = expected_episodes(recorder.identities, 148)
     assert set(finished) < set(truth)
     # At most what was under way at the loss and what ended in it.
     assert len(truth) - len(finished) <= 2 * 4
     counter.forget()
-    assert counter.add(*(array[:1] for array in recorder.unroll(1)[:3]),
-                       np.zeros((2, 4), np.bool_)) == []
+    assert counter.add(named(*(array[:1] for array in recorder.unroll(1)[:3]),
+                             np.zeros((2, 4), np.bool_))) == []
 
 
 def lived(lengths, successes, steps):
@@ -110,8 +116,8 @@ def test_successes_come_in_the_order_in_which_episodes_began():
     counter, found, t = EpisodeCounter(batch), [], 0
     while t < steps:
         more = int(rng.integers(1, 30))
-        counter.add(*(each[t:t + more] for each in arrays[:3]), arrays[3][t:t + more + 1],
-                    arrays[4][t:t + more])
+        counter.add(named(*(each[t:t + more] for each in arrays[:3]), arrays[3][t:t + more + 1],
+                          arrays[4][t:t + more]))
         found += counter.take_successes()
         t += more
     assert found == [successes[b, e] for _, b, e in within]
@@ -123,7 +129,7 @@ def test_an_episode_without_end_does_not_hold_back_the_others_for_ever():
     lengths[1] = 10_000
     arrays = lived(lengths, np.ones_like(lengths, np.bool_), 900)
     counter = EpisodeCounter(2)
-    counter.add(*arrays)
+    counter.add(named(*arrays))
     assert len(counter.take_successes()) == 450 - 200
     counter.forget()
     assert len(counter.take_successes()) == 200
@@ -131,9 +137,9 @@ def test_an_episode_without_end_does_not_hold_back_the_others_for_ever():
 
 def test_success_is_unknown_where_the_environment_does_not_say():
     arrays = lived([[3, 3]], [[True, False]], 7)
-    assert [each.success for each in EpisodeCounter(1).add(*arrays)] == [True, False]
+    assert [each.success for each in EpisodeCounter(1).add(named(*arrays))] == [True, False]
     counter = EpisodeCounter(1)
-    assert [each.success for each in counter.add(*arrays[:4])] == [None, None]
+    assert [each.success for each in counter.add(named(*arrays[:4]))] == [None, None]
     assert counter.take_successes() == []
 
 
@@ -144,10 +150,11 @@ def test_perturbations_are_counted_without_the_step_that_resets():
     sizes = np.array([[0.1], [0.3], [9.0], [0.0]], np.float32)
     injects = np.array([[True], [True], [True], [False]])
     rewards = np.ones((4, 1), np.float32)
+    arrays = named(rewards, ended, ended & False, is_reset)
     first, second = counter.add(
-        rewards, ended, ended & False, is_reset, adversary=(sizes, injects))
+        arrays | {'adversary_l2': sizes, 'adversary_injects': injects})
     assert (first.length, first.adversary_injects) == (2, 2)
     assert first.adversary_l2 == pytest.approx(0.2)
     assert (second.adversary_injects, second.adversary_l2) == (0, 0.0)
-    clean, _ = EpisodeCounter(1).add(rewards, ended, ended & False, is_reset)
+    clean, _ = EpisodeCounter(1).add(arrays)
     assert clean.adversary_l2 is None

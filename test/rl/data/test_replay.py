@@ -62,22 +62,6 @@ def make(schema, columns, alpha=0.0, n=3):
     return Replay(schema, columns * 8, 0.9, n, alpha)
 
 
-def test_added_columns_are_stored_unchanged(spaces, random_unroll):
-    schema = UnrollSchema(*spaces, 8, 1, state_size=4)
-    replay, given = make(schema, 3), make_batch([random_unroll(0, state_size=4)], schema)
-    replay.add(given, given.rewards * 2)
-    returns, factors, times = n_step_returns(
-        given.rewards * 2, given.terminated, given.terminated | given.truncated, 0.9, 3)
-    for kept, expected in (
-            (replay.observations, given.observations), (replay.actions, given.actions),
-            (replay.is_reset, given.is_reset), (replay.returns, returns),
-            (replay.factors, factors), (replay.times, times), (replay.valid, given.valid)):
-        assert torch.equal(kept, expected.movedim(0, 1))
-    assert torch.equal(replay.state, given.state)
-    assert not given.valid.all()
-    assert replay.steps == int(given.valid.sum())
-
-
 def test_the_oldest_is_overwritten(schema, batch):
     replay, batches = make(schema, 5), [batch(seed) for seed in range(4)]
     columns = [(each, b) for each in batches for b in range(3)]
@@ -93,11 +77,6 @@ def test_the_oldest_is_overwritten(schema, batch):
         assert torch.equal(replay.actions[i % 5], given.actions[:, b])
     assert replay.steps == sum(
         int(given.valid[:, b].sum()) for given, b in columns[7:]) < 5 * 8
-
-
-def test_a_size_is_rounded_to_whole_columns_and_at_least_one(schema):
-    assert len(Replay(schema, 23, 0.9, 1, 0.0).actions) == 2
-    assert len(Replay(schema, 3, 0.9, 1, 0.0).actions) == 1
 
 
 def frequencies(replay, count=40_000):
@@ -141,19 +120,6 @@ def test_sampling_follows_the_errors(schema, batch):
     assert near(drawn, probabilities)
     assert not near(drawn, replay.valid / float(replay.steps))
     torch.testing.assert_close(sample.probabilities, probabilities[sample.column, sample.time])
-
-
-def test_the_smallest_and_largest_random_numbers_give_valid_steps(schema, batch, monkeypatch):
-    given = batch(1)
-    given.is_reset[1], given.is_reset[-1] = True, True
-    replay = make(schema, 4)
-    replay.add(given, given.rewards)
-    for chance, which in ((0.0, 0), (1.0, -1)):
-        monkeypatch.setattr(
-            torch, 'rand', lambda *size, chance=chance, **kinds: torch.full(size, chance, **kinds))
-        sample = replay.sample(3)
-        column, time = torch.nonzero(replay.valid)[which].tolist()
-        assert (sample.column.tolist(), sample.time.tolist()) == ([column] * 3, [time] * 3)
 
 
 def test_new_steps_have_the_largest_weight_so_far(schema, batch):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.distributed.collectives import Group, explained_variance, masked_mean, standardized
+from vdl_ros.rl.distributed.collectives import Group, explained_variance, standardized
 
 
 def test_standardized_ignores_masked_values():
@@ -19,23 +19,6 @@ def test_standardized_ignores_masked_values():
     assert not found[~mask.bool()].any()
     assert not standardized(torch.full((2, 3), 4.0), mask, Group()).any()
     assert not standardized(values, torch.zeros(2, 3), Group()).any()
-
-
-def test_masked_mean_ignores_masked_values():
-    values, mask = torch.tensor([3.0, 900.0, -1.0]), torch.tensor([1.0, 0.0, 1.0])
-    assert float(masked_mean(values, mask, Group())) == 1.0
-    assert float(masked_mean(values, mask * 0, Group())) == 0.0
-
-
-def test_collectives_of_one_learner_return_its_own_values_detached():
-    numbers = torch.tensor([1.0, 2.0], requires_grad=True)
-    total = Group().all_reduce_sum(numbers * 3)
-    assert total.tolist() == [3.0, 6.0]
-    assert not total.requires_grad
-    gradients = [torch.tensor([4.0])]
-    Group().all_reduce_gradients(gradients)
-    assert gradients[0].tolist() == [4.0]
-    assert (Group().rank, Group().size) == (0, 1)
 
 
 def test_explained_variance_is_a_share_and_not_a_number_without_variance():

@@ -86,12 +86,3 @@ def test_what_needs_all_learners_in_each_update_is_rejected():
         verify(config, algorithm_config)
         with pytest.raises(SettingError, match=message):
             verify(config, algorithm_config, num_learners=2)
-
-
-def test_one_learner_learns_as_without(spaces, unrolls):
-    config = TrainConfig(hidden_size=8, unroll_length=8, learning_rate=0.01)
-    delta, gradients = make(spaces, 'impala'), Learner(config, *spaces)
-    for update in range(PERIOD):
-        for learner in (delta, gradients):
-            learner.update(unrolls(0, update))
-    assert np.array_equal(vector(delta), vector(gradients))

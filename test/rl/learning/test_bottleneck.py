@@ -66,12 +66,6 @@ def test_busy_inference_at_the_learner_is_named():
     assert 'inference' not in sentence(shares, now)
 
 
-def test_local_training_is_one_thread():
-    found = sentence({'training': {'step': 0.5, 'learn': 0.3, 'infer': 0.2}},
-                     Circumstances(cores=2))
-    assert found.startswith('one thread does everything (50% the environments); train.launch.py')
-
-
 def test_recent_rows_and_all_rows_are_told_apart():
     now = [0.0]
     found = Bottleneck({'num_actors': 2, 'realtime_fps': 0.0, 'env_id': 'CartPole-v1'},

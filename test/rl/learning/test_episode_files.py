@@ -6,9 +6,9 @@ import dataclasses
 import pytest
 import torch
 
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.learning.episode_table import EpisodeRecord, EpisodeTable
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import TrainConfig
 

@@ -10,12 +10,14 @@ import numpy as np
 import pytest
 
 from vdl_ros.rl.acting.evaluation import Evaluation
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.learning.evaluations import Result
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig
 
@@ -46,7 +48,7 @@ class FakeEvaluator:
 @pytest.fixture(autouse=True)
 def no_waiting(monkeypatch):
     # Time passes by the looks at a clock of the test.
-    monkeypatch.setattr('vdl_ros.rl.learning.trainer._COLLECT_S', 0.001)
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer.COLLECT_S', 0.001)
 
 
 @pytest.fixture
@@ -57,9 +59,9 @@ def train(scripted, spaces, tmp_path):
         learner, flow_stats = Learner(settings, *spaces), FlowStats()
         folder, lines = RunFolder(tmp_path / 'run', resume=resume), []
         trainer = Trainer(
-            learner, folder, {'env_id': 'scripted', 'algorithm': 'impala'},
-            inbox=scripted(flow_stats, **(inbox or {})), flow_stats=flow_stats,
-            publish=lambda: None, log=lines.append, evaluator=evaluator,
+            learner, scripted(flow_stats, **(inbox or {})), flow_stats, folder,
+            {'env_id': 'scripted', 'algorithm': 'impala'}, RunConfig(num_actors=1),
+            Callbacks(log=lines.append, warn=lines.append), evaluator=evaluator,
             **({} if clock is None else {'clock': clock}))
         reason = trainer.run(threading.Event())
         return reason, lines, json.loads((folder.path / 'summary.json').read_text())

@@ -6,34 +6,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.torch_actor import TorchActor
-from vdl_ros.rl.data.unroll import Unroll, UnrollError
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.policy import load_weights, make_policy
-from vdl_ros.rl.settings import ALGORITHM_SETTINGS, PpoConfig, TrainConfig
+from vdl_ros.rl.settings import TrainConfig
 
 CONFIG = TrainConfig(unroll_length=8, hidden_size=8, total_steps=1000)
-
-
-def test_learner_makes_the_configured_algorithm_with_its_settings_or_defaults(spaces):
-    for name, settings in ALGORITHM_SETTINGS.items():
-        learner = Learner(dataclasses.replace(CONFIG, algorithm=name), *spaces)
-        assert type(learner.algorithm).__module__ == f'vdl_ros.rl.algorithms.{name}'
-        assert type(learner.algorithm_config) is settings
-        assert learner.algorithm.algorithm_config is learner.algorithm_config
-        assert learner.algorithm.policy is learner.policy
-    own = PpoConfig(ppo_clip=0.3)
-    learner = Learner(dataclasses.replace(CONFIG, algorithm='ppo'), *spaces, algorithm_config=own)
-    assert learner.algorithm.algorithm_config is own
-
-
-def test_unroll_schema_includes_the_recurrent_state(spaces):
-    assert Learner(CONFIG, *spaces).schema.state_size == 0
-    learner = Learner(dataclasses.replace(CONFIG, lstm_size=5), *spaces)
-    assert learner.schema.state_size == learner.policy.state_size == 10
-    assert learner.schema.empty(3)['state'].shape == (3, 10)
 
 
 def test_versions_and_valid_steps_are_counted(spaces, random_unroll):
@@ -61,20 +38,6 @@ def test_a_loss_or_gradient_that_is_not_finite_changes_nothing(spaces, random_un
     assert same(learner.state(), before)
     hook.remove()
     learner.update([random_unroll(2)])
-
-
-def test_frames_that_do_not_fit_change_nothing(same):
-    config = EnvConfig(env_id='vdl/PixelCounter-v0')
-    envs = factory.make(config, 1, num_envs=2)
-    spaces = envs.single_observation_space, envs.single_action_space
-    learner = Learner(CONFIG, *spaces, factory.frames_per_observation(config))
-    arrays, _ = TorchActor(envs, make_policy(CONFIG, *spaces), learner.schema, 1).unroll()
-    arrays['reset_index'] = np.array([[50, 0]], np.int32)
-    arrays['reset_stacks'] = np.zeros((1, 4, 8, 8), np.uint8)
-    before = copy.deepcopy(learner.state())
-    with pytest.raises(UnrollError, match='^reset_index: '):
-        learner.update([Unroll(arrays, 'a', 0, 0, 0)])
-    assert same(learner.state(), before)
 
 
 def test_the_learning_rate_falls_with_agent_steps(spaces, random_unroll):

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.progress import Progress
 from vdl_ros.rl.learning.reporting import RateWindow
 

@@ -30,11 +30,6 @@ class Training:
         raise AssertionError('no number was chosen')
 
 
-def test_powers_of_two_and_all_cores_are_tried():
-    assert [candidates(each) for each in (1, 2, 3, 6, 16)] == [
-        [1], [1, 2], [1, 2, 3], [1, 2, 4, 6], [1, 2, 4, 8, 16]]
-
-
 def test_the_smallest_number_that_is_fastest_is_kept():
     for cores, seconds, expected in (
             (2, {1: 0.6, 2: 0.4}, 2),

@@ -14,12 +14,14 @@ import torch
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from vdl_ros.common.metrics import CALLBACKS, TRAINING, ThreadTimer
-from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.unroll import EndOfBagError, UnrollError
+from vdl_ros.rl.data.unroll import EndOfBagError
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import realtime_text, status_line
+from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import realtime_text, status_line
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig
 
@@ -39,13 +41,16 @@ class Run:
             self.config, *spaces, timer=timers and timers['training']), FlowStats()
         self.inbox = scripted(flow_stats, **(inbox or {}))
         self.folder = RunFolder(path, resume=resume, launch_id=launch_id)
+        run = RunConfig(num_actors=num_actors, checkpoint_period=periods[0],
+                        status_period=periods[1], stall_timeout=30.0)
         self.trainer = Trainer(
-            self.learner, self.folder, settings, inbox=self.inbox, flow_stats=flow_stats,
-            publish=lambda: self.published.append(self.learner.version),
-            log=self.lines.append, extra_scalars=extra_scalars, timers=timers,
-            num_actors=num_actors, checkpoint_period=periods[0], status_period=periods[1],
-            **({} if clock is None else {'clock': clock, 'stall_timeout': 30.0}))
+            self.learner, self.inbox, flow_stats, self.folder, settings, run,
+            Callbacks(lambda: self.publish(), self.lines.append, self.lines.append, extra_scalars),
+            timers=timers, **({} if clock is None else {'clock': clock}))
         self.stop = threading.Event()
+
+    def publish(self):
+        self.published.append(self.learner.version)
 
     def __call__(self):
         return self.trainer.run(self.stop)
@@ -241,7 +246,7 @@ class SynchronousActors:
         self.run, self.now, self.silent, self.limit = run, now, set(), limit
         self.actors = [scripted(run.trainer.flow_stats, start_id=number + 1, actor_id=name)
                        for number, name in enumerate(names)]
-        run.trainer.inbox = self
+        run.trainer.collector.inbox = self
 
     def get(self, timeout):
         credit = self.run.config.batch_size * (self.run.learner.version + 1)
@@ -263,10 +268,10 @@ def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(start, scri
     actors = SynchronousActors(run, scripted, ('away', 'here'), now, limit=1000.0)
     sizes, learn = [], run.trainer._learn
 
-    def count():
-        sizes.append(len(run.trainer._unrolls))
+    def count(batch):
+        sizes.append(len(batch.sources))
         actors.silent = {'away'} if len(sizes) in (2, 3) else set()
-        learn()
+        return learn(batch)
 
     run.trainer._learn = count
     assert run() == 'total_steps'
@@ -281,14 +286,14 @@ def test_a_run_without_any_trajectory_says_for_whom_it_waits(start, scripted):
     now = [0.0]
     run = start(clock=lambda: now[0])
     actors = SynchronousActors(run, scripted, ('b\x1b[2J' + 'x' * 200,), now, limit=100.0)
-    publish = run.trainer._publish_policy
+    publish = run.publish
 
     def go_away():
         if run.learner.version == 2:
             actors.silent = {each.actor_id for each in actors.actors}
         publish()
 
-    run.trainer._publish_policy = go_away
+    run.publish = go_away
     assert run() == 'interrupted'
     stalls = [line for line in run.lines if line.startswith('stalled')]
     assert [line[:39] for line in stalls] == [
@@ -379,24 +384,6 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(start):
     path.write_bytes(b'')
     with pytest.raises(CheckpointError, match='checkpoint.pt: '):
         start(resume=True)
-
-
-def test_an_unroll_that_cannot_be_decoded_is_left_out(start, monkeypatch):
-    run = start()
-    decode, calls = run.learner.make_batch, []
-
-    def sometimes(unrolls):
-        calls.append(unrolls)
-        if len(calls) == 3:
-            raise UnrollError('reset_index: bad')
-        return decode(unrolls)
-
-    monkeypatch.setattr(run.learner, 'make_batch', sometimes)
-    assert run() == 'total_steps'
-    assert run.summary['trajectories_rejected'] == 2
-    assert any('reset_index: bad' in line for line in run.lines)
-    # The actor's credit comes back all the same.
-    assert run.trainer.flow_stats.credits() == {1: ('a', run.inbox.sequence)}
 
 
 def test_status_line_is_readable():

@@ -6,9 +6,12 @@ import threading
 
 import pytest
 
-from vdl_ros.rl.acting.flow_control import Credit, FlowStats
+from vdl_ros.rl.acting.flow_control import Credit
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import Trainer
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig
 
@@ -33,9 +36,9 @@ class Graph:
         self._channel = []
         self.folder = RunFolder(path)
         self.trainer = Trainer(
-            self.learner, self.folder, SETTINGS, inbox=self, flow_stats=self.flow_stats,
-            publish=self._publish, log=lambda line: None, num_actors=num_actors,
-            checkpoint_period=1e6, status_period=1e6)
+            self.learner, self, self.flow_stats, self.folder, SETTINGS,
+            RunConfig(num_actors=num_actors, checkpoint_period=1e6, status_period=1e6),
+            Callbacks(lambda: self.publish(), lambda line: None, lambda line: None))
         learn = self.learner.algorithm.update
 
         def update(batch):
@@ -44,7 +47,7 @@ class Graph:
 
         self.learner.algorithm.update = update
 
-    def _publish(self):
+    def publish(self):
         credits = dict(self.flow_stats.credits())
         self.published.append((self.learner.version, credits))
         for number, credit in self.credits.items():
@@ -162,14 +165,14 @@ def test_actor_with_a_stale_trajectory_catches_up(graph):
     each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
                  total_steps=150)
     each.slow.add(1)
-    publish = each._publish
+    publish = each.publish
 
     def publish_and_wake():
         if each.flow_stats.stale:
             each.slow.clear()
         publish()
 
-    each.trainer._publish_policy = publish_and_wake
+    each.publish = publish_and_wake
     assert each.run() == 'total_steps'
     assert each.flow_stats.stale == 1
     # What actor 1 sent second was too old, and is in no batch.

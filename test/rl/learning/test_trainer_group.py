@@ -8,12 +8,13 @@ import threading
 import pytest
 import torch
 
-from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.unroll import UnrollError
 from vdl_ros.rl.distributed.collectives import Group, GroupError
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig
 
@@ -28,10 +29,11 @@ def make_trainer(scripted, spaces, tmp_path):
         flow_stats, lines, published = FlowStats(), [], []
         learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
         trainer = Trainer(
-            learner, RunFolder(tmp_path / 'run') if group.rank == 0 else None, SETTINGS,
-            inbox=scripted(flow_stats, start_id=10 + group.rank, **inbox),
-            flow_stats=flow_stats, log=lines.append,
-            publish=lambda: published.append((learner.version, dict(flow_stats.credits()))))
+            learner, scripted(flow_stats, start_id=10 + group.rank, **inbox), flow_stats,
+            RunFolder(tmp_path / 'run') if group.rank == 0 else None, SETTINGS,
+            RunConfig(num_actors=1), Callbacks(
+                lambda: published.append((learner.version, dict(flow_stats.credits()))),
+                lines.append, lines.append))
         return trainer, lines, published
     return make
 
@@ -55,7 +57,7 @@ def runs(pair, make_trainer, tmp_path):
             return {'reason': reason, 'version': learner.version, 'lines': lines,
                     'weights': [each.tobytes() for each in learner.weights().values()],
                     'steps': learner.agent_steps, 'published': published,
-                    'sequence': trainer.inbox.sequence}
+                    'sequence': trainer.collector.inbox.sequence}
 
         return pair(work, work)
 
@@ -117,7 +119,7 @@ def test_interrupting_one_learner_ends_both(runs, who):
 
     def prepare(rank, trainer, stop):
         if rank == who:
-            get, trainer.turns = trainer.inbox.get, 0
+            get, trainer.turns = trainer.collector.inbox.get, 0
 
             def counted(timeout):
                 trainer.turns += 1
@@ -125,7 +127,7 @@ def test_interrupting_one_learner_ends_both(runs, who):
                     stop.set()
                 return get(timeout)
 
-            trainer.inbox.get = counted
+            trainer.collector.inbox.get = counted
 
     inboxes = [{}, {}]
     inboxes[who] = {'on_get': nobody}
@@ -145,28 +147,6 @@ def test_nonfinite_loss_of_one_learner_ends_both(runs, who):
     assert first['weights'] == second['weights']
     assert 'loss of another learner' in (first, second)[1 - who]['lines'][-1]
     assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == 0
-
-
-def test_rejected_batch_of_one_learner_does_not_block_the_other(runs):
-    def prepare(rank, trainer, stop):
-        decode, calls = trainer.learner.make_batch, []
-
-        def sometimes(unrolls):
-            calls.append(unrolls)
-            if rank == 1 and len(calls) == 3:
-                raise UnrollError('reset_index: bad')
-            return decode(unrolls)
-
-        trainer.learner.make_batch = sometimes
-
-    first, second = runs(prepare=prepare)
-    assert first['reason'] == second['reason'] == 'total_steps'
-    assert first['weights'] == second['weights']
-    assert summary(runs)['trajectories_rejected'] == 2
-    assert second['sequence'] == first['sequence'] + 2
-    # The policy went out at once, with the credit.
-    assert [version for version, _ in first['published']].count(2) == 2
-    assert (2, {11: ('a', 6)}) in second['published']
 
 
 def test_checkpoint_is_saved_when_another_learner_dies(make_trainer, tmp_path):

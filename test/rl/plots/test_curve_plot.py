@@ -89,14 +89,6 @@ def test_band_and_raw_lines_are_only_drawn_when_wanted(tmp_path):
     assert shapes(band='minmax', raw=True) == (1, 3)
 
 
-def test_the_unit_of_time_fits_its_range(tmp_path):
-    for seconds, label, last in ((59.0, 'time, s', '60'), (59 * 60.0, 'time, minutes', '60'),
-                                 (12 * 3600.0, 'time, hours', '12')):
-        curve = make_curve('a', [Series(np.array([0.0, seconds]), np.array([0.0, 1.0]))], 1, 'std')
-        found = words(draw(tmp_path / 'plot.svg', [curve], x='time', title=''))
-        assert {label, last} <= set(found)
-
-
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match='xyz'):
         draw(tmp_path / 'plot.xyz', [group()])

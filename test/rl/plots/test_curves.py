@@ -14,7 +14,6 @@ from vdl_ros.rl.plots.curves import (
     make_curve,
     moving_mean,
     tidy,
-    window_of,
 )
 
 
@@ -58,21 +57,6 @@ def test_the_moving_mean_equals_a_plain_computation():
             moving_mean(y, window), naive_moving_mean(y, window), atol=1e-12)
 
 
-def test_the_moving_mean_keeps_ends_and_straight_lines():
-    y = np.random.default_rng(0).normal(size=20)
-    smooth = moving_mean(y, 9)
-    assert (smooth[0], smooth[-1]) == (y[0], y[-1])
-    line = 3.0 * np.arange(20) - 7
-    np.testing.assert_allclose(moving_mean(line, 9), line, atol=1e-12)
-
-
-def test_windows_are_odd_and_no_wider_than_there_are_points():
-    for smooth, count, window in (
-            (1, 10, 1), (2, 10, 3), (3, 10, 3), (4, 10, 5), (99, 10, 9), (99, 11, 11),
-            (5, 1, 1), (0.5, 10, 5), (0.02, 100, 3), (0.02, 20, 1), (0.99, 2, 1)):
-        assert window_of(smooth, count) == window, (smooth, count)
-
-
 def test_runs_of_other_x_and_length_are_averaged_where_all_of_them_are():
     x, y = align([series([0, 10, 20, 30], [0, 10, 20, 30]), series([5, 25], [1, 1])])
     assert x.tolist() == [5, 10, 20, 25]
@@ -107,12 +91,6 @@ def test_bands_of_one_run_of_equal_runs_and_none():
     assert band is None
     curve = make_curve('a', [run, run, run], 3, 'std')
     np.testing.assert_allclose(curve.band, [curve.line, curve.line], atol=1e-12)
-
-
-def test_runs_that_touch_in_one_point_have_it_and_apart_none():
-    assert align([series([1, 2], [0, 5]), series([2, 3], [7, 0])])[1].tolist() == [[5], [7]]
-    with pytest.raises(ValueError, match='one run ends at 2, before another starts at 3'):
-        align([series([1, 2], [0, 5]), series([3, 4], [7, 0])])
 
 
 def test_invalid_points_are_dropped_and_the_last_of_equal_x_is_kept():

@@ -14,7 +14,7 @@ from vdl_ros.rl.policy.distributions import (
     DiagonalGaussian,
     MultiCategorical,
     SquashedGaussian,
-    for_space,
+    make_distribution,
 )
 
 COUNT = 40_000
@@ -137,38 +137,13 @@ def test_parts_have_the_probabilities_of_joint_actions_and_samples_too(sizes):
     assert expected.sum() > 0.999 * COUNT
 
 
-def test_gradients_of_parts_are_those_of_torchs_families():
-    """Padding of shorter parts has no part in them."""
-    family, sizes = MultiCategorical((2, 4, 3)), (2, 4, 3)
-    parameters, others = torch.randn(2, 5, 9, dtype=torch.float64)
-    parameters.requires_grad_()
-    actions = family.sample(parameters.detach())
-    p, q = ([reference.Categorical(logits=each) for each in logits.split(sizes, -1)]
-            for logits in (parameters, others))
-    chances = zip(p, actions.unbind(-1), strict=True)
-    for ours, torchs in (
-            (family.log_prob(parameters, actions), sum(a.log_prob(b) for a, b in chances)),
-            (family.entropy(parameters), sum(each.entropy() for each in p)),
-            (family.kl(parameters, others), sum(map(reference.kl_divergence, p, q)))):
-        torch.testing.assert_close(ours, torchs)
-        torch.testing.assert_close(*(
-            torch.autograd.grad(each.square().sum(), parameters, retain_graph=True)[0]
-            for each in (ours, torchs)))
-
-
-def test_parts_are_one_hot_inputs_of_a_network():
-    found = MultiCategorical((2, 3)).to_network(torch.tensor([[0, 2], [1, 0]]))
-    assert found.tolist() == [[1, 0, 0, 0, 1], [0, 1, 1, 0, 0]]
-    assert found.dtype == torch.float32
-
-
 BOXES = [([-1.0, 0.0], [1.0, 10.0]), ([-0.4, -0.1], [0.4, 0.3]), ([-7.7, 1e-3], [0.1, 2e-3])]
 
 
 def test_squashed_actions_are_within_the_range_and_fill_it():
     for low, high in BOXES:
         space = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
-        family = for_space(space, 'squashed')
+        family = make_distribution(space, 'squashed')
         wide = torch.tensor([0.0, 0.0, 2.0, 2.0]).expand(2000, 4)
         acted = family.to_environment(family.sample(wide).numpy())
         assert acted.dtype == space.dtype
@@ -207,8 +182,8 @@ def test_spaces_without_a_distribution_are_refused_in_one_line():
             spaces.MultiDiscrete([[2, 2]]), spaces.Box(0, 1, (2, 2)),
             spaces.Box(0, 5, (2,), np.int32), spaces.MultiBinary(3)):
         with pytest.raises(ValueError, match=r'^action space .* is not supported: [^\n]*$'):
-            for_space(space)
+            make_distribution(space)
     endless = spaces.Box(np.array([-1.0, -np.inf]), np.array([1.0, 1.0]), dtype=np.float64)
-    assert isinstance(for_space(endless), DiagonalGaussian)
+    assert isinstance(make_distribution(endless), DiagonalGaussian)
     with pytest.raises(ValueError, match=r"^action_distribution: 'squashed' is not allowed for "):
-        for_space(endless, 'squashed')
+        make_distribution(endless, 'squashed')

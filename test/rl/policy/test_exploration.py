@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 from torch import distributions as reference
 
-from vdl_ros.rl.policy.distributions import Boltzmann, EpsilonGreedy, for_values
+from vdl_ros.rl.policy.distributions import Boltzmann, EpsilonGreedy, make_distribution
 from vdl_ros.rl.settings import A3cConfig, DqnConfig, ImpalaConfig, PpoConfig, exploration_schedule
 
 NAMES = [f'actor-{i}' for i in range(200)]
@@ -124,10 +124,11 @@ def test_a_temperature_of_0_is_greedy():
 
 def test_action_values_need_a_discrete_space():
     for exploration, family in (('epsilon', EpsilonGreedy), ('boltzmann', Boltzmann)):
-        found = for_values(spaces.Discrete(4), exploration)
+        found = make_distribution(
+            spaces.Discrete(4), algorithm_config=DqnConfig(exploration=exploration))
         assert (type(found), found.size) == (family, 5)
     for space in (spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 2]),
                   spaces.Box(0, 1, (2,))):
         with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in [^\n]*: Discrete "
                                              'from 0; for other spaces one of impala, a3c, ppo,'):
-            for_values(space, 'epsilon')
+            make_distribution(space, algorithm_config=DqnConfig())

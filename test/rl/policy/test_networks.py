@@ -1,7 +1,6 @@
 """Torsos: layers as in the papers, independence of the batch, gradients."""
 
 import itertools
-import math
 
 import numpy as np
 import pytest
@@ -10,7 +9,7 @@ from gymnasium import spaces
 from torch import nn
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
-from vdl_ros.rl.policy.networks import Smoothing, make_torso, orthogonal
+from vdl_ros.rl.policy.networks import Smoothing, make_torso
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import NETWORKS, TrainConfig
 
@@ -49,37 +48,6 @@ def test_the_smallest_images_are_accepted():
         found = torso(pictures(2, *shape))
         assert found.shape == (2, features), (network, shape)
         assert not torch.equal(found[0], found[1]), (network, shape)
-
-
-def test_the_mlp_has_two_tanh_layers():
-    torso, features = make_torso('mlp', (3,), 8)
-    assert features == 8
-    first, _, second, _ = torso
-    x = pictures(5, 3)
-    expected = torch.tanh(torch.tanh(x @ first.weight.T) @ second.weight.T)
-    torch.testing.assert_close(torso(x), expected)
-    torso(x).square().sum().backward()
-    assert all(each.grad.abs().sum() > 0 for each in torso.parameters())
-
-
-def test_a_residual_section_has_the_layers_of_the_deep_impala_network():
-    torso, _ = make_torso('resnet', (2, 40, 40), 1)
-    section, x = torso[0], pictures(1, 2, 40, 40)
-    expected = nn.functional.max_pool2d(section.convolution(x), 3, 2, 1)
-    for block in section.blocks:
-        inner = block.first(expected.relu())
-        expected = expected + block.second(inner.relu())
-    assert expected.shape == (1, 16, 20, 20)
-    torch.testing.assert_close(section(x), expected)
-
-
-def test_initial_weights_are_orthogonal_and_biases_0():
-    for gain in (0.01, 1.0, math.sqrt(2)):
-        layer = orthogonal(nn.Linear(7, 4), gain)
-        torch.testing.assert_close(
-            layer.weight @ layer.weight.T, gain**2 * torch.eye(4), rtol=1e-5, atol=1e-5)
-        assert not layer.bias.any()
-    assert orthogonal(nn.Conv2d(2, 3, 3, bias=False)).bias is None
 
 
 def test_smoothing_is_a_gaussian_filter_of_each_channel():

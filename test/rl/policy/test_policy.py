@@ -160,11 +160,6 @@ def test_the_distribution_follows_from_space_and_settings():
         assert type(make(NUMBERS, action_space, own, **settings).distribution) is family
 
 
-def test_a_new_policy_is_nearly_uniform():
-    probabilities = make(IMAGES, network='impala')(observations(IMAGES, 10)).parameters.softmax(-1)
-    assert (probabilities - 1 / 6).abs().max() < 0.05
-
-
 def test_a_gaussian_policy_learns_its_deviation():
     for settings in ({}, {'lstm_size': 5}, {'action_distribution': 'squashed'}):
         policy = make(NUMBERS, FORCES, **settings)

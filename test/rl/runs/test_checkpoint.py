@@ -64,11 +64,6 @@ def test_content_and_name_are_on_the_disk_before_and_after_the_rename(path, monk
     assert synced == [f'{path}.partial', str(path.parent)]
 
 
-def test_a_missing_file_is_reported(tmp_path):
-    refused(tmp_path / 'none.pt', 'no such file')
-    refused(tmp_path, 'no such file')
-
-
 def test_a_file_that_is_not_a_checkpoint_is_rejected(path):
     for content in (b'', b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096,
                     b'env_id: x\n', pickle.dumps({'format': FORMAT})):

@@ -78,11 +78,6 @@ def test_runs_without_settings_are_labelled_with_their_folders(group, tmp_path):
     check_group([*groups[0], *groups[1]])
 
 
-def test_environments_are_listed_once(group):
-    assert environments([group({}, {}), group({'env_id': 'Pong'}), group({})]) == [
-        'CartPole-v1', 'Pong']
-
-
 def test_different_experiments_in_one_group_are_rejected(group):
     for change, message in (
             ({'env_id': 'Pong'}, "r2: env_id 'Pong' is not 'CartPole-v1' as in r0; "

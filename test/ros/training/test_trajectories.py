@@ -11,8 +11,8 @@ from rclpy.serialization import deserialize_message, serialize_message
 from rclpy.time import Time
 
 from vdl_ros.msg import Policy, Trajectory
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import EndOfBagError, UnrollSchema
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.ros.training.messages import (
     RefusedError,
     TrajectoryInbox,

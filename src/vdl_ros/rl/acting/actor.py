@@ -1,11 +1,11 @@
-"""Steps a vector environment and keeps the current observation and resets."""
+"""An actor: B environments in which a policy acts, and the unrolls that it records."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -13,11 +13,16 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.metrics import ThreadTimer
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, UnrollSchema, add_extras
 
-__all__ = ['Actor', 'EnvStepper', 'SharedActors', 'Step', 'StepTogether']
+if TYPE_CHECKING:
+    from torch import Tensor
 
+    from vdl_ros.rl.policy.numpy_policy import NumpyPolicy
+    from vdl_ros.rl.policy.policy import Policy
+
+__all__ = ['Actor', 'EnvStepper', 'SharedActors', 'Step', 'StepTogether']
 
 # Their names in an environment's info.
 _IN_INFO = {name: 'is_success' if name == 'success' else name for name in OPTIONAL}
@@ -29,14 +34,11 @@ class Step(NamedTuple):
     Attributes:
         observation: [B, ...], after the action.
         reward: [B] float32.
-        terminated: [B] bool.
-        truncated: [B] bool.
+        terminated, truncated: [B] bool.
         is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
-            ignored the action and reset itself; also where its info has ``is_lost``: a robot was
-            silent, and this step is none of an episode.
-        extras: those of ``unroll.OPTIONAL`` that the environment's info has: ``success`` [B] bool,
-            where the episode, if it ends here, reached its aim, from ``is_success``; of
-            environments on their own clock ``reaction_time`` and ``late_actions``.
+            ignored the action and reset itself; also where a robot was silent (``is_lost`` in the
+            environment's info).
+        extras: the arrays of ``unroll.OPTIONAL`` that the environment's info has, [B, ...] each.
     """
 
     observation: NDArray[Any]
@@ -48,16 +50,23 @@ class Step(NamedTuple):
 
     @property
     def success(self) -> NDArray[Any] | None:
-        """Return where the episode reached its aim, bool [B]; None if it is unknown."""
+        """Where the episode reached its aim, bool [B]; None if it is unknown."""
         return self.extras.get('success')
+
+    def arrays(self, is_reset: NDArray[Any]) -> Arrays:
+        """Return an unroll of this step; ``is_reset`` [B] is of the observation before it."""
+        return {'rewards': self.reward[None], 'terminated': self.terminated[None],
+                'truncated': self.truncated[None],
+                'is_reset': np.stack([is_reset, self.is_reset]),
+                **{name: values[None] for name, values in self.extras.items()}}
 
 
 class EnvStepper:
     """Steps environments that reset themselves in the step after the last one of an episode.
 
     Attributes:
-        observation: [B, ...], the current one.
-        is_reset: [B] bool, where it is the first of its episode.
+        observation, is_reset: the current observation [B, ...], and where it is the first of its
+            episode, [B] bool.
     """
 
     def __init__(self, envs: VectorEnv, seed: int) -> None:
@@ -91,15 +100,10 @@ class EnvStepper:
         return step
 
     def _extras(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
-        """Return the extras in ``info``, as in :class:`Step`."""
-        extras = {}
-        for name, key in _IN_INFO.items():
-            if key in info:
-                found, (dtype, shape) = np.asarray(info[key]), OPTIONAL[name]
-                # Anybody's environment may have something else of this name.
-                if found.shape == (self.envs.num_envs, *shape):
-                    extras[name] = found.astype(dtype)
-        return extras
+        found = {name: np.asarray(info[key]) for name, key in _IN_INFO.items() if key in info}
+        # Anybody's environment may have something else of this name.
+        return {name: values.astype(OPTIONAL[name][0]) for name, values in found.items()
+                if values.shape == (self.envs.num_envs, *OPTIONAL[name][1])}
 
 
 class Actor(ABC):
@@ -108,22 +112,23 @@ class Actor(ABC):
     Consecutive unrolls overlap by one observation: x_T of one is x_0 of the next.
 
     Args:
+        seed: of the first episodes.
         timer: timer of the thread that calls :meth:`unroll`.
-        exploration: schedule, see ``exploration.py``.
+        exploration: see :func:`exploration_schedule`.
 
     Attributes:
         policy_version: version of its weights, -1 before the first :meth:`load`.
+        state: state of the policy, float32 [B, S].
 
     Raises:
         UnrollError: its unrolls would be too large.
     """
 
+    policy: Policy | NumpyPolicy
+    state: Tensor | NDArray[Any]
+
     def __init__(
-        self,
-        envs: VectorEnv,
-        schema: UnrollSchema,
-        seed: int,
-        timer: ThreadTimer | None = None,
+        self, envs: VectorEnv, schema: UnrollSchema, seed: int, timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         schema.check_size(envs.num_envs)
@@ -139,13 +144,8 @@ class Actor(ABC):
         self._step = 0
         self._episodes = EpisodeCounter(envs.num_envs)
 
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
-    ) -> None:
-        """Load the weights of a published policy.
-
-        Args:
-            agent_steps: steps that the learner has learned from.
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
+        """Load the weights of a policy that has learned from ``agent_steps``.
 
         Raises:
             ValueError: weights of another network.
@@ -161,24 +161,12 @@ class Actor(ABC):
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Sample actions and update the state.
+        """Update the state; return actions, [B] or [B, A], and their log-probabilities, [B].
 
         Args:
             observations: [B, ...].
             is_reset: [B] bool, true where an episode starts.
-
-        Returns:
-            Actions, int64 [B] or [B, A], or float32 [B, A], and their log-probabilities, float32
-            [B].
         """
-
-    @abstractmethod
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return the actions for the environment, before they are clipped to its bounds."""
-
-    @abstractmethod
-    def recorded_state(self) -> NDArray[Any]:
-        """Return the state of the policy, float32 [B, S]."""
 
     @abstractmethod
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
@@ -208,12 +196,12 @@ class Actor(ABC):
             self._observations[0], self._arrays['is_reset'][0] = (
                 stepper.observation, stepper.is_reset)
             if 'state' in self._arrays:
-                self._arrays['state'][...] = self.recorded_state()
+                self._arrays['state'][...] = np.asarray(self.state)
         arrays = self._arrays
         with self._timer('infer'):
             actions, log_probs = self.choose(self._observations[t], arrays['is_reset'][t])
         arrays['actions'][t], arrays['behaviour_log_probs'][t] = actions, log_probs
-        return stepper.clip(self.to_environment(arrays['actions'][t]))
+        return stepper.clip(self.policy.distribution.to_environment(arrays['actions'][t]))
 
     def end_step(self, outcome: tuple[Any, ...]) -> bool:
         """Record what the environments returned; return whether there are T steps."""
@@ -228,11 +216,8 @@ class Actor(ABC):
     def finish(self) -> tuple[Arrays, list[FinishedEpisode]]:
         """Return the unroll of the last T steps, as :meth:`unroll`."""
         arrays, self._step = self._arrays, 0
-        is_reset = arrays['is_reset']
-        finished = self._episodes.add(
-            arrays['rewards'], arrays['terminated'], arrays['truncated'], is_reset,
-            arrays.get('success'), adversary_of(arrays))
-        return arrays | self._schema.encode(self._observations, is_reset), finished
+        finished = self._episodes.add(arrays)
+        return arrays | self._schema.encode(self._observations, arrays['is_reset']), finished
 
     def close(self) -> None:
         """Close the environments."""
@@ -244,11 +229,7 @@ StepTogether = Callable[[Sequence[NDArray[Any]]], Sequence[tuple[Any, ...]]]
 
 
 class SharedActors:
-    """Steps several actors at once; each records unrolls of its own length.
-
-    Attributes:
-        actors: one for each agent, with a part of the environments.
-    """
+    """Steps several actors at once; each records unrolls of its own length."""
 
     def __init__(self, actors: Sequence[Actor], step_together: StepTogether) -> None:
         self.actors = list(actors)

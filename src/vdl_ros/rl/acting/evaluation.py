@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.metrics import ReactionTime, in_ms
 from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
 
 __all__ = ['Act', 'Evaluation', 'evaluate']
@@ -24,12 +24,7 @@ __all__ = ['Act', 'Evaluation', 'evaluate']
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Results of an evaluation.
-
-    Attributes:
-        episodes: in the order in which they ended.
-        late_actions: of their steps, those that held the last action.
-    """
+    """Episodes in the order in which they ended, and how late actions were."""
 
     episodes: tuple[FinishedEpisode, ...]
     reaction_time_ms: Mapping[str, float] = field(default_factory=dict)
@@ -68,10 +63,7 @@ class Evaluation:
 
     @property
     def interval(self) -> float:
-        """Half the width of the mean's 95 % confidence interval, by the normal distribution.
-
-        NaN for a single episode.
-        """
+        """Half the width of the mean's 95 % interval, by the normal distribution; NaN of one."""
         count = len(self.returns)
         return 1.96 * self.std / math.sqrt(count - 1) if count > 1 else math.nan
 
@@ -85,13 +77,9 @@ class Act:
         self._policy = policy.eval()
         self._choose = policy.distribution.mode if deterministic else policy.distribution.sample
         self._box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
-        self._state = policy.initial_state(0)
+        #: State of the policy after the last observation, [B, S].
+        self.state = policy.initial_state(0)
         self._actions = torch.empty(0)
-
-    @property
-    def state(self) -> torch.Tensor:
-        """State of the policy after the last observation, [B, S]."""
-        return self._state
 
     @torch.inference_mode()
     def __call__(
@@ -107,36 +95,30 @@ class Act:
             rewards: [B] float, of the previous actions; default: 0.
         """
         batch = len(observations)
-        if len(self._state) != batch:
-            self._state = self._policy.initial_state(batch)
+        if len(self.state) != batch:
+            self.state = self._policy.initial_state(batch)
         else:
             if rewards is None:
                 rewards = np.zeros(batch)
-            self._state = self._policy.append_last_action(
-                self._state, self._actions, torch.from_numpy(rewards.astype(np.float32)))
+            self.state = self._policy.append_last_action(
+                self.state, self._actions, torch.from_numpy(rewards.astype(np.float32)))
         resets = np.zeros(batch, np.bool_) if is_reset is None else is_reset
-        parameters, _, self._state = self._policy(
+        parameters, _, self.state = self._policy(
             torch.from_numpy(np.ascontiguousarray(observations))[None],
-            torch.from_numpy(resets)[None], self._state)
+            torch.from_numpy(resets)[None], self.state)
         self._actions = self._choose(parameters[0])
         actions: NDArray[Any] = self._policy.distribution.to_environment(self._actions.numpy())
         return actions if self._box is None else np.clip(actions, self._box.low, self._box.high)
 
 
 def evaluate(
-    envs: VectorEnv,
-    act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
-    episodes: int,
-    seed: int,
-    stop: threading.Event | None = None,
+    envs: VectorEnv, act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
+    episodes: int, seed: int, stop: threading.Event | None = None,
 ) -> Evaluation:
-    """Play ``episodes`` episodes, divided evenly among the environments.
+    """Play ``episodes`` episodes, divided evenly among the environments; ``act`` is as an `Act`.
 
     Each environment counts only its share: counting the episodes that end first would favour
     short ones.
-
-    Args:
-        act: as :class:`Act`.
     """
     batch = envs.num_envs
     shares = np.full(batch, episodes // batch)
@@ -151,11 +133,7 @@ def evaluate(
         rewards = step.reward
         reaction_time.extend(step.extras.get('reaction_time', ()))
         late += int(np.sum(step.extras.get('late_actions', 0)))
-        for episode in counter.add(rewards[None], step.terminated[None], step.truncated[None],
-                                   np.stack([is_reset, step.is_reset]),
-                                   None if step.success is None else step.success[None],
-                                   adversary_of({name: values[None] for name, values
-                                                 in step.extras.items()})):
+        for episode in counter.add(step.arrays(is_reset)):
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)

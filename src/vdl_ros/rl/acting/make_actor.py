@@ -1,4 +1,4 @@
-"""The actor whose policy NumPy computes."""
+"""The actor whose policy NumPy computes, and the choice between NumPy and PyTorch."""
 
 from __future__ import annotations
 
@@ -20,27 +20,18 @@ __all__ = ['NumpyActor', 'make_actor']
 
 
 class NumpyActor(Actor):
-    """See :class:`Actor`.
+    """An actor whose policy NumPy computes; ``seed`` is also of sampling.
 
-    Args:
-        policy: chooses the actions, after the first :meth:`load`.
-        seed: of the first episodes and of sampling.
-        stream: number of the random numbers of this seed; actors that share a world and its
-            seed have different ones.
-
-    Attributes:
-        state: its state, float32 [B, S].
+    Actors that share a world and its seed have different random numbers, by ``stream``.
     """
 
+    policy: NumpyPolicy
+    state: NDArray[Any]
+
     def __init__(
-        self,
-        envs: VectorEnv,
-        policy: NumpyPolicy,
-        schema: UnrollSchema,
-        seed: int,
+        self, envs: VectorEnv, policy: NumpyPolicy, schema: UnrollSchema, seed: int,
         timer: ThreadTimer | None = None,
-        exploration: Callable[[int], float] = lambda agent_steps: 0.0,
-        stream: int = 0,
+        exploration: Callable[[int], float] = lambda agent_steps: 0.0, stream: int = 0,
     ) -> None:
         super().__init__(envs, schema, seed, timer, exploration)
         self.policy = policy
@@ -48,27 +39,16 @@ class NumpyActor(Actor):
         self._random = np.random.default_rng([seed, stream])
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
-        """See :meth:`Actor.use`."""
         self.policy.load(arrays)
         self.policy.exploration = exploration
 
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """See :meth:`Actor.choose`."""
         parameters, self.state = self.policy.forward(observations, is_reset, self.state)
         return self.policy.distribution.sample(parameters, self._random)
 
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """See :meth:`Actor.to_environment`."""
-        return self.policy.distribution.to_environment(actions)
-
-    def recorded_state(self) -> NDArray[Any]:
-        """See :meth:`Actor.recorded_state`."""
-        return self.state
-
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
-        """See :meth:`Actor.append_last_action`."""
         self.state = self.policy.append_last_action(self.state, actions, rewards)
 
 
@@ -87,14 +67,8 @@ def make_actor(
     """Return an actor; PyTorch, which takes two seconds to import, only if it is needed.
 
     Args:
-        train: settings of the policy and of unrolls.
-        algorithm_config: the algorithm's settings.
-        seed: of the first episodes and of sampling.
         threads: CPU threads of the network, from now on in the whole process.
         follow: takes the policy, whose gradients it needs, and what returns its state.
-
-    Raises:
-        ValueError: spaces that no policy is for, or unrolls that would be too large.
     """
     spaces = envs.single_observation_space, envs.single_action_space
 

@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.acting.actor import EnvStepper, Step
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import (
     Arrays,
     Expected,
@@ -53,27 +53,23 @@ class StepSchema:
         self, observation_space: gymnasium.spaces.Box, frames_per_observation: int,
     ) -> None:
         self.stacked = frames_per_observation > 1
-        self._mixed = (
+        mixed = self._mixed = (
             observation_space if isinstance(observation_space, ImageAndVector) else None)
-        name, space = 'observations', observation_space
-        if self._mixed is not None:
-            name, space = 'images', self._mixed.image
+        space = observation_space if mixed is None else mixed.image
         dtype, shape = np.dtype(space.dtype), space.shape
+        flag = np.dtype(np.bool_), (-1,)
         self._expected: Expected = {
-            'is_reset': (np.dtype(np.bool_), (-1,)),
-            'rewards': (np.dtype(np.float32), (-1,)),
-            'terminated': (np.dtype(np.bool_), (-1,)),
-            'truncated': (np.dtype(np.bool_), (-1,)),
-        }
+            'is_reset': flag, 'rewards': (np.dtype(np.float32), (-1,)), 'terminated': flag,
+            'truncated': flag}
         if self.stacked:
             self._expected |= {
                 'frames': (dtype, (-1, *shape[1:])),
                 'whole_index': (np.dtype(np.int32), (-2,)),
                 'whole_stacks': (dtype, (-2, *shape))}
         else:
-            self._expected[name] = (dtype, (-1, *shape))
-        if self._mixed is not None:
-            self._expected['vectors'] = (np.dtype(np.float32), (-1, self._mixed.vector_size))
+            self._expected['observations' if mixed is None else 'images'] = dtype, (-1, *shape)
+        if mixed is not None:
+            self._expected['vectors'] = (np.dtype(np.float32), (-1, mixed.vector_size))
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> int:
         """Check one step; return its number of environments, B.
@@ -109,14 +105,9 @@ class StepSchema:
                 'whole_stacks': observation[index], **vectors}
 
     def decode(
-        self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None,
-        out: NDArray[Any],
+        self, arrays: Mapping[str, NDArray[Any]], before: NDArray[Any] | None, out: NDArray[Any],
     ) -> None:
-        """Write the observation into ``out`` [B, ...].
-
-        Args:
-            arrays: checked by :meth:`check`.
-            before: the previous observation, [B, ...], or None.
+        """Write the observation in checked arrays, after ``before``, into ``out`` [B, ...].
 
         Raises:
             UnrollError: a stack continues one that was not received.
@@ -169,10 +160,6 @@ class RemoteActor:
     def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:
         """Step with ``actions`` [B] or [B, A]; return the episodes that ended."""
         first = self._last.is_reset
-        self._last = last = self._stepper.step(actions)
+        self._last = self._stepper.step(actions)
         self.step += 1
-        return self._episodes.add(
-            last.reward[None], last.terminated[None], last.truncated[None],
-            np.stack([first, last.is_reset]),
-            None if last.success is None else last.success[None],
-            adversary_of({name: values[None] for name, values in last.extras.items()}))
+        return self._episodes.add(self._last.arrays(first))

@@ -19,31 +19,22 @@ __all__ = ['TorchActor']
 
 
 class TorchActor(Actor):
-    """See :class:`Actor`.
+    """An actor whose policy PyTorch computes; ``seed`` is also of sampling."""
 
-    Args:
-        seed: of the first episodes and of sampling.
-
-    Attributes:
-        state: its state, [B, S].
-    """
+    policy: Policy
+    state: Tensor
 
     def __init__(
-        self,
-        envs: VectorEnv,
-        policy: Policy,
-        schema: UnrollSchema,
-        seed: int,
+        self, envs: VectorEnv, policy: Policy, schema: UnrollSchema, seed: int,
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         super().__init__(envs, schema, seed, timer, exploration)
         self.policy = policy.eval()
-        self.state: Tensor = policy.initial_state(envs.num_envs)
+        self.state = policy.initial_state(envs.num_envs)
         torch.manual_seed(seed)
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
-        """See :meth:`Actor.use`."""
         load_weights(self.policy, arrays)
         self.policy.exploration = torch.tensor([exploration])
 
@@ -51,7 +42,6 @@ class TorchActor(Actor):
     def choose(
         self, observations: NDArray[Any], is_reset: NDArray[Any],
     ) -> tuple[NDArray[Any], NDArray[Any]]:
-        """See :meth:`Actor.choose`."""
         distribution = self.policy.distribution
         if self.policy.state_size:
             # [None]: T = 1.
@@ -63,16 +53,7 @@ class TorchActor(Actor):
         actions = distribution.sample(parameters)
         return actions.numpy(), distribution.log_prob(parameters, actions).numpy()
 
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """See :meth:`Actor.to_environment`."""
-        return self.policy.distribution.to_environment(actions)
-
-    def recorded_state(self) -> NDArray[Any]:
-        """See :meth:`Actor.recorded_state`."""
-        return self.state.numpy()
-
     @torch.inference_mode()
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
-        """See :meth:`Actor.append_last_action`."""
         self.state = self.policy.append_last_action(
             self.state, torch.from_numpy(actions), torch.from_numpy(rewards))

@@ -22,11 +22,7 @@ def make_algorithm(
     policy: Policy, config: TrainConfig, algorithm_config: AlgorithmConfig, schema: UnrollSchema,
     group: Group | None = None,
 ) -> Algorithm:
-    """Return the algorithm that ``config`` names.
-
-    Raises:
-        ValueError: settings that do not fit this machine, such as a replay larger than its memory.
-    """
+    """Return the algorithm that ``config`` names; ValueError: it needs too much memory."""
     module = importlib.import_module(f'{__name__}.{config.algorithm}')
     algorithm: Algorithm = module.Algorithm(
         policy, config, algorithm_config, schema, group or Group())

@@ -24,7 +24,6 @@ class Algorithm(algorithm.Algorithm):
     """One optimizer step for each batch."""
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         metrics = self.optimizer.step(*self.loss(batch))
         self.update_normalizer(batch)
         return metrics

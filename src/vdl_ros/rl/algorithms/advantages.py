@@ -16,31 +16,21 @@ def gae(
 ) -> Tensor:
     """Return advantages, float [T, B].
 
-    As in V-trace, a step that is not valid has no advantage and cuts the sum of the step before
-    it; so a time limit bootstraps from the value of the last observation, and a termination,
-    whose discount is 0, from nothing. Value targets are advantages plus ``values[:-1]``.
+    A step that is not valid has no advantage and cuts the sum of the step before it; so a time
+    limit bootstraps from the value of the last observation, and a termination, whose discount is
+    0, from nothing. Value targets are advantages plus ``values[:-1]``.
 
     Args:
         discounts: [T, B] float, gamma, and 0 where the task terminated.
         rewards: [T, B] float.
         values: [T + 1, B] float, V(x_0) ... V(x_T).
         valid: [T, B] bool.
-        lambda_: lambda, 0 to 1.
-
-    Raises:
-        ValueError: shapes that do not match.
     """
-    steps = tuple(rewards.shape)
-    for name, tensor, shape in (
-            ('discounts', discounts, steps), ('valid', valid, steps),
-            ('values', values, (steps[0] + 1, *steps[1:]))):
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f'{name}: shape {tuple(tensor.shape)} is not {shape}')
     mask = valid.to(values.dtype)
     deltas = rewards + discounts * values[1:] - values[:-1]
     advantages = torch.zeros_like(deltas)
     following = torch.zeros_like(deltas[0])
-    for t in range(steps[0] - 1, -1, -1):
+    for t in range(len(rewards) - 1, -1, -1):
         following = mask[t] * (deltas[t] + lambda_ * discounts[t] * following)
         advantages[t] = following
     return advantages
@@ -60,42 +50,20 @@ class VTrace(NamedTuple):
 
 @torch.no_grad()
 def vtrace(
-    log_rhos: Tensor,
-    discounts: Tensor,
-    rewards: Tensor,
-    values: Tensor,
-    valid: Tensor,
-    *,
-    rho_clip: float = 1.0,
-    c_clip: float = 1.0,
-    lambda_: float = 1.0,
+    log_rhos: Tensor, discounts: Tensor, rewards: Tensor, values: Tensor, valid: Tensor, *,
+    rho_clip: float = 1.0, c_clip: float = 1.0, lambda_: float = 1.0,
 ) -> VTrace:
     """Return V-trace targets and policy-gradient advantages.
 
     A step that is not valid (an environment that resets itself ignores one action) has its value
-    as its target, no advantage, and cuts the trace of the step before it. So a time limit
-    bootstraps from the value of the last observation; a termination, whose discount is 0, does
-    not bootstrap.
+    as its target, no advantage, and cuts the trace of the step before it, as in :func:`gae`.
 
     Args:
         log_rhos: [T, B] float, log pi(a|x) - log mu(a|x).
-        discounts: [T, B] float, gamma, and 0 where the task terminated.
-        rewards: [T, B] float.
-        values: [T + 1, B] float, V(x_0) ... V(x_T).
-        valid: [T, B] bool.
-        rho_clip: rho-bar.
-        c_clip: c-bar.
+        discounts, rewards, values, valid: as of :func:`gae`.
+        rho_clip, c_clip: rho-bar and c-bar.
         lambda_: factor of the trace coefficients, of the paper's remark 2.
-
-    Raises:
-        ValueError: shapes that do not match.
     """
-    steps = tuple(log_rhos.shape)
-    for name, tensor, shape in (
-            ('discounts', discounts, steps), ('rewards', rewards, steps),
-            ('valid', valid, steps), ('values', values, (steps[0] + 1, *steps[1:]))):
-        if tuple(tensor.shape) != shape:
-            raise ValueError(f'{name}: shape {tuple(tensor.shape)} is not {shape}')
     mask = valid.to(values.dtype)
     rhos = log_rhos.exp()
     clipped_rhos = rhos.clamp(max=rho_clip) * mask
@@ -103,7 +71,7 @@ def vtrace(
     deltas = clipped_rhos * (rewards + discounts * values[1:] - values[:-1])
 
     corrections = torch.zeros_like(values)
-    for t in range(steps[0] - 1, -1, -1):
+    for t in range(len(rewards) - 1, -1, -1):
         corrections[t] = deltas[t] + traces[t] * corrections[t + 1]
     targets = values + corrections
     advantages = clipped_rhos * (rewards + discounts * targets[1:] - values[:-1])

@@ -1,4 +1,4 @@
-"""The optimizer: learning rate, gradient clipping, and the check that all is finite."""
+"""Base class of the algorithms, and their optimizer, which checks that all is finite."""
 
 from __future__ import annotations
 
@@ -24,9 +24,7 @@ class PolicyOptimizer:
     """The optimizer of a network that several learners train together.
 
     Attributes:
-        group: the learners that share the work.
-        learning_rate: learning rate of the next step.
-        learning_rate_factor: of the algorithm, by which the schedule's rate is multiplied.
+        learning_rate: of the next step: by the schedule, times ``learning_rate_factor``.
         steps: number of steps made.
     """
 
@@ -56,15 +54,10 @@ class PolicyOptimizer:
             self.learning_rate *= max(1.0 - agent_steps / config.total_steps, 0.0)
 
     def step(self, loss: Tensor, metrics: Mapping[str, Tensor]) -> dict[str, float]:
-        """Make one step that lowers ``loss``.
+        """Make one step that lowers ``loss``; return the metrics' means over all learners.
 
-        Args:
-            loss: this learner's part of the mean over all.
-            metrics: scalars by TensorBoard tag, parts of means as ``loss`` is.
-
-        Returns:
-            The metrics' means over all learners, and 'losses/grad_norm', the norm of the gradient
-            before clipping.
+        Loss and metrics, scalars by TensorBoard tag, are this learner's parts of means over all.
+        With them is 'losses/grad_norm', the norm of the gradient before clipping.
 
         Raises:
             FloatingPointError: loss or gradient is not finite; no parameter has changed.
@@ -101,15 +94,10 @@ class PolicyOptimizer:
         return dict(zip(metrics, means, strict=True)) | {'losses/grad_norm': length}
 
     def state(self) -> dict[str, Any]:
-        """Return the optimizer's state."""
         return self._optimizer.state_dict()
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`.
-
-        Raises:
-            TypeError: state of another optimizer.
-        """
+        """Restore :meth:`state`; raise a TypeError if it is of another optimizer."""
         # torch would accept another optimizer's state and fail at the next step.
         was = 'adam' if 'betas' in state['param_groups'][0] else 'rmsprop'
         if was != self._config.optimizer:
@@ -125,16 +113,8 @@ Metrics = dict[str, Tensor]
 class Algorithm:
     """Base class of the learning algorithms; subclasses implement :meth:`update`.
 
-    Attributes:
-        learns_from_host: whether batches stay in host memory, as for a replay; else they are on
-            ``device``.
-        device: device of the policy and of all tensors that are computed with it.
-        config: settings of every algorithm.
-        optimizer: the optimizer of the policy's parameters.
-        group: the learners that share the work.
-
-    Raises:
-        ValueError: settings that do not fit this machine.
+    ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
+    on ``device``, as the policy is.
     """
 
     learns_from_host = False
@@ -148,12 +128,13 @@ class Algorithm:
         self.algorithm_config = algorithm_config
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
+        self.setup(schema)
+
+    def setup(self, schema: UnrollSchema) -> None:
+        """Make what the algorithm has beside policy and optimizer."""
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """Learn from a batch.
-
-        Returns:
-            Metrics by TensorBoard tag, such as ``losses/policy_loss``.
+        """Learn from a batch; return metrics by TensorBoard tag, such as ``losses/policy_loss``.
 
         Raises:
             FloatingPointError: a loss or gradient is not finite; the message names it.
@@ -165,11 +146,7 @@ class Algorithm:
         return {'optimizer': self.optimizer.state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`.
-
-        Raises:
-            KeyError, TypeError, RuntimeError, ValueError: state of another algorithm or optimizer.
-        """
+        """Restore :meth:`state`; KeyError, TypeError, RuntimeError or ValueError: of another."""
         self.optimizer.load_state(state['optimizer'])
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
@@ -177,11 +154,7 @@ class Algorithm:
         return {}
 
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore :meth:`replay_arrays`.
-
-        Raises:
-            ValueError: arrays of another replay, or damaged ones.
-        """
+        """Restore :meth:`replay_arrays`; raise a ValueError if they are of another or damaged."""
         raise NotImplementedError
 
     def rewards(self, batch: Batch) -> Tensor:

@@ -19,7 +19,6 @@ class Algorithm(algorithm.Algorithm):
     """One optimizer step for each batch."""
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         # Before the step: demonstrations do not change, so the first statistics are good already.
         self.update_normalizer(batch)
         return self.optimizer.step(*self.loss(batch))

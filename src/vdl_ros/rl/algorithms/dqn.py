@@ -1,8 +1,8 @@
 """DQN: action values learned from a replay of the actors' steps.
 
 Mnih et al. 2015; double (van Hasselt et al. 2016, arXiv:1509.06461), n-step (Sutton 1988),
-optionally with prioritised replay (Schaul et al. 2016, arXiv:1511.05952). Actors explore by the
-schedule in ``exploration.py``. As in Ape-X, n-step sums are not corrected for actions that the
+optionally with prioritised replay (Schaul et al. 2016, arXiv:1511.05952). Actors explore by
+:func:`exploration_schedule`. As in Ape-X, n-step sums are not corrected for actions that the
 policy would no longer take. With an LSTM or last_action_reward, samples are whole columns that
 start from the actor's recurrent state (Kapturowski et al. 2019, R2D2); they are drawn by the
 priorities of their steps, without importance weights in the loss.
@@ -21,30 +21,19 @@ from vdl_ros.rl.algorithms import algorithm, replay_algorithm
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
-from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import DqnConfig, TrainConfig
+from vdl_ros.rl.settings import DqnConfig
 
 __all__ = ['Algorithm']
 
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
-    """Q-learning with a target network; see :class:`replay_algorithm.ReplayAlgorithm`.
-
-    Raises:
-        ValueError: the replay is larger than this learner's share of the memory.
-    """
+    """Q-learning with a target network."""
 
     algorithm_config: DqnConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(
-            policy, config, algorithm_config, schema, group, priority_exponent=(
-                algorithm_config.priority_exponent if algorithm_config.prioritized else 0.0))
-        self.target = copy.deepcopy(policy)
+    def setup(self, schema: UnrollSchema) -> None:
+        super().setup(schema)
+        self.target = copy.deepcopy(self.policy)
         self.target.requires_grad_(requires_grad=False)
 
     def update_target(self) -> None:
@@ -53,7 +42,6 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             self.target.load_state_dict(self.policy.state_dict())
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
-        """See :meth:`replay_algorithm.ReplayAlgorithm.loss`."""
         if self.policy.state_size:
             values, targets, columns, times, mask = self._column_targets(replay, sample)
         else:

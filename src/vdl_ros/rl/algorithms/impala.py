@@ -23,7 +23,6 @@ class Algorithm(algorithm.Algorithm):
     algorithm_config: ImpalaConfig
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         metrics = self.optimizer.step(*self.loss(batch))
         self.update_normalizer(batch)
         return metrics

@@ -1,8 +1,10 @@
-"""The penalty of PPO on the KL divergence, whose weight beta adapts to how far updates go.
+"""PPO: several epochs of minibatches from each batch, with a clipped ratio or a KL penalty.
 
-``kl`` is Schulman et al. 2017, arXiv:1707.06347, section 4. ``hinge`` is that of WALL-E: smaller
-changes of beta within narrower bounds, a steep term beyond twice the target, and a learning rate
-that changes where beta cannot.
+Schulman et al. 2017, arXiv:1707.06347: ``clip`` is equation (7), and ``kl`` equation (8), a
+penalty whose weight beta adapts to how far updates go. ``hinge`` is from WALL-E: smaller changes
+of beta within narrower bounds, a steep term beyond twice the target, and a learning rate that
+changes where beta cannot. Advantages are by GAE. Ratios are to the policy that acted; the
+divergence is from the policy at the start of the update, the same with ``synchronous``.
 """
 
 from __future__ import annotations
@@ -21,8 +23,7 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
 from vdl_ros.rl.distributed.collectives import Group, explained_variance, standardized
 from vdl_ros.rl.policy.networks import Normalizer
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import PpoConfig, TrainConfig
+from vdl_ros.rl.settings import PpoConfig
 
 __all__ = ['Algorithm', 'KlPenalty', 'PpoBatch']
 
@@ -57,23 +58,14 @@ _LEARNING_RATE_FACTOR = (0.1, 10.0)
 
 
 class KlPenalty:
-    """The penalty of one algorithm; ``clip`` has none.
-
-    Attributes:
-        learning_rate_factor: by which the learning rate is multiplied.
-    """
+    """The penalty of one algorithm; ``clip`` has none."""
 
     def __init__(self, config: PpoConfig) -> None:
         self.beta = self.learning_rate_factor = 1.0
         self._form, self._target = _FORMS[config.ppo_form], config.ppo_kl_target
 
     def __call__(self, kl: Tensor, group: Group) -> Tensor:
-        """Return the penalty, a scalar: this learner's part of the sum over all.
-
-        Args:
-            kl: scalar, this learner's part of the mean divergence.
-            group: the learners that share the work.
-        """
+        """Return the penalty for ``kl``, scalars: this learner's parts of the sums over all."""
         penalty = self.beta * kl
         if self._form.hinge:
             # The square of the sum over all learners, not a sum of squares.
@@ -118,8 +110,7 @@ class PpoBatch(Batch):
 
     Attributes:
         old_parameters: [T, B, P] float, of the action distribution at the start of the update.
-        advantages: [T, B] float.
-        returns: [T, B] float, the value targets.
+        advantages, returns: [T, B] float; returns are the value targets.
     """
 
     old_parameters: Tensor
@@ -144,17 +135,12 @@ class Algorithm(algorithm.Algorithm):
 
     algorithm_config: PpoConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: PpoConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
-        self.penalty = KlPenalty(algorithm_config)
+    def setup(self, schema: UnrollSchema) -> None:
+        self.penalty = KlPenalty(self.algorithm_config)
         self.returns = (
-            Normalizer().to(self.device) if algorithm_config.normalize_returns else None)
+            Normalizer().to(self.device) if self.algorithm_config.normalize_returns else None)
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         algorithm_config = self.algorithm_config
         data, explained = self.add_targets(batch)
         # Minibatches are of single steps; with an LSTM or last_action_reward of whole columns.
@@ -237,12 +223,10 @@ class Algorithm(algorithm.Algorithm):
             'losses/mean_value': self.mean(values, mask)}
 
     def state(self) -> dict[str, Any]:
-        """See :meth:`algorithm.Algorithm.state`."""
         return {**super().state(), **self.penalty.state(),
                 'returns': {} if self.returns is None else self.returns.state_dict()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See :meth:`algorithm.Algorithm.load_state`."""
         super().load_state(state)
         self.penalty.load_state(state)
         self.optimizer.learning_rate_factor = self.penalty.learning_rate_factor

@@ -1,4 +1,9 @@
-"""Joins unrolls to whole episodes, for algorithms that use complete returns."""
+"""REINFORCE: policy gradient on the returns of whole episodes, which are joined from unrolls.
+
+Williams 1992, "Simple statistical gradient-following algorithms for connectionist reinforcement
+learning", with a learned baseline. A termination is not bootstrapped; a time limit bootstraps from
+the baseline. An episode that began under an older policy is a little off-policy.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +18,8 @@ from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, standardized
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import ReinforceConfig, TrainConfig
+from vdl_ros.rl.distributed.collectives import standardized
+from vdl_ros.rl.settings import ReinforceConfig
 
 __all__ = ['Algorithm', 'Episode', 'EpisodeAssembly', 'pad']
 
@@ -51,11 +55,7 @@ class _Pending:
 
 
 class EpisodeAssembly:
-    """Joins the columns of consecutive unrolls to whole episodes.
-
-    Attributes:
-        cut: number of episodes that were cut because they were too long.
-    """
+    """Joins the columns of consecutive unrolls to whole episodes; ``cut`` were too long."""
 
     def __init__(self, longest: int) -> None:
         self.cut = 0
@@ -132,11 +132,10 @@ def _join(pending: _Pending, terminated: bool) -> Episode:
 
 
 def pad(episodes: Sequence[Episode]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Stack episodes along a new axis, padded to the longest.
+    """Return observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] of N episodes.
 
-    Returns:
-        observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] and mask, float [L, N],
-        1 where there is a step; L is the longest length.
+    They are padded to the longest length, L; last comes a mask, float [L, N], 1 where there is a
+    step.
     """
     mask = pad_sequence([torch.ones(len(each.rewards)) for each in episodes])
     return (pad_sequence([each.observations for each in episodes]),
@@ -150,16 +149,11 @@ class Algorithm(algorithm.Algorithm):
     learns_from_host = True
     algorithm_config: ReinforceConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: ReinforceConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
-        self._assembly = EpisodeAssembly(algorithm_config.longest_episode)
+    def setup(self, schema: UnrollSchema) -> None:
+        self._assembly = EpisodeAssembly(self.algorithm_config.longest_episode)
         self._ended: list[Episode] = []
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         self._ended += self._assembly.add(batch)
         metrics = self._learn()
         self.update_normalizer(batch)

@@ -19,9 +19,7 @@ from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.distributed.collectives import Group
-from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import DqnConfig, SacConfig, TrainConfig
+from vdl_ros.rl.settings import DqnConfig, SacConfig
 
 __all__ = ['ReplayAlgorithm']
 
@@ -29,36 +27,28 @@ __all__ = ['ReplayAlgorithm']
 class ReplayAlgorithm(algorithm.Algorithm):
     """For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps.
 
-    Subclasses make ``target`` and implement :meth:`loss` and :meth:`update_target`.
-
-    Attributes:
-        target: the target network or networks, which bootstrap values come from.
-
-    Raises:
-        ValueError: the replay is larger than this learner's share of the memory.
+    Subclasses make ``target``, the network or networks that bootstrap values come from, and
+    implement :meth:`loss` and :meth:`update_target`.
     """
 
     learns_from_host = True
     algorithm_config: DqnConfig | SacConfig
     target: nn.Module
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: DqnConfig | SacConfig,
-        schema: UnrollSchema, group: Group, *, priority_exponent: float = 0.0,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
+    def setup(self, schema: UnrollSchema) -> None:
+        own = self.algorithm_config
+        prioritized = isinstance(own, DqnConfig) and own.prioritized
         self._replay = Replay(
-            schema, algorithm_config.replay_size, config.discount, algorithm_config.n_step,
-            priority_exponent, group.size)
+            schema, own.replay_size, self.config.discount, own.n_step,
+            own.priority_exponent if prioritized else 0.0, self.group.size)
         # Samples of one optimizer step, and the number of environment steps in them.
-        self._sample_size = self._sampled_steps = algorithm_config.replay_batch
-        if policy.state_size:
-            self._sample_size = max(algorithm_config.replay_batch // schema.unroll_length, 1)
+        self._sample_size = self._sampled_steps = own.replay_batch
+        if self.policy.state_size:
+            self._sample_size = max(own.replay_batch // schema.unroll_length, 1)
             self._sampled_steps = self._sample_size * schema.unroll_length
         self._pending_updates = 0.0
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """See :meth:`algorithm.Algorithm.update`."""
         self._replay.add(batch, self.rewards(batch))
         metrics = self._learn(batch)
         self.update_normalizer(batch)
@@ -99,22 +89,18 @@ class ReplayAlgorithm(algorithm.Algorithm):
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:
-        """See :meth:`algorithm.Algorithm.state`; the replay is not in it."""
         return {**super().state(), 'target': self.target.state_dict(),
                 'steps': self.optimizer.steps}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See :meth:`algorithm.Algorithm.load_state`."""
         super().load_state(state)
         self.target.load_state_dict(state['target'])
         self.optimizer.steps = int(state['steps'])
 
     def replay_arrays(self) -> dict[str, NDArray[Any]]:
-        """See :meth:`algorithm.Algorithm.replay_arrays`."""
         return {**self._replay.arrays(), 'pending_updates': np.array(self._pending_updates)}
 
     def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """See :meth:`algorithm.Algorithm.load_replay_arrays`."""
         pending = arrays.get('pending_updates', np.zeros(0))
         if pending.shape or pending.dtype != np.float64 or not 0 <= pending < 1:
             raise ValueError('pending_updates: not a number from 0 to 1')

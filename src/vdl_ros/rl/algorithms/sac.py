@@ -1,4 +1,20 @@
-"""Critics: networks of the value of an observation and an action, beside a policy's."""
+"""SAC: a policy of large entropy and its action values, learned from a replay.
+
+Haarnoja et al. 2018, arXiv:1812.05905: twin critics, target critics that follow slowly, and a
+temperature that keeps the entropy at a target. For discrete actions expectations over all actions
+take the place of samples (Christodoulou 2019, arXiv:1910.07207). Continuous actions are squashed
+by tanh; densities and entropies are of actions scaled to -1 to 1.
+
+With V the soft value E[min_i Q_i(x, a) - alpha log pi(a|x)], a from the policy as it is, each
+optimizer step lowers the sum of three losses, each with gradients of its own parameters only:
+
+    critics      sum_i (r + gamma V_target(x') - Q_i(x, a))^2 / 2
+    policy       -V(x)
+    temperature  alpha (H(pi) - target entropy)
+
+With ``n_step`` the rewards of n steps are summed; of their entropies only that of the bootstrap
+observation counts, and nothing corrects for actions that the policy would no longer take.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +32,10 @@ from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
-from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.rl.policy.distributions import SquashedGaussian
 from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import SacConfig, TrainConfig
+from vdl_ros.rl.settings import SacConfig
 
 __all__ = ['Algorithm', 'Critics']
 
@@ -29,14 +44,8 @@ class Critics(nn.Module):
     """Two critics whose smaller value is used (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Each has a torso of its own for images, as the policy's, and two ReLU layers over the torso's
-    features, or the numbers, and the action. The policy prepares their inputs, so they see
-    normalized observations as it does.
-
-    Args:
-        policy: whose :meth:`Policy.prepare` makes the inputs.
-        hidden_size: units of each of the two layers.
-        actions: A, numbers of an action; 0: actions are not inputs.
-        outputs: values of one critic: 1, or one for each action.
+    features, or the numbers, and the action, of ``actions`` numbers or 0. The policy prepares
+    their inputs, so they see normalized observations as it does.
     """
 
     def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:
@@ -47,13 +56,7 @@ class Critics(nn.Module):
     def forward(
         self, inputs: Tensor, numbers: Tensor | None, actions: Tensor | None = None,
     ) -> Tensor:
-        """Return the values, float [2, N, outputs].
-
-        Args:
-            inputs: [N, ...], from :meth:`Policy.prepare`.
-            numbers: [N, V] or None, likewise.
-            actions: float [N, A], if actions are inputs.
-        """
+        """Return the values, float [2, N, outputs], for inputs from :meth:`Policy.prepare`."""
         return torch.stack([critic(inputs, numbers, actions) for critic in self._critics])
 
 
@@ -86,22 +89,13 @@ _LARGE_ERROR = 1e4
 
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
-    """Soft actor-critic; see :class:`replay_algorithm.ReplayAlgorithm`.
-
-    Attributes:
-        log_temperature: log alpha, float [1].
-
-    Raises:
-        ValueError: the replay is larger than this learner's share of the memory.
-    """
+    """Soft actor-critic; ``log_temperature`` is log alpha, float [1]."""
 
     algorithm_config: SacConfig
 
-    def __init__(
-        self, policy: Policy, config: TrainConfig, algorithm_config: SacConfig,
-        schema: UnrollSchema, group: Group,
-    ) -> None:
-        super().__init__(policy, config, algorithm_config, schema, group)
+    def setup(self, schema: UnrollSchema) -> None:
+        super().setup(schema)
+        policy, config, algorithm_config = self.policy, self.config, self.algorithm_config
         count = policy.distribution.num_inputs
         self._gaussian: SquashedGaussian | None = None
         if isinstance(policy.distribution, SquashedGaussian):
@@ -119,10 +113,9 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             requires_grad=algorithm_config.automatic_temperature)
         learned = nn.ModuleDict({'policy': policy, 'critics': self.critics})
         learned.register_parameter('log_temperature', self.log_temperature)
-        self.optimizer = PolicyOptimizer(learned, config, group)
+        self.optimizer = PolicyOptimizer(learned, config, self.group)
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
-        """See :meth:`replay_algorithm.ReplayAlgorithm.loss`."""
         place = sample.column, sample.time
         later = sample.column, replay.times[place]
         observations, following = (
@@ -185,12 +178,10 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             target.lerp_(critic, self.algorithm_config.target_smoothing)
 
     def state(self) -> dict[str, Any]:
-        """See :meth:`algorithm.Algorithm.state`; the replay is not saved."""
         return {**super().state(), 'critics': self.critics.state_dict(),
                 'log_temperature': self.log_temperature.detach()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """See :meth:`algorithm.Algorithm.load_state`."""
         super().load_state(state)
         self.critics.load_state_dict(state['critics'])
         with torch.no_grad():

@@ -40,8 +40,7 @@ class Batch:
         observations: [T + 1, B, ...].
         actions: int64 [T, B] or [T, B, A], or float32 [T, B, A].
         rewards: [T, B] float32, from the environment.
-        terminated: [T, B] bool.
-        truncated: [T, B] bool.
+        terminated, truncated: [T, B] bool.
         is_reset: [T + 1, B] bool, true where an observation is the first of an episode.
         behaviour_log_probs: [T, B] float32.
         state: [B, S] float32, state of the policy before the first observation; S may be 0.
@@ -81,19 +80,14 @@ def make_batch(
     """Concatenate unrolls along the batch axis; every array is copied once.
 
     Args:
-        unrolls: checked by ``schema``.
         memory: memory of the learner's device; default: host memory. Observations of one unroll
             are copied while the next one's are decoded; call ``memory.wait_for_copies`` before
             use.
-
-    Raises:
-        UnrollError: frames of an unroll that do not fit together.
     """
     memory = memory or HostMemory()
     space = schema.observation_space
     total = sum(unroll.num_envs for unroll in unrolls)
-    observations = memory.empty(
-        (schema.unroll_length + 1, total, *space.shape), space.dtype)
+    observations = memory.empty((schema.unroll_length + 1, total, *space.shape), space.dtype)
     start = 0
     for unroll in unrolls:
         stop = start + unroll.num_envs

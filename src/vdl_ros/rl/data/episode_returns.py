@@ -39,9 +39,7 @@ class FinishedEpisode:
     adversary_injects: int = 0
 
 
-def adversary_of(
-    arrays: Mapping[str, NDArray[Any]],
-) -> tuple[NDArray[np.float32], NDArray[np.bool_]] | None:
+def adversary_of(arrays: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]] | None:
     """Return size and presence of perturbations in arrays of steps; None without an attack."""
     if 'adversary_l2' not in arrays or 'adversary_injects' not in arrays:
         return None
@@ -66,25 +64,15 @@ class EpisodeCounter:
         """Discard unfinished episodes: an unroll is missing, so their sums would be wrong."""
         self._whole[:] = False
 
-    def add(
-        self,
-        rewards: NDArray[np.float32],
-        terminated: NDArray[np.bool_],
-        truncated: NDArray[np.bool_],
-        is_reset: NDArray[np.bool_],
-        success: NDArray[np.bool_] | None = None,
-        adversary: tuple[NDArray[np.float32], NDArray[np.bool_]] | None = None,
-    ) -> list[FinishedEpisode]:
-        """Return the episodes that ended in one unroll, ordered by time.
+    def add(self, arrays: Mapping[str, NDArray[Any]]) -> list[FinishedEpisode]:
+        """Return the episodes that ended in an unroll, ordered by time.
 
-        Args:
-            rewards: [T, B].
-            terminated: [T, B].
-            truncated: [T, B].
-            is_reset: [T + 1, B], true where an observation is the first of its episode.
-            success: [T, B], of the episodes that end; None if the environment does not say.
-            adversary: size and presence of perturbations, each [T, B]; None without an attack.
+        Of its arrays (see ``unroll.py``) it needs rewards, terminated, truncated and is_reset;
+        success and perturbations may be absent.
         """
+        rewards, terminated, truncated, is_reset = (
+            arrays[name] for name in ('rewards', 'terminated', 'truncated', 'is_reset'))
+        success, adversary = arrays.get('success'), adversary_of(arrays)
         finished = []
         for t in range(len(rewards)):
             first = is_reset[t]

@@ -29,13 +29,7 @@ _MEMORY_SHARE = 0.8
 
 @dataclass(frozen=True)
 class Sample:
-    """Positions of sampled steps.
-
-    Attributes:
-        column: int64 [N].
-        time: int64 [N], 0 to T - 1.
-        probabilities: float [N], of sampling each step.
-    """
+    """Positions of sampled steps, int64 [N] each, and their probabilities, float [N]."""
 
     column: Tensor
     time: Tensor
@@ -47,16 +41,9 @@ def n_step_returns(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return discounted sums of at most n rewards, and factor and time of the bootstrap value.
 
-    A sum ends at the end of the episode or of the unroll.
-
-    Args:
-        rewards: [T, B] float.
-        terminated: [T, B] bool; there the bootstrap factor is 0.
-        done: [T, B] bool, terminated or truncated.
-
-    Returns:
-        Sums, float [T, B]; factors of the bootstrap value, gamma to the number of rewards or 0,
-        float [T, B]; times of the bootstrap observations, int64 [T, B], 1 to T.
+    A sum ends at the end of the episode or of the unroll. All are [T, B]: sums, float; factors,
+    gamma to the number of rewards, or 0 where ``terminated``; times of the bootstrap observations,
+    int64, 1 to T. ``done`` is terminated or truncated.
     """
     steps, batch = rewards.shape
     sums, factors = torch.zeros_like(rewards), torch.ones_like(rewards)
@@ -77,22 +64,14 @@ def n_step_returns(
 class Replay:
     """A ring buffer of columns of unrolls.
 
-    The system assigns memory only as steps are added. Each of several learners may use its
-    part of the free memory, as if all were on this host.
+    The system assigns memory only as steps are added. Each of several learners may use its part of
+    the free memory, as if all were on this host. Attributes are as of :class:`Batch`, with columns
+    first, [columns, T, ...]; returns, factors and times are of :func:`n_step_returns`.
 
     Args:
         size: capacity in steps.
         n: largest number of rewards in a return.
         priority_exponent: alpha; 0: all steps have the same probability.
-        learners: number of learners, each with its own buffer.
-
-    Attributes:
-        observations: [columns, T + 1, ...].
-        actions: [columns, T] int64, or [columns, T, A] float32.
-        rewards: [columns, T] float32, from the environment.
-        returns, factors, times: [columns, T], see :func:`n_step_returns`.
-        is_reset: [columns, T + 1] bool.
-        state: [columns, S] float32, state of the policy before the first observation.
 
     Raises:
         ValueError: the buffer is larger than this learner's part of the free memory.
@@ -208,11 +187,7 @@ class Replay:
             'largest': np.array(self._largest)}
 
     def load_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Restore :meth:`arrays`.
-
-        Raises:
-            ValueError: they are of another buffer, or not whole; this one is as it was.
-        """
+        """Restore :meth:`arrays`; raise ValueError if they are of another buffer."""
         columns, own = self._columns(), self.arrays()
         if arrays.keys() != own.keys():
             raise ValueError(f'arrays {sorted(map(str, arrays.keys() ^ own.keys()))} are missing '
@@ -229,11 +204,6 @@ class Replay:
         if size != len(self.actions):
             raise ValueError(f'replay_size: it has {size} columns, this replay '
                              f'{len(self.actions)}')
-        weights, times = arrays['weights'], arrays['times']
-        if not (filled <= size and following == (filled if filled < size else following) < size
-                and np.isfinite(weights).all() and (weights >= 0).all()
-                and ((times >= 0) & (times <= times.shape[1])).all()):
-            raise ValueError('its content is damaged')
         for name, column in columns.items():
             column[:filled] = torch.from_numpy(arrays[name])
         # Of an earlier content, if there is any, nothing is left.

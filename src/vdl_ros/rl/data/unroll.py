@@ -1,18 +1,32 @@
-"""Encoding of stacked frames in which each frame is sent once.
+"""An unroll: T steps of B environments as named arrays, the schema that checks it, its encoding.
 
-An observation of S stacked frames shares S - 1 of them with the previous one, so an unroll of
-T + 1 observations sends T + S frames instead of (T + 1) S, and the receiver stacks them again.
-Stacks at the start of an episode do not continue the previous one; these are sent whole as well.
-The frame at slot j of observation t is frame t + j of the unroll::
+=====================  ==================  =====================================================
+name                   shape               meaning
+=====================  ==================  =====================================================
+observations           [T + 1, B, ...]     x_0 ... x_T
+images, vectors        [T + 1, B, ...],    sent instead of observations that are an image and
+                       [T + 1, B, V]       numbers; ``vectors`` float32
+frames, reset_index,                       sent instead of observations, or images, that are stacks
+reset_stacks                               of frames, see :func:`unstack`
+is_reset               [T + 1, B] bool     x_t is the first observation of an episode
+actions                [T, B] or           int64, each part from 0; or float32 before the
+                       [T, B, A]           environment clips it
+rewards                [T, B] float32      from the environment
+terminated, truncated  [T, B] bool         how episodes ended
+behaviour_log_probs    [T, B] float32      log mu(a_t | x_t)
+success                [T, B] bool         an episode that ends here reached its aim
+reaction_time          [T, B, 4] float32   parts of the reaction time, s, in the order of
+                                           ``metrics.PARTS``
+late_actions           [T, B] int32        steps of the environment that held the last action while
+                                           this one was not there
+adversary_l2           [T, B] float32      size of the perturbation of x_t, root mean square
+adversary_injects      [T, B] bool         an attack perturbed x_t
+state                  [B, S] float32      state of the policy before x_0; absent if S is 0
+=====================  ==================  =====================================================
 
-    frames        f0 f1 f2 f3 f4 f5 f6        S = 4, T = 3
-    observation 0 f0 f1 f2 f3
-    observation 1    f1 f2 f3 f4
-    observation 2       f2 f3 f4 f5
-    observation 3          f3 f4 f5 f6
-
-After a reset at t, slot j of observation t + k comes from slot j + k of the stack that was sent
-whole, if j + k < S; the other slots are frames after the reset.
+The five before ``state`` are absent if the environment lacks them. After the end of an episode the
+environment ignores the next action and resets, so a step into a reset observation,
+``is_reset[t + 1]``, is not valid for learning.
 """
 
 from __future__ import annotations
@@ -32,14 +46,27 @@ from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.quoting import quoted
 
 __all__ = ['Arrays', 'EndOfBagError', 'Expected', 'Inbox', 'LARGEST', 'OPTIONAL', 'Unroll',
-           'UnrollError', 'UnrollSchema', 'add_extras', 'check_arrays', 'check_lengths',
-           'check_positions', 'stack', 'unstack', 'with_optional']
+           'UnrollError', 'UnrollSchema', 'add_extras', 'check_arrays', 'check_lengths', 'stack',
+           'unstack', 'with_optional']
 
 
 def unstack(
     observations: NDArray[np.uint8], is_reset: NDArray[np.bool_],
 ) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint8]]:
-    """Split stacked observations into frames and the stacks that do not continue.
+    """Split stacked observations so that each frame is sent once.
+
+    An observation of S stacked frames shares S - 1 of them with the previous one, so T + 1
+    observations are T + S frames. Stacks at the start of an episode do not continue the previous
+    one; these are returned whole as well. The frame at slot j of observation t is frame t + j::
+
+        frames        f0 f1 f2 f3 f4 f5 f6        S = 4, T = 3
+        observation 0 f0 f1 f2 f3
+        observation 1    f1 f2 f3 f4
+        observation 2       f2 f3 f4 f5
+        observation 3          f3 f4 f5 f6
+
+    After a reset at t, slot j of observation t + k comes from slot j + k of the whole stack, if
+    j + k < S; the other slots are frames after the reset.
 
     Args:
         observations: uint8 [T + 1, B, S, H, W], the oldest frame first.
@@ -51,14 +78,10 @@ def unstack(
         needs no stack: the frames hold the whole first observation.
 
     Raises:
-        ValueError: a wrong shape or dtype, or an observation that does not continue the previous
-            one and is not marked as a reset.
+        ValueError: an observation that does not continue the previous one and is not marked as a
+            reset.
     """
-    _check('observations', observations, np.uint8, 5)
     steps, batch, size = observations.shape[:3]
-    if steps < 1 or size < 1:
-        raise ValueError(f'observations: {observations.shape} holds no observation')
-    _check('is_reset', is_reset, np.bool_, 2, (steps, batch))
     continues = (observations[1:, :, :-1] == observations[:-1, :, 1:]).all(axis=(2, 3, 4))
     broken = np.argwhere(~(continues | is_reset[1:]))
     if len(broken):
@@ -75,74 +98,36 @@ def unstack(
 
 
 def stack(
-    frames: NDArray[np.uint8],
-    positions: NDArray[np.int32],
-    reset_stacks: NDArray[np.uint8],
-    out: NDArray[np.uint8] | None = None,
-) -> NDArray[np.uint8]:
-    """Return the observations uint8 [T + 1, B, S, H, W] that :func:`unstack` was given.
+    frames: NDArray[np.uint8], positions: NDArray[np.int32], reset_stacks: NDArray[np.uint8],
+    out: NDArray[np.uint8],
+) -> None:
+    """Write the observations that :func:`unstack` was given into ``out`` [T + 1, B, S, H, W].
 
-    The arguments are its return values; they are checked, as they come from the network. ``out``
-    may be any writable array of that shape, such as a slice of a batch, and is then returned.
-
-    Raises:
-        ValueError: a wrong shape or dtype, or positions that are out of range or not in
-            increasing order.
+    The arguments have passed :meth:`UnrollSchema.check`: of others memory is read out of bounds.
     """
-    _check('frames', frames, np.uint8, 4)
-    _check('reset_stacks', reset_stacks, np.uint8, 4)
-    count, size, height, width = reset_stacks.shape
-    _check('positions', positions, np.int32, 2, (count, 2))
-    steps, batch = frames.shape[0] - size + 1, frames.shape[1]
-    if size < 1 or steps < 1 or frames.shape[2:] != (height, width):
-        raise ValueError(
-            f'frames: {frames.shape} does not fit stacks of {size} frames {height} x {width}')
-    check_positions(positions, steps, batch)
-    shape = (steps, batch, size, height, width)
-    if out is None:
-        out = np.empty(shape, np.uint8)
-    else:
-        _check('out', out, np.uint8, 5, shape)
-        if not out.flags.writeable:
-            raise ValueError('out: is read-only')
+    steps, size = len(out), out.shape[2]
     time, env, row, column = frames.strides
-    out[...] = as_strided(frames, shape, (time, env, time, row, column), writeable=False)
+    out[...] = as_strided(frames, out.shape, (time, env, time, row, column), writeable=False)
     # Later resets must overwrite earlier ones less than S steps before. Earlier ones reach the
     # same observation with a greater k, so k decreases.
     for k in range(size - 2, -1, -1):
         within = positions[:, 0] + k < steps
         t, b = positions[within, 0] + k, positions[within, 1]
         out[t, b, :size - 1 - k] = reset_stacks[within, k:size - 1]
-    return out
 
 
-def check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> None:
-    """Check the positions int32 [n, 2] = (t, b) of resets.
-
-    Raises:
-        ValueError: one is outside [1, steps) x [0, batch), or they are not strictly increasing.
-    """
+def _check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> None:
+    """Check the positions (t, b) of resets, int32 [n, 2]: within an unroll and increasing."""
     if not len(positions):
         return
     low, high = positions.min(axis=0), positions.max(axis=0)
     if low[0] < 1 or high[0] >= steps or low[1] < 0 or high[1] >= batch:
-        raise ValueError(
-            f'positions: ({low[0]}, {low[1]}) to ({high[0]}, {high[1]}) is not within '
+        raise UnrollError(
+            f'reset_index: ({low[0]}, {low[1]}) to ({high[0]}, {high[1]}) is not within '
             f'(1, 0) to ({steps - 1}, {batch - 1})')
     order = positions[:, 0].astype(np.int64) * batch + positions[:, 1]
     if (np.diff(order) <= 0).any():
-        raise ValueError('positions: not in increasing order of (t, b)')
-
-
-def _check(
-    name: str, array: object, dtype: type, ndim: int, shape: tuple[int, ...] | None = None,
-) -> None:
-    if not isinstance(array, np.ndarray) or array.dtype != dtype or array.ndim != ndim:
-        found = (f'{array.dtype} with {array.ndim} axes' if isinstance(array, np.ndarray)
-                 else type(array).__name__)
-        raise ValueError(f'{name}: {found} is not {np.dtype(dtype)} with {ndim} axes')
-    if shape is not None and array.shape != shape:
-        raise ValueError(f'{name}: shape {array.shape} is not {shape}')
+        raise UnrollError('reset_index: not in increasing order of (t, b)')
 
 
 Arrays = dict[str, NDArray[Any]]
@@ -245,16 +230,14 @@ def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
 def check_lengths(
     expected: Expected, lengths: Mapping[str, int], steps: int, resets_per_env: int,
 ) -> int:
-    """Check the bytes of each array by name, without looking at the arrays; return B.
+    """Check the bytes of each array by name, before the arrays are looked at; return B.
 
     Args:
-        expected: dtype and shape by name.
-        lengths: bytes by name.
         steps: rows of ``rewards``.
         resets_per_env: the largest number of resets of one environment.
 
     Raises:
-        UnrollError: they cannot be those of arrays that match.
+        UnrollError: they cannot be of arrays that match.
     """
     _check_names(expected, lengths)
     num_envs = lengths['rewards'] // (expected['rewards'][0].itemsize * steps)
@@ -286,8 +269,7 @@ class UnrollSchema:
     """Names, dtypes and shapes of unrolls of one environment and one unroll length.
 
     Args:
-        frames_per_observation: frames stacked in one observation, or in the image in it; 1:
-            not a stack.
+        frames_per_observation: frames stacked in one observation, or in the image in it.
         state_size: S, size of the policy's state; 0: it has none.
 
     Raises:
@@ -295,12 +277,8 @@ class UnrollSchema:
     """
 
     def __init__(
-        self,
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.Space[Any],
-        unroll_length: int,
-        frames_per_observation: int,
-        state_size: int = 0,
+        self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
+        unroll_length: int, frames_per_observation: int, state_size: int = 0,
     ) -> None:
         self.frames_per_observation = frames_per_observation
         self.stacked = frames_per_observation > 1
@@ -313,36 +291,32 @@ class UnrollSchema:
         # Of discrete actions the number of each part's values, [A]; [0] of others.
         self._action_sizes: NDArray[np.int64] = np.atleast_1d(getattr(
             action_space, 'nvec', getattr(action_space, 'n', np.zeros(0, np.int64))))
+        number, flag = np.dtype(np.float32), np.dtype(np.bool_)
         others: Expected = {
-            'is_reset': (np.dtype(np.bool_), (steps + 1, -1)),
-            'actions': (np.dtype(np.int64 if self._action_sizes.size else np.float32),
+            'is_reset': (flag, (steps + 1, -1)),
+            'actions': (np.dtype(np.int64) if self._action_sizes.size else number,
                         (steps, -1, *action_shape)),
-            'rewards': (np.dtype(np.float32), (steps, -1)),
-            'terminated': (np.dtype(np.bool_), (steps, -1)),
-            'truncated': (np.dtype(np.bool_), (steps, -1)),
-            'behaviour_log_probs': (np.dtype(np.float32), (steps, -1)),
-        }
+            'rewards': (number, (steps, -1)), 'terminated': (flag, (steps, -1)),
+            'truncated': (flag, (steps, -1)), 'behaviour_log_probs': (number, (steps, -1))}
         if state_size:
-            others['state'] = (np.dtype(np.float32), (-1, state_size))
+            others['state'] = (number, (-1, state_size))
         dtype, shape = np.dtype(observation_space.dtype), observation_space.shape
         whole: Expected = {'observations': (dtype, (steps + 1, -1, *shape))}
         sent = whole
-        self._mixed = (
+        mixed = self._mixed = (
             observation_space if isinstance(observation_space, ImageAndVector) else None)
-        if self._mixed is not None:
-            shape = self._mixed.image.shape
-            dtype = np.dtype(self._mixed.image.dtype)
+        if mixed is not None:
+            dtype, shape = np.dtype(mixed.image.dtype), mixed.image.shape
             sent = {'images': (dtype, (steps + 1, -1, *shape))}
         if self.stacked:
-            depth, frame = shape[0], shape[1:]
             sent = {
-                'frames': (dtype, (steps + depth, -1, *frame)),
+                'frames': (dtype, (steps + shape[0], -1, *shape[1:])),
                 'reset_index': (np.dtype(np.int32), (-2, 2)),
-                'reset_stacks': (dtype, (-2, *shape)),
-            }
-        if self._mixed is not None:
-            sent['vectors'] = (np.dtype(np.float32), (steps + 1, -1, self._mixed.vector_size))
+                'reset_stacks': (dtype, (-2, *shape))}
+        if mixed is not None:
+            sent = sent | {'vectors': (number, (steps + 1, -1, mixed.vector_size))}
         # In memory, and in messages.
+        self._whole, self._expected = others | whole, others | sent
         self._whole, self._expected = others | whole, others | sent
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -359,17 +333,14 @@ class UnrollSchema:
                 raise UnrollError(f'actions: {low[part]} to {high[part]} is not within 0 to '
                                   f'{self._action_sizes[part] - 1}')
         if self.stacked:
-            try:
-                check_positions(
-                    arrays['reset_index'], self.unroll_length + 1, arrays['rewards'].shape[1])
-            except ValueError as error:
-                raise UnrollError(f'reset_index: {error}') from None
+            _check_positions(
+                arrays['reset_index'], self.unroll_length + 1, arrays['rewards'].shape[1])
 
     def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """Check the bytes of each array by name, without looking at the arrays.
+        """Check the bytes of each array by name, before the arrays are looked at.
 
         Raises:
-            UnrollError: they cannot be those of an unroll.
+            UnrollError: they cannot be of an unroll.
         """
         self.check_size(check_lengths(
             with_optional(self._expected, lengths), lengths, self.unroll_length,
@@ -381,11 +352,7 @@ class UnrollSchema:
                    for dtype, shape in self._whole.values())
 
     def check_size(self, num_envs: int) -> None:
-        """Check that an unroll of ``num_envs`` environments is not too large.
-
-        Raises:
-            UnrollError: it is larger than ``LARGEST``.
-        """
+        """Raise an UnrollError if an unroll of ``num_envs`` environments exceeds ``LARGEST``."""
         size = self.num_bytes(num_envs)
         if size > LARGEST:
             raise UnrollError(
@@ -393,20 +360,12 @@ class UnrollSchema:
                 f'{size} bytes, which is not allowed: at most {LARGEST}')
 
     def empty(self, num_envs: int) -> Arrays:
-        """Return empty arrays for an unroll of ``num_envs`` environments, without ``OPTIONAL``.
-
-        Raises:
-            UnrollError: they are too large.
-        """
+        """Return empty arrays without ``OPTIONAL``; raise an UnrollError if they are too large."""
         self.check_size(num_envs)
         return {name: np.empty([num_envs if size < 0 else size for size in shape], dtype)
                 for name, (dtype, shape) in self._whole.items()}
 
-    def encode(
-        self,
-        observations: NDArray[Any],
-        is_reset: NDArray[np.bool_],
-    ) -> Arrays:
+    def encode(self, observations: NDArray[Any], is_reset: NDArray[np.bool_]) -> Arrays:
         """Return the arrays that encode observations [T + 1, B, ...]."""
         vectors: Arrays = {}
         if self._mixed is not None:
@@ -416,30 +375,18 @@ class UnrollSchema:
         frames, index, stacks = unstack(observations, is_reset)
         return {'frames': frames, 'reset_index': index, 'reset_stacks': stacks, **vectors}
 
-    def decode_into(
-        self,
-        arrays: Mapping[str, NDArray[Any]],
-        out: NDArray[Any],
-    ) -> None:
-        """Write an unroll's observations into ``out`` [T + 1, B, ...].
-
-        Raises:
-            UnrollError: reset positions that are out of range.
-        """
+    def decode_into(self, arrays: Mapping[str, NDArray[Any]], out: NDArray[Any]) -> None:
+        """Write the observations of a checked unroll into ``out`` [T + 1, B, ...]."""
         if 'observations' in arrays:
             out[...] = arrays['observations']
             return
         if self._mixed is not None:
             out, vectors = self._mixed.split(out)
             vectors[...] = arrays['vectors']
-        if not self.stacked:
+        if self.stacked:
+            stack(arrays['frames'], arrays['reset_index'], arrays['reset_stacks'], out)
+        else:
             out[...] = arrays['images']
-            return
-        try:
-            stack(
-                arrays['frames'], arrays['reset_index'], arrays['reset_stacks'], out=out)
-        except ValueError as error:
-            raise UnrollError(f'reset_index: {error}') from None
 
 
 class EndOfBagError(Exception):

@@ -26,11 +26,7 @@ class MissingError(GroupError):
 
 
 class Group:
-    """The group of one learner alone: each operation returns its own input.
-
-    Attributes:
-        rank: rank of this learner, from 0.
-    """
+    """The group of one learner alone: each operation returns its own input."""
 
     rank = 0
     size = 1
@@ -62,10 +58,6 @@ def masked_mean(values: Tensor, mask: Tensor, group: Group) -> Tensor:
     """Return this learner's part of the mean over all learners of ``values`` where ``mask`` is 1.
 
     The sum of all learners' parts is the mean; the sum of their gradients is its gradient.
-
-    Args:
-        values: float [...].
-        mask: float [...] of 0 and 1.
     """
     return (values * mask).sum() / group.all_reduce_sum(mask.sum()).clamp(min=1.0)
 
@@ -81,11 +73,6 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
     """Return 1 - Var(returns - values) / Var(returns) over all learners' valid steps, float64 [].
 
     1: the values predict the returns; 0: no better than a constant; NaN if all returns are equal.
-
-    Args:
-        values: float [...], predictions.
-        returns: float [...], targets.
-        valid: bool [...].
     """
     pair = torch.stack([returns, returns - values]).where(valid, 0.0).double().flatten(1)
     moments = group.all_reduce_sum(torch.cat([
@@ -97,11 +84,9 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
 
 
 class DeltaExchange:
-    """The exchanges of one learner; all learners make the same number of updates.
+    """Adds the mean change of all learners' weights every ``period`` updates.
 
-    Args:
-        network: its parameters that are learned are exchanged.
-        period: updates from one exchange to the next.
+    All learners make the same number of updates.
     """
 
     def __init__(self, network: nn.Module, period: int, group: Group) -> None:
@@ -116,11 +101,7 @@ class DeltaExchange:
         self._base = self._weights()
 
     def after_update(self) -> None:
-        """Exchange the changes, if it is time.
-
-        Raises:
-            GroupError: another learner is gone.
-        """
+        """Exchange the changes, if it is time; GroupError: another learner is gone."""
         self._updates += 1
         if self._updates < self._period:
             return

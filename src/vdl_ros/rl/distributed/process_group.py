@@ -52,12 +52,7 @@ _TCPStore: Callable[..., Store] = dist.TCPStore  # type: ignore[attr-defined]
 class ProcessGroup(Group):
     """The group of several learners, each a process; see :func:`join`.
 
-    Args:
-        store: the store that all are connected to.
-        timeout: longest wait for the others in one operation, s.
-
-    Raises:
-        GroupError: another learner is gone.
+    Each operation raises a GroupError if another learner is gone or silent for ``timeout`` s.
     """
 
     def __init__(
@@ -73,17 +68,12 @@ class ProcessGroup(Group):
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)))
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:
-        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners.
-
-        Raises:
-            GroupError: another learner is gone or silent; every later call raises it too.
-        """
+        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners."""
         total = self._movable(numbers.detach(), copy=True)
         self._together('a sum', lambda: dist.all_reduce(total))
         return total.to(numbers.device)
 
     def all_reduce_min(self, number: int) -> int:
-        """See :meth:`Group.all_reduce_min`."""
         smallest = torch.tensor(number)
         self._together('a minimum', lambda: dist.all_reduce(smallest, dist.ReduceOp.MIN))
         return int(smallest)
@@ -98,7 +88,6 @@ class ProcessGroup(Group):
             gradient.copy_(part.view_as(gradient))
 
     def broadcast(self, data: bytes) -> bytes:
-        """See :meth:`Group.broadcast`."""
         length = torch.tensor(len(data))
         self._together('a broadcast', lambda: dist.broadcast(length, 0))
         found = _to_tensor(data, int(length)) if self.rank == 0 else _to_tensor(b'', int(length))
@@ -106,7 +95,6 @@ class ProcessGroup(Group):
         return found.numpy().tobytes()
 
     def all_gather(self, text: str) -> list[str]:
-        """See :meth:`Group.all_gather`."""
         data = text.encode()
         lengths = torch.zeros(self.size, dtype=torch.int64)
         lengths[self.rank] = len(data)
@@ -130,11 +118,7 @@ class ProcessGroup(Group):
         return numbers.to(numbers.device if nccl else CPU, copy=copy)
 
     def _together(self, what: str, do: Callable[[], T]) -> T:
-        """Call ``do``, which all learners call at the same time, and return its result.
-
-        Raises:
-            GroupError: names the learners it waited for, the operation, and the reason.
-        """
+        """Call ``do``, which all learners call at the same time, and return its result."""
         others = _named([rank for rank in range(self.size) if rank != self.rank])
         since = time.monotonic()
         try:
@@ -154,15 +138,10 @@ def join(
     rank: int, size: int, address: str, timeout: float, *,
     stop: threading.Event | None = None, device: torch.device = CPU,
 ) -> ProcessGroup | None:
-    """Join the group of the other learners.
+    """Join the group of the other learners; return it, or None if ``stop`` was set.
 
-    Args:
-        rank: rank of this learner; 0 listens at ``address``.
-        address: 'host:port', the same for all.
-        timeout: longest wait for the others, here and later, s.
-
-    Returns:
-        The group, or None if ``stop`` was set.
+    Learner 0 listens at ``address``, 'host:port'; ``timeout`` is the longest wait for the others,
+    here and later, s.
 
     Raises:
         MissingError: not all arrived in time.
@@ -233,27 +212,15 @@ def _join(
 def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
     """Return whether all learners use NCCL, the same value on each; each calls it once.
 
-    Args:
-        store: the store that all are connected to.
-        identity: identity of its device, see :func:`nccl_identity`.
-
-    Raises:
-        RuntimeError: another learner is gone.
+    ``identity`` is of its device, see :func:`nccl_identity`; RuntimeError: a learner is gone.
     """
     store.set(f'device/{rank}', identity)
     found = [store.get(f'device/{each}') for each in range(size)]
     return all(found) and len(set(found)) == size
 
 
-def _meet(
-    store: Store, rank: int, size: int, deadline: float, stop: threading.Event,
-) -> list[int]:
-    """Return the ranks of the missing learners: none, or those missing at the deadline.
-
-    Raises:
-        RuntimeError: learner 0 is gone.
-        SettingError: learner 0 has another number of learners.
-    """
+def _meet(store: Store, rank: int, size: int, deadline: float, stop: threading.Event) -> list[int]:
+    """Return the ranks of the missing learners: none, or those missing at the deadline."""
     if rank == 0:
         store.set('size', str(size))
     while not store.check(['size']):  # the store opens a moment before its size is set
@@ -273,11 +240,7 @@ def _meet(
 
 
 def _listen(host: str, port: int, address: str) -> Store | None:
-    """Return the store of a new group, or None while another process has the port.
-
-    Raises:
-        SettingError: the address is not of this host.
-    """
+    """Return the store of a new group, or None while another process has the port."""
     try:
         listener = socket.create_server((host, port))
     except OSError as error:
@@ -301,11 +264,7 @@ def _reach(host: str, port: int) -> Store | None:
 
 
 def _local_address(host: str, port: int, address: str) -> str:
-    """Return the address of this host on the route to learner 0.
-
-    Raises:
-        SettingError: there is no route.
-    """
+    """Return the address of this host on the route to learner 0."""
     try:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
             probe.connect((host, port))  # sends nothing

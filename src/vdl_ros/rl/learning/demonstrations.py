@@ -10,8 +10,8 @@ import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
+from vdl_ros.rl.learning.flow_stats import FlowStats
 
 __all__ = ['DemonstrationInbox', 'Demonstrations']
 
@@ -24,13 +24,7 @@ _ROUNDED = 1e-4
 
 @dataclass(frozen=True)
 class Demonstrations:
-    """What was observed, and what was done then.
-
-    Attributes:
-        observations: [N, ...].
-        actions: [N] or [N, A], as the environment takes them.
-        source: where they are from, for messages.
-    """
+    """Observations [N, ...] and what was done then, [N] or [N, A], as the environment takes it."""
 
     observations: NDArray[Any]
     actions: NDArray[Any]
@@ -54,8 +48,12 @@ class Demonstrations:
             raise ValueError(
                 f'{self.source}: observations of shape {list(found.shape[1:])} do not fit the '
                 f'environment: {list(observation_space.shape)}')
-        _check_finite(self.source, 'observations', found, _LARGEST_OBSERVATION)
-        _check_finite(self.source, 'actions', self.actions, _LARGEST_ACTION)
+        for name, values, largest in (('observations', found, _LARGEST_OBSERVATION),
+                                      ('actions', self.actions, _LARGEST_ACTION)):
+            # NaN is not within any bounds.
+            if not (np.abs(values) <= largest).all():
+                raise ValueError(
+                    f'{self.source}: {name} that are not finite, or beyond {largest:g}')
         actions = self.actions.reshape(len(found), -1)
         shape = tuple(action_space.shape or ())
         if actions.shape[1] != max(1, int(np.prod(shape))):
@@ -80,37 +78,24 @@ class Demonstrations:
                 np.int64 if is_discrete else np.float32), self.episodes, self.source)
 
 
-def _check_finite(source: str, name: str, values: NDArray[Any], largest: float) -> None:
-    # NaN is not within any bounds.
-    if not (np.abs(values) <= largest).all():
-        raise ValueError(f'{source}: {name} that are not finite, or beyond {largest:g}')
-
-
 def _range(space: gymnasium.Space[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the least and the largest number of each part of an action, float64 [A]."""
     if isinstance(space, gymnasium.spaces.Box):
         return space.low.reshape(-1).astype(float), space.high.reshape(-1).astype(float)
-    if isinstance(space, gymnasium.spaces.MultiBinary):
-        size = int(np.prod(space.shape))
-        return np.zeros(size), np.ones(size)
     start = np.atleast_1d(np.asarray(getattr(space, 'start', 0), float))
     sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
     return start, start + sizes.reshape(-1) - 1.0
 
 
+# Source of these unrolls.
 _ACTOR = 'demonstrations'
 
 
 class DemonstrationInbox:
-    """An inbox whose unrolls are the steps of one update.
+    """An inbox whose unrolls, of at least ``batch`` steps, are those of one update.
 
     Their steps are drawn in a random order, each once before any comes again. What does
     not belong to demonstrations, such as rewards, is 0.
-
-    Args:
-        demonstrations: that fit the spaces of ``schema``.
-        batch: steps of an unroll at least.
-        version: returns the version of the policy that learns.
     """
 
     def __init__(
@@ -134,15 +119,13 @@ class DemonstrationInbox:
         steps, columns = self._schema.unroll_length, self._columns
         rows = self._draw(steps * columns).reshape(steps, columns)
         observations = self._demonstrations.observations[rows]
+        none, flags = np.zeros((steps, columns), np.float32), np.zeros((steps, columns), np.bool_)
         arrays = {
             # What follows an action is not used.
             'observations': np.concatenate([observations, observations[-1:]]),
-            'actions': self._demonstrations.actions[rows],
-            'is_reset': np.zeros((steps + 1, columns), np.bool_),
-            'rewards': np.zeros((steps, columns), np.float32),
-            'terminated': np.zeros((steps, columns), np.bool_),
-            'truncated': np.zeros((steps, columns), np.bool_),
-            'behaviour_log_probs': np.zeros((steps, columns), np.float32)}
+            'actions': self._demonstrations.actions[rows], 'rewards': none,
+            'behaviour_log_probs': none, 'terminated': flags, 'truncated': flags,
+            'is_reset': np.zeros((steps + 1, columns), np.bool_)}
         unroll = Unroll(arrays, _ACTOR, 0, self._sequence, self._version())
         self._flow_stats.arrive(_ACTOR, 0, self._sequence)
         self._sequence += 1

@@ -12,7 +12,7 @@ import torch
 from vdl_ros.common.files import EPISODE, EPISODES, ProgressTable
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.episode_returns import FinishedEpisode, adversary_of
-from vdl_ros.rl.data.unroll import Unroll, UnrollError
+from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.distributions import Categorical
 
@@ -35,6 +35,7 @@ class EpisodeRecord:
         # None: it waits for the start of an episode.
         self._rows: list[list[float]] | None = None
 
+    @torch.no_grad()
     def add(self, unroll: Unroll) -> None:
         """Add the steps of an unroll, if it is of the actor that is recorded."""
         if self._over or (self._expected is not None and unroll.start_id != self._expected[0]):
@@ -43,14 +44,6 @@ class EpisodeRecord:
             # The first one, or one after a lost one.
             self._rows = None
         self._expected = unroll.start_id, unroll.sequence + 1
-        try:
-            self._add(unroll)
-        except UnrollError:
-            # The trainer reports it.
-            self._expected = self._rows = None
-
-    @torch.no_grad()
-    def _add(self, unroll: Unroll) -> None:
         learner = self._learner
         batch = make_batch([unroll], learner.schema).columns(torch.tensor([0]))
         device = learner.device
@@ -58,9 +51,8 @@ class EpisodeRecord:
             each.to(device) for each in (batch.observations, batch.is_reset, batch.state,
                                          batch.actions, batch.rewards))
         parameters, values, _ = learner.policy(observations, is_reset, state, actions, rewards)
-        adversary = adversary_of(unroll.arrays)
         steps = len(rewards)
-        sizes, injects = adversary or (np.zeros((steps, 1)), np.zeros((steps, 1)))
+        sizes, injects = adversary_of(unroll.arrays) or (np.zeros((steps, 1)),) * 2
         for t in range(steps):
             if is_reset[t + 1, 0]:
                 # The environment ignored this action.
@@ -99,11 +91,7 @@ class EpisodeTable:
 
     A row has the agent steps of the run when the episode arrived, the episode's return and
     length, and mean size and number of the perturbations of its observations, 0 without an attack.
-
-    Args:
-        learner: whose steps are counted, and whose values are recorded.
-        warn: takes a line about what cannot be written.
-        first: whether to record the first episode step by step.
+    ``first``: whether to record the first episode step by step.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ from vdl_ros.common.files import ProgressTable
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Progress
+from vdl_ros.rl.learning.progress import Callbacks, Progress
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder import RunFolder
 
@@ -30,13 +30,7 @@ _LAST_S = 600.0
 
 @dataclass(frozen=True, eq=False)
 class EvaluatedPolicy:
-    """A policy to evaluate.
-
-    Attributes:
-        agent_steps: steps that it was learned from; they identify it in a run.
-        wall_s: time of the run, s.
-        weights: a copy of its parameters, by name.
-    """
+    """A policy to evaluate; ``agent_steps``, that it was learned from, identify it in a run."""
 
     agent_steps: int
     version: int
@@ -46,12 +40,7 @@ class EvaluatedPolicy:
 
 @dataclass(frozen=True)
 class Result:
-    """What became of an evaluation.
-
-    Attributes:
-        evaluation: None if there was a problem.
-        problem: why there is none, one line.
-    """
+    """What became of an evaluation; without one, ``problem`` says why in one line."""
 
     agent_steps: int
     evaluation: Evaluation | None
@@ -80,13 +69,12 @@ class Evaluations:
     """
 
     def __init__(
-        self, learner: Learner, progress: Progress, folder: RunFolder,
-        settings: Mapping[str, Any], evaluator: Evaluator, *, log: Callable[[str], None],
-        warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+        self, learner: Learner, progress: Progress, folder: RunFolder, settings: Mapping[str, Any],
+        evaluator: Evaluator, calls: Callbacks, clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._learner, self._progress, self._folder = learner, progress, folder
         self._settings, self._evaluator = dict(settings), evaluator
-        self._log, self._warn, self._clock = log, warn, clock
+        self._log, self._warn, self._clock = calls.log, calls.warn, clock
         self._table = ProgressTable(folder.path / 'evaluations.csv', _COLUMNS)
         self._table.truncate(learner.agent_steps)
         self._rows = self._table.rows()
@@ -110,7 +98,6 @@ class Evaluations:
             return None
 
     def _plan(self) -> None:
-        """Let the next evaluation be due at the next multiple of ``eval_every``."""
         every = self._learner.config.eval_every
         self._due = (self._learner.agent_steps // every + 1) * every
 
@@ -203,7 +190,6 @@ class Evaluations:
                   f'95 % of the mean +-{found.interval:.2f}{success}{best}')
 
     def _save_best(self, policy: EvaluatedPolicy, row: dict[str, float]) -> None:
-        """Write best.pt."""
         save_checkpoint(
             self._folder.best, config=self._settings,
             learner={'policy': {name: torch.from_numpy(array)
@@ -224,7 +210,6 @@ class Evaluations:
 
 
 def _row(policy: EvaluatedPolicy, found: Evaluation) -> dict[str, float]:
-    """Return the row of an evaluation."""
     known = [each.success for each in found.episodes if each.success is not None]
     return {
         'agent_steps': policy.agent_steps, 'wall_s': policy.wall_s, 'version': policy.version,

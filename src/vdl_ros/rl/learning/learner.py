@@ -27,10 +27,9 @@ class Learner:
     """Learns a policy from unrolls.
 
     Args:
-        config: settings of every algorithm.
         algorithm_config: settings of the chosen algorithm; default: its defaults.
         group: the learners that share the work; default: this one alone.
-        device: device to compute on; see :func:`choose_device`.
+        device: see :func:`choose_device`.
         init: checkpoint with the first weights; empty: none.
 
     Attributes:
@@ -43,17 +42,10 @@ class Learner:
     """
 
     def __init__(
-        self,
-        config: TrainConfig,
-        observation_space: gymnasium.Space[Any],
-        action_space: gymnasium.Space[Any],
-        frames_per_observation: int = 1,
-        timer: ThreadTimer | None = None,
-        *,
-        algorithm_config: AlgorithmConfig | None = None,
-        group: Group | None = None,
-        device: torch.device = CPU,
-        init: str = '',
+        self, config: TrainConfig, observation_space: gymnasium.Space[Any],
+        action_space: gymnasium.Space[Any], frames_per_observation: int = 1,
+        timer: ThreadTimer | None = None, *, algorithm_config: AlgorithmConfig | None = None,
+        group: Group | None = None, device: torch.device = CPU, init: str = '',
     ) -> None:
         torch.manual_seed(config.seed)
         self.config = config
@@ -79,33 +71,19 @@ class Learner:
         self._timer = timer or ThreadTimer()
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
-        """Learn from unrolls: :meth:`make_batch`, then :meth:`learn`.
-
-        Raises:
-            UnrollError, FloatingPointError: see there.
-        """
+        """Make a batch and learn from it."""
         return self.learn(self.make_batch(unrolls))
 
     def make_batch(self, unrolls: Sequence[Unroll]) -> Batch:
-        """Return unrolls as one batch.
-
-        Raises:
-            UnrollError: an unroll whose frames do not fit together.
-        """
+        """Return unrolls, whose arrays the schema has checked, as one batch."""
         with self._timer('decode'):
             return make_batch(unrolls, self.schema, self._memory)
 
     def learn(self, batch: Batch) -> dict[str, float]:
-        """Make one update from this learner's batch and those of the other learners.
+        """Make one update from this learner's batch and those of the others; return metrics.
 
-        With ``freeze`` only the steps are counted.
-
-        Returns:
-            Metrics by TensorBoard tag.
-
-        Raises:
-            FloatingPointError: a loss or gradient is not finite; the message names it.
-            GroupError: another learner is gone.
+        With ``freeze`` only the steps are counted. Raises FloatingPointError if a loss or gradient
+        is not finite, and GroupError if another learner is gone.
         """
         with self._timer('learn'):
             self._memory.wait_for_copies(batch.tensors)
@@ -144,24 +122,19 @@ class Learner:
         return weights(self.policy)
 
     def copy_policy(self) -> Policy:
-        """Return a copy of the policy, to act while this one learns.
-
-        Like every acting policy it runs on the CPU, so its precision may differ.
-        """
+        """Return a copy of the policy on the CPU, to act while this one learns."""
         policy = copy.deepcopy(self.policy)
         if self.device != CPU:
+            # Its precision may differ from that on another device.
             choose_precision(policy.to(CPU), self.config.precision)
         return policy
 
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {
-            'policy': self.policy.state_dict(),
-            'algorithm': self.algorithm.state(),
-            'version': self.version,
-            'agent_steps': self.agent_steps,
-            'torch_rng': torch.get_rng_state(),
-        }
+            'policy': self.policy.state_dict(), 'algorithm': self.algorithm.state(),
+            'version': self.version, 'agent_steps': self.agent_steps,
+            'torch_rng': torch.get_rng_state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state`.

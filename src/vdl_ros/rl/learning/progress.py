@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import json
-import math
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from vdl_ros.common.metrics import PARTS, ReactionTime, in_ms
-from vdl_ros.rl.acting.flow_control import FlowStats
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode, adversary_of
+from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Unroll
+from vdl_ros.rl.learning.flow_stats import FlowStats
 
-__all__ = ['Progress', 'realtime_text', 'status_line']
+__all__ = ['Callbacks', 'Progress']
+
+
+@dataclass(frozen=True)
+class Callbacks:
+    """What a training calls in its process.
+
+    Attributes:
+        publish: publishes the policy with the credits.
+        log, warn: take each line of progress, and each warning.
+        extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
+    """
+
+    publish: Callable[[], None] = lambda: None
+    log: Callable[[str], None] = print
+    warn: Callable[[str], None] = print
+    extra_scalars: Callable[[], Mapping[str, float]] = dict
+
 
 # Actor processes whose episodes are counted at a time.
 _MAX_ACTORS = 1024
@@ -80,9 +97,7 @@ class Progress:
             self._extend('reaction_times', parts.tolist())
         if 'late_actions' in arrays:
             self.flow_stats.late_actions += int(arrays['late_actions'].sum(dtype=np.int64))
-        finished = counter.add(
-            arrays['rewards'], arrays['terminated'],
-            arrays['truncated'], arrays['is_reset'], arrays.get('success'), adversary_of(arrays))
+        finished = counter.add(arrays)
         self._counters[unroll.start_id] = (counter, unroll.sequence + 1)
         if len(self._counters) > _MAX_ACTORS:
             del self._counters[next(iter(self._counters))]
@@ -127,20 +142,17 @@ class Progress:
     @property
     def mean_return(self) -> float:
         """Mean return of the last 100 episodes; NaN before the first."""
-        return float(np.mean(self._returns)) if self._returns else float('nan')
+        return _mean(self._returns)
 
     @property
     def mean_length(self) -> float:
         """Mean length of the last 100 episodes, agent steps; NaN before the first."""
-        return float(np.mean(self._lengths)) if self._lengths else float('nan')
+        return _mean(self._lengths)
 
     @property
     def success_rate(self) -> float:
-        """Share of the last 100 episodes that reached their aim, in the order of their beginnings.
-
-        NaN before the first, and of environments that do not say.
-        """
-        return float(np.mean(self._successes)) if self._successes else float('nan')
+        """Share of the last 100 episodes, by their beginnings, that reached their aim; or NaN."""
+        return _mean(self._successes)
 
     @property
     def adversary(self) -> dict[str, float]:
@@ -185,23 +197,19 @@ class Progress:
         total, _, count = self.lag
         return total / count if count else 0.0
 
-    def _age_percentile(self, percent: float) -> float | None:
-        """Return a percentile of the trajectories' ages, ms."""
-        return round(float(np.percentile(self._ages_ms, percent)), 3) if self._ages_ms else None
-
     def summary(self) -> dict[str, Any]:
         """Return the keys of summary.json about trajectories and episodes; see docs/runs.md."""
         totals = self.totals
+        ages = np.percentile(self._ages_ms, (50, 99)).round(3).tolist() if self._ages_ms else (
+            None, None)
         return {
             'mean_return_100': round(self.mean_return, 3) if self._returns else None,
             'success_rate_100': round(self.success_rate, 3) if self._successes else None,
             'episodes': self.episodes,
-            'trajectories_received': totals['received'],
-            'trajectories_lost': totals['lost'],
-            'trajectories_rejected': totals['rejected'],
-            'trajectories_stale': totals['stale'],
+            **{f'trajectories_{name}': totals[name]
+               for name in ('received', 'lost', 'rejected', 'stale')},
             'policy_lag': {'mean': round(self.lag_mean, 3), 'max': self.lag[1]},
-            'message_age_ms': {'p50': self._age_percentile(50), 'p99': self._age_percentile(99)},
+            'message_age_ms': dict(zip(('p50', 'p99'), ages, strict=True)),
             'wire_bytes': {'in': totals['bytes_in'], 'out': totals['bytes_out']},
             'reaction_time_ms': in_ms(self.reaction_time.summary()) or None,
             'late_actions': totals['late_actions'],
@@ -220,11 +228,7 @@ class Progress:
             'ages_ms': [round(age, 3) for age in list(self._ages_ms)[-1000:]]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`.
-
-        Raises:
-            KeyError, TypeError: it is of another version.
-        """
+        """Restore :meth:`state`; raise KeyError or TypeError if it is of another version."""
         self._returns.extend(state['returns'])
         # Checkpoints of an earlier version have none.
         self._lengths.extend(state.get('lengths', ()))
@@ -243,51 +247,14 @@ class Progress:
             for start_id, record in self.flow_stats.actor_records.items()}
 
     def restore_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """Continue the count of restarts, which may be newer than that of the checkpoint.
+        """Continue the count of restarts, which may be newer than the one in the checkpoint.
 
-        Args:
-            starts: :meth:`actor_starts` of the learner's earlier process.
+        ``starts`` is :meth:`actor_starts` of the learner's earlier process.
         """
         before = self._totals_before
         before['actor_restarts'] = max(before['actor_restarts'], restarts)
         self.flow_stats.earlier_starts = dict(starts)
 
 
-def status_line(
-    *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
-    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
-    left_s: float = math.nan, more: str = '',
-) -> str:
-    """Return one line of progress for the log; without what is NaN."""
-    shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
-    success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
-    left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
-    return (f'steps {agent_steps:>9,} / {total_steps:,} ({agent_steps / total_steps:.0%}{left})   '
-            f'{steps_per_s:>7,.0f}/s   '
-            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}'
-            f'{more}')
-
-
-def _duration(seconds: float) -> str:
-    """Return a time as minutes:seconds, hours:minutes:seconds, or days."""
-    minutes, rest = divmod(math.ceil(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours >= 48:
-        return f'{hours / 24:.0f} days'
-    return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'
-
-
-def realtime_text(
-    rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
-) -> str:
-    """Return the end of a line of progress of environments on their own clock.
-
-    Args:
-        rates: ``updates``, ``bytes`` and ``rewards`` per second.
-        reaction_ms: the reaction time, as of :func:`in_ms`.
-        late_share: share of the environments' steps that held the last action.
-    """
-    return (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
-            f'reward {rates["rewards"]:.2f}/s   reaction {reaction_ms["mean"]:.0f} ms '
-            f'(p50 {reaction_ms["p50"]:.0f}, p99 {reaction_ms["p99"]:.0f})   '
-            f'late {late_share:.1%}')
+def _mean(values: Collection[float]) -> float:
+    return float(np.mean(list(values))) if values else float('nan')

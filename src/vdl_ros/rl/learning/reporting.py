@@ -1,4 +1,4 @@
-"""Rates of counts over windows of time."""
+"""What a run reports: rows, lines of progress, its summary, and what limits its speed."""
 
 from __future__ import annotations
 
@@ -15,33 +15,42 @@ from vdl_ros.common.metrics import ACTING, INFERENCE, TRAINING, ThreadTimer, Tim
 from vdl_ros.rl.device import describe
 from vdl_ros.rl.learning.evaluations import Evaluations
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Progress, realtime_text, status_line
+from vdl_ros.rl.learning.progress import Callbacks, Progress
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
+from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['Bottleneck', 'Circumstances', 'RateWindow', 'RunReporter', 'sentence']
+__all__ = ['Bottleneck', 'Circumstances', 'RateWindow', 'RunReporter', 'realtime_text', 'sentence',
+           'status_line']
 
 
 class RateWindow:
-    """How much counts grow from one call of :meth:`take` to the next."""
+    """How much counts grow from one call of :meth:`take` to the next.
+
+    Attributes:
+        since, before: time, s, and counts at the beginning of this window.
+        seconds: length of the window that was taken last.
+    """
 
     def __init__(
         self, counts: Callable[[], Mapping[str, float]],
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = lambda: time.monotonic(),
     ) -> None:
         self._counts, self._clock = counts, clock
+        self.seconds = 0.0
         self.restart()
 
     def restart(self) -> None:
         """Start again, now."""
-        self._since, self._before = self._clock(), dict(self._counts())
+        self.since, self.before = self._clock(), dict(self._counts())
 
     def take(self) -> tuple[dict[str, float], dict[str, float]]:
         """Return the growth of each count, and that per second; start again."""
-        since, before = self._since, self._before
+        since, before = self.since, self.before
         self.restart()
-        grown = {name: count - before[name] for name, count in self._before.items()}
-        seconds = max(self._since - since, 1e-9)
-        return grown, {name: count / seconds for name, count in grown.items()}
+        grown = {name: count - before[name] for name, count in self.before.items()}
+        self.seconds = max(self.since - since, 1e-9)
+        return grown, {name: count / self.seconds for name, count in grown.items()}
 
 
 # Shares by thread and phase, see common/metrics.py.
@@ -60,16 +69,10 @@ _WORK = {'step': 'the environments', 'infer': "the network's actions",
 
 @dataclass(frozen=True)
 class Circumstances:
-    """What the advice depends on.
+    """What the advice depends on: settings, ``cores`` of the learner's host, and its device.
 
-    Attributes:
-        cores: processor cores of the learner's host.
-        on_gpu: whether the learner computes on a GPU.
-        learner_threads: CPU threads of the learner's network.
-        threads_are_tried: whether their number is known to be the best.
-        max_policy_lag: trajectories that an actor may have under way.
-        synchronous: whether actors wait for each update.
-        realtime: whether environments run on their own clock.
+    ``threads_are_tried``: no other number of threads is faster; ``realtime``: environments run on
+    their own clock.
     """
 
     cores: int
@@ -78,7 +81,7 @@ class Circumstances:
     threads_are_tried: bool = False
     num_actors: int = 1
     num_learners: int = 1
-    max_policy_lag: int = 4
+    max_policy_lag: int = TrainConfig.max_policy_lag
     synchronous: bool = False
     realtime: bool = False
 
@@ -86,13 +89,13 @@ class Circumstances:
 def sentence(shares: Shares, now: Circumstances) -> str:
     """Return what limits the training and what to try; '' while too little is known.
 
-    Args:
-        shares: time shares of ``training``, of ``acting`` as the mean of all actors, and of
-            ``inference`` if the learner chooses the actions.
+    ``shares`` are of ``training``, of ``acting`` as the mean of all actors, and of ``inference``
+    if the learner chooses the actions.
     """
     training, acting = shares.get(TRAINING, {}), shares.get(ACTING, {})
     if training.get('step', 0.0) > 0.0:
-        return _of_local_training(training)
+        return (f'one thread does everything ({_largest(training)}); train.launch.py runs actors '
+                'beside the learner')
     if not training or not acting:
         return ''
     actors, learner = acting.get('wait', 0.0), training.get('wait', 0.0)
@@ -134,12 +137,6 @@ def _relief_of_learner(actors: float, free: float, now: Circumstances) -> str:
     if fewer >= now.num_learners and now.num_actors * (1 - actors) <= fewer:
         return f'{reason}try num_actors:={fewer}'
     return f'{reason}try a GPU, or num_learners:={now.num_learners + 1} with another host'
-
-
-def _of_local_training(training: Mapping[str, float]) -> str:
-    """Return the sentence of a training in one thread."""
-    return (f'one thread does everything ({_largest(training)}); train.launch.py runs actors '
-            'beside the learner')
 
 
 def _largest(phases: Mapping[str, float]) -> str:
@@ -233,14 +230,12 @@ class RunReporter:
 
     def __init__(
         self, learner: Learner, progress: Progress, folder: RunFolder | None,
-        settings: dict[str, Any], *, log: Callable[[str], None], warn: Callable[[str], None],
-        extra_scalars: Callable[[], Mapping[str, float]], timers: Mapping[str, ThreadTimer],
-        checkpoint_period: float, status_period: float, evaluations: Evaluations | None = None,
+        settings: dict[str, Any], run: RunConfig, calls: Callbacks,
+        timers: Mapping[str, ThreadTimer], evaluations: Evaluations | None = None,
     ) -> None:
         self._learner, self._progress, self._folder = learner, progress, folder
-        self._settings, self._log, self._warn = settings, log, warn
-        self._extra_scalars, self._evaluations = extra_scalars, evaluations
-        self._checkpoint_period, self._status_period = checkpoint_period, status_period
+        self._settings, self._run, self._calls = settings, run, calls
+        self._evaluations = evaluations
         self._run_windows, self._row_windows = (
             {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
         self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
@@ -248,28 +243,27 @@ class RunReporter:
         self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
         self.scalars: Mapping[str, float] = {}
         if folder is not None:
-            folder.open(settings, learner.agent_steps, warn)
-        self._row_rates, self._status_rates = RateWindow(self._counts), RateWindow(self._counts)
-        self._steps_in_row = self._steps_in_status = learner.agent_steps
+            folder.open(settings, learner.agent_steps, calls.warn)
+        self._row_rates, self._status_rates = (RateWindow(self._counts) for _ in range(2))
         # Time, s, and agent steps at the last lines of progress.
         self._recent: deque[tuple[float, int]] = deque(maxlen=_RECENT_LINES)
         self.start()
 
     def start(self) -> None:
         """Count the periods of reports and checkpoints from now."""
-        self._last_status = self._last_row = time.monotonic()
-        self._checkpoint_due = self._last_row + self._checkpoint_period
+        now = time.monotonic()
+        self._checkpoint_due = now + self._run.checkpoint_period
         self._row_rates.restart()
         self._status_rates.restart()
         self._recent.clear()
-        self._recent.append((self._last_row, self._learner.agent_steps))
+        self._recent.append((now, self._learner.agent_steps))
 
     def _counts(self) -> dict[str, float]:
         """Return what rates are of."""
         totals = self._progress.totals
-        return {'updates': self._learner.version, 'bytes': totals['bytes_in'],
-                'rewards': totals['rewards'], 'late': totals['late_actions'],
-                'actions': self._progress.reaction_time.count}
+        return {'steps': self._learner.agent_steps, 'updates': self._learner.version,
+                'bytes': totals['bytes_in'], 'rewards': totals['rewards'],
+                'late': totals['late_actions'], 'actions': self._progress.reaction_time.count}
 
     def restart_windows(self) -> None:
         """Count the shares of the threads' time from now."""
@@ -286,18 +280,19 @@ class RunReporter:
         now, steps = time.monotonic(), self._learner.agent_steps
         # A row for each hundredth of the run so far: at most about a thousand of a long run, yet
         # enough of a short one for a curve.
-        due = over or now - self._last_row >= max(0.1, 0.01 * self._progress.wall_s)
-        if due and steps > self._steps_in_row:
+        rows, lines = self._row_rates, self._status_rates
+        due = over or now - rows.since >= max(0.1, 0.01 * self._progress.wall_s)
+        if due and steps > rows.before['steps']:
             with self._warned_of_errors('progress'):
-                self._write_row(self._folder, metrics, now)
-        due = over or now - self._last_status >= self._status_period
-        if due and steps > self._steps_in_status:
-            self._log(self._status(now))
+                self._write_row(self._folder, metrics)
+        due = over or now - lines.since >= self._run.status_period
+        if due and steps > lines.before['steps']:
+            self._calls.log(self._status(now))
         if not over and now >= self._checkpoint_due:
-            self._checkpoint_due = now + min(self._checkpoint_period, _RETRY_S)
+            self._checkpoint_due = now + min(self._run.checkpoint_period, _RETRY_S)
             with self._warned_of_errors('checkpoint'):
                 self.save()
-                self._checkpoint_due = now + self._checkpoint_period
+                self._checkpoint_due = now + self._run.checkpoint_period
         if now >= self._actors_due:
             self._actors_due = now + _ACTORS_S
             with self._warned_of_errors('restarts of actors'):
@@ -315,59 +310,51 @@ class RunReporter:
         try:
             yield
         except OSError as error:
-            self._warn(f'{what} not written: {error}; the run goes on')
+            self._calls.warn(f'{what} not written: {error}; the run goes on')
 
-    def _write_row(self, folder: RunFolder, metrics: dict[str, float], now: float) -> None:
+    def _write_row(self, folder: RunFolder, metrics: dict[str, float]) -> None:
         """Write a row of progress.csv and the scalars for TensorBoard."""
         learner, progress, totals = self._learner, self._progress, self._progress.totals
-        seconds, self._last_row = now - self._last_row, now
-        rate = (learner.agent_steps - self._steps_in_row) / max(seconds, 1e-9)
-        self._steps_in_row = learner.agent_steps
         grown, rates = self._row_rates.take()
         reaction = in_ms(progress.reaction_time.summary())
         row = {'agent_steps': learner.agent_steps, 'wall_s': round(progress.wall_s, 3),
                'mean_return_100': progress.mean_return, 'mean_length_100': progress.mean_length,
                'success_rate_100': progress.success_rate, 'episodes': progress.episodes,
-               'steps_per_s': round(rate, 1),
-               'policy_lag_mean': round(progress.lag_mean, 3),
-               'trajectories_lost': totals['lost']}
+               'steps_per_s': round(rates['steps'], 1),
+               'policy_lag_mean': round(progress.lag_mean, 3), 'trajectories_lost': totals['lost']}
         scalars = metrics | {
             'charts/episodic_return': progress.mean_return,
             'charts/episodic_length': progress.mean_length,
             **({} if math.isnan(progress.success_rate)
                else {'charts/success_rate': progress.success_rate}),
-            'charts/SPS': rate,
+            'charts/SPS': rates['steps'],
             **{f'charts/{name}_per_s': rates[name] for name in ('updates', 'bytes', 'rewards')},
             **{f'reaction_time/{name}_ms': value for name, value in reaction.items()},
             **({'reaction_time/late_share': _late_share(grown)} if reaction else {}),
             **{f'adversary/{name}': value for name, value in progress.adversary.items()},
             'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
             'flow/trajectories_lost': totals['lost'],
-            'flow/trajectories_stale': totals['stale'],
-            'flow/wire_bytes': totals['bytes_in'],
+            'flow/trajectories_stale': totals['stale'], 'flow/wire_bytes': totals['bytes_in'],
             **{f'time/{name}/{phase}': share for name, window in self._row_windows.items()
                for phase, share in window.take().items()},
-            **self._extra_scalars()}
+            **self._calls.extra_scalars()}
         self.scalars = {'agent_steps': learner.agent_steps, **scalars}
-        self.bottleneck.add(scalars, seconds)
+        self.bottleneck.add(scalars, self._row_rates.seconds)
         folder.report(row, scalars)
 
     def _status(self, now: float) -> str:
         """Return the line of progress since the line before."""
         learner, progress = self._learner, self._progress
-        seconds, self._last_status = now - self._last_status, now
-        rate = (learner.agent_steps - self._steps_in_status) / max(seconds, 1e-9)
-        self._steps_in_status = learner.agent_steps
+        grown, rates = self._status_rates.take()
         # The next row may come much later.
         self.scalars = {
-            **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rate,
+            **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rates['steps'],
             'charts/episodic_return': progress.mean_return}
-        grown, rates = self._status_rates.take()
         reaction = in_ms(progress.reaction_time.summary())
         return status_line(
             agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
-            steps_per_s=rate, mean_return=progress.mean_return, lag_mean=progress.lag_mean,
-            lag_max=progress.lag[1], lost=progress.totals['lost'],
+            steps_per_s=rates['steps'], mean_return=progress.mean_return,
+            lag_mean=progress.lag_mean, lag_max=progress.lag[1], lost=progress.totals['lost'],
             success_rate=progress.success_rate, left_s=self._left(now),
             more=(self._evaluations.text if self._evaluations else '') + (
                 realtime_text(rates, reaction, _late_share(grown)) if reaction else ''))
@@ -397,33 +384,61 @@ class RunReporter:
         rates = {f'{name}_per_s': round(self._counts()[name] / wall, 3) if wall else 0.0
                  for name in ('updates', 'bytes', 'rewards')}
         return {
-            'env_id': self._settings['env_id'],
-            'algorithm': learner.config.algorithm,
-            'ended_by': reason,
-            'learners': learner.group.size,
-            'device': describe(learner.device),
+            'env_id': self._settings['env_id'], 'algorithm': learner.config.algorithm,
+            'ended_by': reason, 'learners': learner.group.size, 'device': describe(learner.device),
             'learner_threads': self.bottleneck.learner_threads,
-            'agent_steps': learner.agent_steps,
-            'updates': learner.version,
+            'agent_steps': learner.agent_steps, 'updates': learner.version,
             'wall_s': round(wall, 3),
             'steps_per_s': round(learner.agent_steps / wall, 1) if wall else 0.0,
-            **rates,
-            **self._progress.summary(),
+            **rates, **self._progress.summary(),
             'evaluation': self._evaluations.summary() if self._evaluations else None,
             'time_shares': {
                 name: {phase: round(share, 4) for phase, share in window.shares().items()}
                 for name, window in self._run_windows.items()},
-            'bottleneck': self.bottleneck.overall(),
-        }
+            'bottleneck': self.bottleneck.overall()}
 
     def close(self, reason: str) -> None:
         """Write summary.json and the learning curve, log the bottleneck, and close the folder."""
         if self._folder is not None:
             if limit := self.bottleneck.overall():
-                self._log(limit)
+                self._calls.log(limit)
             self._folder.close(self.summary(reason))
 
 
 def _late_share(grown: Mapping[str, float]) -> float:
     """Return the share of the environments' steps that held the last action."""
     return grown['late'] / max(grown['late'] + grown['actions'], 1.0)
+
+
+def status_line(
+    *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
+    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
+    left_s: float = math.nan, more: str = '',
+) -> str:
+    """Return one line of progress for the log; without what is NaN."""
+    shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
+    success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
+    left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
+    return (f'steps {agent_steps:>9,} / {total_steps:,} ({agent_steps / total_steps:.0%}{left})   '
+            f'{steps_per_s:>7,.0f}/s   '
+            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}'
+            f'{more}')
+
+
+def _duration(seconds: float) -> str:
+    """Return a time as minutes:seconds, hours:minutes:seconds, or days."""
+    minutes, rest = divmod(math.ceil(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours >= 48:
+        return f'{hours / 24:.0f} days'
+    return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'
+
+
+def realtime_text(
+    rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
+) -> str:
+    """Return the end of a line of progress of environments on their own clock."""
+    return (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
+            f'reward {rates["rewards"]:.2f}/s   reaction {reaction_ms["mean"]:.0f} ms '
+            f'(p50 {reaction_ms["p50"]:.0f}, p99 {reaction_ms["p99"]:.0f})   '
+            f'late {late_share:.1%}')

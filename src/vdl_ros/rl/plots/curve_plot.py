@@ -37,12 +37,7 @@ _Y_LABELS = {'return': 'return, mean of the last 100 episodes',
 
 @_without_math
 def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -> None:
-    """Draw the mean return of one run against agent steps, with its last value and its time.
-
-    Args:
-        rows: of progress.csv, with agent_steps, wall_s, mean_return_100 and episodes.
-        path: the image file; see :func:`draw_curves`.
-    """
+    """Draw the mean return of a run, from rows of progress.csv, with last value and time."""
     known = [row for row in rows if row['episodes'] > 0]
     figure = Figure(figsize=(6.4, 4.0), dpi=120, layout='constrained')
     axes = _axes(figure, 'steps', _Y_LABELS['return'])
@@ -72,9 +67,6 @@ def draw_curves(
         x: quantity of the x axis: ``steps``, ``time`` (in s) or ``episodes``.
         y: quantity of the y axis: ``return``, ``length``, or a name to show unchanged.
         raw: also draw each run without smoothing.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     labels = [_wrap(_label(curve), 13 * (width - 1.3)) for curve in curves]
     title, note = _wrap(title, 9 * (width - 1)), _wrap(note, 15 * (width - 1))
@@ -126,9 +118,7 @@ def _axes(figure: Figure, x: str, y_label: str) -> Axes:
     return axes
 
 
-def _line(
-    axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int,
-) -> Line2D:
+def _line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int) -> Line2D:
     """Draw the line of curve ``number``; a single point as a dot."""
     line, = axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2,
                       linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],

@@ -60,17 +60,10 @@ class Curve:
 
 
 def tidy(x: Array, y: Array) -> Series:
-    """Return a series without invalid points.
+    """Return a series without invalid points; ValueError: x decreases, or no point is left.
 
     Points whose y is not finite are dropped: a mean return is NaN before the first episode. Of
     points with the same x the last one, the most recent, is kept.
-
-    Args:
-        x: [N].
-        y: [N].
-
-    Raises:
-        ValueError: x decreases, or no point is left.
     """
     back = np.flatnonzero(np.diff(x) < 0)
     if len(back):
@@ -86,9 +79,7 @@ def tidy(x: Array, y: Array) -> Series:
 def window_of(smooth: float, count: int) -> int:
     """Return the window, in points, of a moving mean over ``count`` points; always odd.
 
-    Args:
-        smooth: number of points as an int, or a fraction of all points as a float below 1.
-        count: above 0.
+    ``smooth`` is a number of points, int, or a fraction of all points, a float below 1.
     """
     points = smooth if isinstance(smooth, int) else round(smooth * count)
     # An even window would shift the curve by half a point.
@@ -101,12 +92,6 @@ def moving_mean(y: Array, window: int) -> Array:
 
     Near the ends the window shrinks symmetrically, so a straight line stays straight; a window
     cut off on one side would pull down the end of a rising curve.
-
-    Args:
-        y: [N].
-
-    Returns:
-        [N].
     """
     count = len(y)
     halves = [min(window // 2, i, count - 1 - i) for i in range(count)]
@@ -114,16 +99,10 @@ def moving_mean(y: Array, window: int) -> Array:
 
 
 def align(runs: Sequence[Series]) -> tuple[Array, Array]:
-    """Interpolate runs linearly to a common x.
+    """Interpolate runs linearly to a common x; ValueError: no x is within the range of all runs.
 
     The common x are those of all runs within the range that all runs cover, so nothing is
-    extrapolated and every mean is over all runs.
-
-    Returns:
-        x, [M], and y, [R, M].
-
-    Raises:
-        ValueError: no x is within the range of all runs.
+    extrapolated and every mean is over all runs. Returned are x, [M], and y, [R, M].
     """
     begin, end = max(run.x[0] for run in runs), min(run.x[-1] for run in runs)
     if begin > end:
@@ -137,10 +116,7 @@ def interquartile_mean(y: Array) -> Array:
     """Return the mean without the lowest and the highest quarter of the runs, [..., M].
 
     Agarwal et al. 2021, arXiv:2108.13264. A quarter is rounded down, so up to three runs it is
-    the mean.
-
-    Args:
-        y: [..., R, M], one row for each run.
+    the mean. ``y`` is [..., R, M], one row for each run.
     """
     cut = y.shape[-2] // 4
     found: Array = np.sort(y, axis=-2)[..., cut:y.shape[-2] - cut, :].mean(-2)
@@ -148,17 +124,11 @@ def interquartile_mean(y: Array) -> Array:
 
 
 def line_and_band(y: Array, line: str, band: str) -> tuple[Array, Array | None]:
-    """Return the line and the band over runs.
+    """Return the line, [M], and the band, [2, M], over runs ``y``, [R, M]; None without a band.
 
-    Args:
-        y: [R, M], one row for each run.
-        line: a key of :data:`LINES`.
-        band: a key of :data:`BANDS`; ``std`` is the sample standard deviation (R - 1);
-            ``bootstrap`` is from the 2.5th to the 97.5th percentile of the line of runs that are
-            drawn with replacement.
-
-    Returns:
-        The line, [M], and the edges, [2, M], or None without a band.
+    ``line`` and ``band`` are keys of :data:`LINES` and :data:`BANDS`: ``std`` is the sample
+    standard deviation (R - 1); ``bootstrap`` is from the 2.5th to the 97.5th percentile of the
+    line of runs that are drawn with replacement.
     """
     middle: Array = _line(y, line)
     if len(y) == 1 or band == 'none':
@@ -182,16 +152,7 @@ def _line(y: Array, line: str) -> Array:
 def make_curve(
     label: str, runs: Sequence[Series], smooth: float, band: str, line: str = 'mean',
 ) -> Curve:
-    """Smooth each run, then compute line and band.
-
-    Args:
-        runs: its runs, at least one.
-        band: a key of :data:`BANDS`.
-        line: a key of :data:`LINES`.
-
-    Raises:
-        ValueError: no x is within the range of all runs.
-    """
+    """Smooth each run, then compute line and band; ValueError: the runs have no x in common."""
     windows = tuple(window_of(smooth, len(run.x)) for run in runs)
     x, y = align([Series(run.x, moving_mean(run.y, window))
                   for run, window in zip(runs, windows, strict=True)])

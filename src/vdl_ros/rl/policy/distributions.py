@@ -7,7 +7,7 @@ of action values Q: EpsilonGreedy, Boltzmann.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import gymnasium
@@ -17,16 +17,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from vdl_ros.rl.settings import ALGORITHMS
+from vdl_ros.rl.policy.numpy_policy import family_of
+from vdl_ros.rl.settings import AlgorithmConfig
 
 __all__ = ['ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian', 'EpsilonGreedy',
-           'MultiCategorical', 'OF_ALL_SPACES', 'SquashedGaussian', 'for_space', 'for_values']
+           'MultiCategorical', 'SquashedGaussian', 'make_distribution']
 
 _LOG_2PI = math.log(2 * math.pi)
 # A logit whose probability is 0. It is finite: infinity times 0 is NaN.
 _NEVER = -1e9
-#: Algorithms that learn by acting, in every space, in words.
-OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac', 'bc'))
 # Limits that keep a policy from collapsing to a point or overflowing float32.
 _LOG_STD = (-5.0, 2.0)
 
@@ -70,7 +69,6 @@ class _UnchangedActions:
     """Actions that are passed to the environment unchanged."""
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return ``actions``."""
         return actions
 
 
@@ -81,30 +79,25 @@ class Categorical(_UnchangedActions):
         self.size = self.num_inputs = size
 
     def to_network(self, actions: Tensor) -> Tensor:
-        """Return 1 for the action and 0 for the others, float [..., E]."""
         return functional.one_hot(actions, self.num_inputs).float()
 
     def sample(self, parameters: Tensor) -> Tensor:
-        """Return int64 [...], by the Gumbel-max trick: one pass, no normalisation."""
+        # The Gumbel-max trick: one pass, no normalisation.
         noise = torch.empty_like(parameters).exponential_().log_().neg_()
         return (parameters + noise).argmax(-1)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """Return int64 [...]."""
         return parameters.argmax(-1)
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """Return float [...]."""
         log_probs = functional.log_softmax(parameters, -1)
         return log_probs.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """Return float [...]."""
         log_probs = functional.log_softmax(parameters, -1)
         return -(log_probs.exp() * log_probs).sum(-1)
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        """Return float [...]."""
         log_probs = functional.log_softmax(parameters, -1)
         return (log_probs.exp() * (log_probs - functional.log_softmax(others, -1))).sum(-1)
 
@@ -129,28 +122,22 @@ class MultiCategorical(Categorical):
             for each in torch.split(parameters, sizes, -1)], -2)
 
     def to_network(self, actions: Tensor) -> Tensor:
-        """Return 1 for the action of each part and 0 for the others, float [..., E]."""
         return torch.cat([functional.one_hot(each, size) for each, size in zip(
             actions.unbind(-1), self._sizes, strict=True)], -1).float()
 
     def sample(self, parameters: Tensor) -> Tensor:
-        """Return int64 [..., A]."""
         return super().sample(self._parts(parameters))
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """Return int64 [..., A]."""
         return super().mode(self._parts(parameters))
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """Return float [...]."""
         return super().log_prob(self._parts(parameters), actions).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """Return float [...]."""
         return super().entropy(self._parts(parameters)).sum(-1)
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        """Return float [...]."""
         return super().kl(self._parts(parameters), self._parts(others)).sum(-1)
 
 
@@ -164,7 +151,6 @@ class DiagonalGaussian(_UnchangedActions):
         self.size, self.num_inputs = 2 * dimensions, dimensions
 
     def to_network(self, actions: Tensor) -> Tensor:
-        """Return ``actions``."""
         return actions
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -172,26 +158,21 @@ class DiagonalGaussian(_UnchangedActions):
         return mean, log_std.clamp(*_LOG_STD)
 
     def sample(self, parameters: Tensor) -> Tensor:
-        """Return float [..., A]."""
         mean, log_std = self._split(parameters)
         return mean + log_std.exp() * torch.randn_like(mean)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """Return float [..., A]."""
         return self._split(parameters)[0]
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """Return float [...]."""
         mean, log_std = self._split(parameters)
         scaled = (actions - mean) * (-log_std).exp()
         return (-0.5 * (scaled.square() + _LOG_2PI) - log_std).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """Return float [...]."""
         return (self._split(parameters)[1] + 0.5 * (1 + _LOG_2PI)).sum(-1)
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        """Return float [...]."""
         mean, log_std = self._split(parameters)
         other_mean, other_log_std = self._split(others)
         ratio = (2 * (log_std - other_log_std)).exp()
@@ -211,7 +192,6 @@ class SquashedGaussian(DiagonalGaussian):
         self._center, self._scale = (high + low) / 2, (high - low) / 2
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return [..., A] from low to high."""
         squashed: NDArray[Any] = (self._center + self._scale * np.tanh(actions)).astype(
             self._center.dtype)
         return squashed
@@ -242,25 +222,20 @@ class EpsilonGreedy(Categorical):
         return (epsilon / (self.size - 1) + (1 - epsilon) * best).log()
 
     def sample(self, parameters: Tensor) -> Tensor:
-        """Return int64 [...]."""
         return super().sample(self._logits(parameters))
 
     def mode(self, parameters: Tensor) -> Tensor:
-        """Return int64 [...]."""
         return parameters[..., :-1].argmax(-1)
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """Return float [...]."""
         return super().log_prob(self._logits(parameters), actions)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        """Return float [...]."""
         probs = self._logits(parameters).softmax(-1)
         entropy: Tensor = -torch.special.xlogy(probs, probs).sum(-1)
         return entropy
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        """Return float [...]."""
         probs, wanted = (self._logits(each).softmax(-1) for each in (parameters, others))
         # With epsilon 0 some probabilities are 0; xlogy makes their terms 0.
         divergence: Tensor = (torch.special.xlogy(probs, probs)
@@ -278,41 +253,15 @@ class Boltzmann(EpsilonGreedy):
         return parameters[..., :-1] / parameters[..., -1:].clamp(min=1e-9)
 
 
-def for_space(space: gymnasium.Space[Any], kind: str = 'gaussian') -> ActionDistribution:
-    """Return the family for ``space``; ``kind`` of a Box is 'gaussian' or 'squashed'.
-
-    Raises:
-        ValueError: none of Discrete from 0, MultiDiscrete in one axis from 0, and a Box of floats
-            in one axis; or 'squashed' for a range that is not finite.
-    """
-    if isinstance(space, gymnasium.spaces.Discrete) and space.start == 0:
-        return Categorical(int(space.n))
-    if isinstance(space, gymnasium.spaces.MultiDiscrete) and len(space.shape) == 1 \
-            and not space.start.any():
-        return MultiCategorical(space.nvec.tolist())
-    if isinstance(space, gymnasium.spaces.Box) and len(space.shape) == 1 \
-            and space.dtype.kind == 'f':
-        if kind == 'gaussian':
-            return DiagonalGaussian(space.shape[0])
-        if not (np.isfinite(space.low).all() and np.isfinite(space.high).all()):
-            raise ValueError(f"action_distribution: 'squashed' is not allowed for {space}, whose "
-                             "range is not finite: 'gaussian'")
-        return SquashedGaussian(space.low, space.high)
-    raise ValueError(
-        f'action space {space} is not supported: Discrete or MultiDiscrete of shape [A], from 0, '
-        'or a Box of floats of shape [A]')
+_FAMILIES: Mapping[str, Callable[..., ActionDistribution]] = {
+    'categorical': Categorical, 'parts': MultiCategorical, 'gaussian': DiagonalGaussian,
+    'squashed': SquashedGaussian, 'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}
 
 
-def for_values(space: gymnasium.Space[Any], exploration: str) -> EpsilonGreedy:
-    """Return the family for action values; ``exploration`` is 'epsilon' or 'boltzmann'.
-
-    Raises:
-        ValueError: the space is not Discrete from 0.
-    """
-    if not isinstance(space, gymnasium.spaces.Discrete) or space.start != 0:
-        # sac acts in a Box too, if it has a finite range.
-        others = OF_ALL_SPACES + (', sac' if isinstance(space, gymnasium.spaces.Box) else '')
-        raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
-                         f'spaces one of {others}')
-    family = {'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}[exploration]
-    return family(int(space.n))
+def make_distribution(
+    space: gymnasium.Space[Any], kind: str = 'gaussian',
+    algorithm_config: AlgorithmConfig | None = None,
+) -> ActionDistribution:
+    """Return the family for actions in ``space``; see :func:`family_of`."""
+    name, arguments = family_of(space, kind, algorithm_config)
+    return _FAMILIES[name](*arguments)

@@ -29,12 +29,9 @@ Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
 
 def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn.Module, int]:
-    """Return a torso and its number of features.
+    """Return a torso, by its name in this module's table, and its number of features.
 
-    Args:
-        network: a name of this module's table.
-        shape: [C, H, W] of an image; [inputs] for the mlp.
-        hidden_size: units of each layer of the mlp.
+    ``shape`` is [C, H, W] of an image, or [inputs] for the mlp, whose layers have ``hidden_size``.
     """
     if network == 'mlp':
         return nn.Sequential(
@@ -100,9 +97,7 @@ def _convolutions(
     return modules
 
 
-def _flat(
-    modules: list[nn.Module], shape: Sequence[int], features: int,
-) -> tuple[nn.Module, int]:
+def _flat(modules: list[nn.Module], shape: Sequence[int], features: int) -> tuple[nn.Module, int]:
     """Return the modules, flattened, with a layer of ``features`` units unless that is 0."""
     modules = [*modules, nn.Flatten()]
     with torch.no_grad():
@@ -145,10 +140,7 @@ def run_lstm(
 ) -> tuple[Tensor, Tensor]:
     """Return the LSTM's outputs, [T, B, H], and its state after them, [B, 2 H].
 
-    Args:
-        features: [T, B, F].
-        is_reset: [T, B] bool, true where an episode starts.
-        state: [B, 2 H], before the first step.
+    Features are [T, B, F]; ``is_reset`` [T, B] is true where an episode starts.
     """
     hidden, cell = state.chunk(2, -1)
     kept = (~is_reset).to(features.dtype).unsqueeze(-1)
@@ -220,12 +212,7 @@ class Normalizer(nn.Module):
     def update(
         self, numbers: Tensor, total: Callable[[Tensor], Tensor] = lambda tensor: tensor,
     ) -> None:
-        """Update the statistics.
-
-        Args:
-            numbers: [N, *shape].
-            total: returns the sum of a tensor over all learners.
-        """
+        """Add numbers [N, *shape]; ``total`` returns the sum of a tensor over all learners."""
         numbers = numbers.double()
         shape = self.mean.shape
         count = total(torch.full_like(self.count, len(numbers)))

@@ -1,9 +1,10 @@
-"""Checks the weights in a message against those that a policy has."""
+"""The policy of an mlp without PyTorch: the same outputs, samples and weights as with it."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import gymnasium
@@ -12,14 +13,22 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 from vdl_ros.common.quoting import quoted
-from vdl_ros.rl.settings import AlgorithmConfig, DqnConfig, SacConfig, TrainConfig
+from vdl_ros.rl.settings import ALGORITHMS, AlgorithmConfig, DqnConfig, SacConfig, TrainConfig
 
-__all__ = ['ExpectedWeights', 'NumpyDistribution', 'NumpyPolicy', 'check_weights',
-           'make_distribution', 'make_numpy_policy']
-
+__all__ = ['ExpectedWeights', 'NumpyDistribution', 'NumpyPolicy', 'check_weights', 'family_of',
+           'make_numpy_policy']
 
 #: Dtype and shape by name.
 ExpectedWeights = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
+Array = NDArray[Any]
+_LOG_2PI = math.log(2 * math.pi)
+# As in distributions.py and networks.py.
+_NEVER = -1e9
+_LOG_STD = (-5.0, 2.0)
+_CLIP = 10.0
+_SMALLEST = np.finfo(np.float32).tiny
+# Algorithms that learn by acting, in every space, in words.
+_OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac', 'bc'))
 
 
 def check_weights(expected: ExpectedWeights, arrays: Mapping[str, NDArray[Any]]) -> None:
@@ -40,20 +49,51 @@ def check_weights(expected: ExpectedWeights, arrays: Mapping[str, NDArray[Any]])
             raise ValueError(f'weights: {name}: not all finite')
 
 
-Array = NDArray[Any]
-_LOG_2PI = math.log(2 * math.pi)
-# As in distributions.py.
-_NEVER = -1e9
-_LOG_STD = (-5.0, 2.0)
-_SMALLEST = np.finfo(np.float32).tiny
+def family_of(
+    space: Any, kind: str, algorithm_config: AlgorithmConfig | None,
+) -> tuple[str, tuple[Any, ...]]:
+    """Return the name of the family of action distributions for a space, and its arguments.
+
+    Args:
+        kind: of a Box, 'gaussian' or 'squashed'; sac squashes.
+
+    Raises:
+        ValueError: a space in which the algorithm cannot act.
+    """
+    spaces = gymnasium.spaces
+    discrete = isinstance(space, spaces.Discrete) and space.start == 0
+    box, parts = isinstance(space, spaces.Box), isinstance(space, spaces.MultiDiscrete)
+    if isinstance(algorithm_config, DqnConfig):
+        if discrete:
+            return algorithm_config.exploration, (int(space.n),)
+        # sac acts in a Box too, if it has a finite range.
+        others = _OF_ALL_SPACES + (', sac' if box else '')
+        raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
+                         f'spaces one of {others}')
+    if isinstance(algorithm_config, SacConfig):
+        kind = 'squashed'
+        if parts or (box and not space.is_bounded()):
+            raise ValueError(
+                f"algorithm: 'sac' cannot act in {space}: Discrete from 0, or a Box with "
+                f'a finite range; for other spaces one of {_OF_ALL_SPACES}')
+    if discrete:
+        return 'categorical', (int(space.n),)
+    if parts and len(space.shape) == 1 and not space.start.any():
+        return 'parts', (space.nvec.tolist(),)
+    if box and len(space.shape) == 1 and space.dtype.kind == 'f':
+        if kind == 'gaussian':
+            return kind, (space.shape[0],)
+        if not space.is_bounded():
+            raise ValueError(f"action_distribution: 'squashed' is not allowed for {space}, whose "
+                             "range is not finite: 'gaussian'")
+        return kind, (space.low, space.high)
+    raise ValueError(
+        f'action space {space} is not supported: Discrete or MultiDiscrete of shape [A], from 0, '
+        'or a Box of floats of shape [A]')
 
 
 class NumpyDistribution(Protocol):
-    """A family of distributions.
-
-    Attributes:
-        num_inputs: E, size of an action as input of a network.
-    """
+    """A family of distributions, as :class:`distributions.ActionDistribution`."""
 
     size: int
     num_inputs: int
@@ -66,32 +106,6 @@ class NumpyDistribution(Protocol):
 
     def to_network(self, actions: Array) -> Array:
         """Return ``actions`` as input of a network, float32 [B, E]."""
-
-
-def make_distribution(
-    space: gymnasium.Space[Any], kind: str, algorithm_config: AlgorithmConfig | None,
-) -> NumpyDistribution | None:
-    """Return the family for a space of actions; None if only ``distributions.py`` may have one.
-
-    Args:
-        kind: of a Box, 'gaussian' or 'squashed'.
-        algorithm_config: with those of dqn the family is of action values; sac squashes.
-    """
-    if isinstance(space, gymnasium.spaces.Discrete) and space.start == 0:
-        if isinstance(algorithm_config, DqnConfig):
-            return ActionValues(int(space.n), algorithm_config.exploration == 'boltzmann')
-        return Categorical([int(space.n)])
-    of_values = isinstance(algorithm_config, DqnConfig)
-    if isinstance(space, gymnasium.spaces.MultiDiscrete):
-        good = len(space.shape) == 1 and not space.start.any() and not of_values \
-            and not isinstance(algorithm_config, SacConfig)
-        return MultiCategorical(space.nvec.tolist()) if good else None
-    if not isinstance(space, gymnasium.spaces.Box) or len(space.shape) != 1 \
-            or space.dtype.kind != 'f' or of_values:
-        return None
-    if kind == 'squashed' or isinstance(algorithm_config, SacConfig):
-        return SquashedGaussian(space.low, space.high) if space.is_bounded() else None
-    return DiagonalGaussian(space.shape[0])
 
 
 def _one_hot(actions: Array, size: int) -> Array:
@@ -118,21 +132,18 @@ def _sample(logits: Array, random: np.random.Generator) -> tuple[Array, Array]:
 
 
 class Categorical:
-    """One of the actions; the parameters are logits."""
+    """One of ``size`` actions; the parameters are logits."""
 
-    def __init__(self, sizes: Sequence[int]) -> None:
-        self.size = self.num_inputs = sum(sizes)
+    def __init__(self, size: int) -> None:
+        self.size = self.num_inputs = size
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
-        """Return int64 [B] and float32 [B]."""
         return _sample(parameters, random)
 
     def to_environment(self, actions: Array) -> Array:
-        """Return ``actions``."""
         return actions
 
     def to_network(self, actions: Array) -> Array:
-        """Return 1 for the action and 0 for the others."""
         return _one_hot(actions, self.num_inputs)
 
 
@@ -140,12 +151,11 @@ class MultiCategorical(Categorical):
     """A parts, each one of its actions, independently; the parameters are their logits."""
 
     def __init__(self, sizes: Sequence[int]) -> None:
-        super().__init__(sizes)
+        super().__init__(sum(sizes))
         self._sizes = list(sizes)
         self._starts = np.cumsum([0, *sizes[:-1]])
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
-        """Return int64 [B, A] and float32 [B]."""
         parts = np.full((len(parameters), len(self._sizes), max(self._sizes)), _NEVER, np.float32)
         for part, (start, size) in enumerate(zip(self._starts, self._sizes, strict=True)):
             parts[:, part, :size] = parameters[:, start:start + size]
@@ -153,7 +163,6 @@ class MultiCategorical(Categorical):
         return actions, log_probs.sum(-1)
 
     def to_network(self, actions: Array) -> Array:
-        """Return 1 for the action of each part and 0 for the others."""
         inputs = np.zeros((len(actions), self.num_inputs), np.float32)
         np.put_along_axis(inputs, actions + self._starts, 1.0, -1)
         return inputs
@@ -165,12 +174,11 @@ class ActionValues(Categorical):
     See EpsilonGreedy and Boltzmann in ``distributions.py``.
     """
 
-    def __init__(self, actions: int, boltzmann: bool) -> None:
-        super().__init__([actions + 1])
+    def __init__(self, actions: int, boltzmann: bool = False) -> None:
+        super().__init__(actions + 1)
         self.num_inputs, self._boltzmann = actions, boltzmann
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
-        """Return int64 [B] and float32 [B]."""
         values, last = parameters[:, :-1], parameters[:, -1:]
         if self._boltzmann:
             return _sample(values / np.maximum(last, np.float32(1e-9)), random)
@@ -188,7 +196,6 @@ class DiagonalGaussian:
         self.size, self.num_inputs = 2 * dimensions, dimensions
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
-        """Return float32 [B, A] and float32 [B]."""
         mean, log_std = np.split(parameters, 2, -1)
         log_std = log_std.clip(*_LOG_STD)
         noise = random.standard_normal(mean.shape, np.float32)
@@ -196,11 +203,9 @@ class DiagonalGaussian:
         return actions, (-0.5 * (np.square(noise) + np.float32(_LOG_2PI)) - log_std).sum(-1)
 
     def to_environment(self, actions: Array) -> Array:
-        """Return ``actions``."""
         return actions
 
     def to_network(self, actions: Array) -> Array:
-        """Return ``actions``."""
         return actions
 
 
@@ -212,56 +217,41 @@ class SquashedGaussian(DiagonalGaussian):
         self._center, self._scale = (high + low) / 2, (high - low) / 2
 
     def to_environment(self, actions: Array) -> Array:
-        """Return [B, A] from low to high."""
         squashed: Array = (self._center + self._scale * np.tanh(actions)).astype(
             self._center.dtype)
         return squashed
 
 
-# As in normalizer.py.
-_CLIP = 10.0
+_FAMILIES: Mapping[str, Any] = {
+    'categorical': Categorical, 'parts': MultiCategorical, 'gaussian': DiagonalGaussian,
+    'squashed': SquashedGaussian, 'epsilon': ActionValues,
+    'boltzmann': partial(ActionValues, boltzmann=True)}
 
 
 def make_numpy_policy(
-    config: TrainConfig,
-    observation_space: gymnasium.Space[Any],
-    action_space: gymnasium.Space[Any],
-    algorithm_config: AlgorithmConfig | None = None,
+    config: TrainConfig, observation_space: gymnasium.Space[Any],
+    action_space: gymnasium.Space[Any], algorithm_config: AlgorithmConfig | None = None,
 ) -> NumpyPolicy | None:
-    """Return a policy for the spaces of one environment; None where it needs ``factory.py``.
-
-    Arguments are as of :func:`factory.make_policy`.
-    """
+    """Return a policy as :func:`make_policy`; None if only PyTorch has it."""
     if not isinstance(observation_space, gymnasium.spaces.Box) \
             or isinstance(observation_space, ImageAndVector) \
             or config.network not in ('auto', 'mlp') \
             or (config.network == 'auto' and is_image(observation_space)):
         return None
-    distribution = make_distribution(action_space, config.action_distribution, algorithm_config)
-    if distribution is None:
-        return None
+    name, arguments = family_of(action_space, config.action_distribution, algorithm_config)
     return NumpyPolicy(
-        math.prod(observation_space.shape), distribution, hidden_size=config.hidden_size,
-        lstm_size=config.lstm_size, last_action_reward=config.last_action_reward,
-        normalize=config.normalize_observations,
+        math.prod(observation_space.shape), _FAMILIES[name](*arguments),
+        hidden_size=config.hidden_size, lstm_size=config.lstm_size,
+        last_action_reward=config.last_action_reward, normalize=config.normalize_observations,
         of_values=isinstance(algorithm_config, DqnConfig),
         of_sac=isinstance(algorithm_config, SacConfig))
 
 
 class NumpyPolicy:
-    """Two layers, optional LSTM, action head; attributes are those of ``policy.Policy``.
+    """Two layers, optional LSTM, action head; attributes as of :class:`policy.Policy`.
 
-    Args:
-        hidden_size: units of each of the two layers.
-        lstm_size: cells of the LSTM; 0: none.
-        last_action_reward: whether the last action and reward are inputs.
-        of_values: whether the head is of action values.
-        of_sac: whether there is no value head, and the network computes log-stds.
-
-    Attributes:
-        distribution: action distribution of the head's outputs.
-        expected: dtype and shape of each of the weights, those of the values too.
-        exploration: with action values, epsilon or temperature.
+    ``of_values`` is for action values, ``of_sac`` for networks without a value that compute log-
+    stds. ``expected`` has dtype and shape of each of the weights, of the value's too.
     """
 
     def __init__(
@@ -305,11 +295,7 @@ class NumpyPolicy:
         self._arrays: dict[str, Array] = {}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        """Copy the weights.
-
-        Raises:
-            ValueError: names, shapes or dtypes differ from this policy's, or not all are finite.
-        """
+        """Copy the weights; see :func:`check_weights`."""
         check_weights(self.expected, arrays)
         # Matrices as they are multiplied.
         found = {name: np.array(each.T if each.ndim == 2 else each, np.float32, order='C')
@@ -323,13 +309,7 @@ class NumpyPolicy:
         return np.zeros((batch, self.state_size), np.float32)
 
     def append_last_action(self, state: Array, actions: Array, rewards: Array) -> Array:
-        """Return the state with the last action and reward, if they are inputs of the policy.
-
-        Args:
-            state: float32 [B, S].
-            actions: [B] or [B, A].
-            rewards: float32 [B].
-        """
+        """Return the state with the last action and reward, if they are inputs of the policy."""
         if not self._last_size:
             return state
         return np.concatenate([
@@ -339,10 +319,7 @@ class NumpyPolicy:
     def forward(self, observations: Array, is_reset: Array, state: Array) -> tuple[Array, Array]:
         """Return action parameters, float32 [B, P], and the state, float32 [B, S].
 
-        Args:
-            observations: [B, *observation_shape].
-            is_reset: [B] bool, true where an episode starts: the state is reset there.
-            state: float32 [B, S].
+        The state is reset where ``is_reset``, [B] bool: an episode starts.
         """
         features = self._features(observations)
         if self.state_size:
@@ -391,3 +368,4 @@ def _sigmoid(x: Array) -> Array:
     """Return 1 / (1 + exp(-x)), without overflow."""
     found: Array = np.float32(0.5) * (np.tanh(np.float32(0.5) * x) + np.float32(1.0))
     return found
+##### src/vdl_ros/rl/policy/policy.py

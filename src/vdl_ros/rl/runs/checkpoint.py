@@ -29,12 +29,8 @@ def save_checkpoint(
     """Write a checkpoint whole or not at all: after a crash the previous one is still there.
 
     Args:
-        config: every setting, by name.
         learner: :meth:`Learner.state`.
         progress: counts and returns of the run so far: numbers, texts, lists, dicts.
-
-    Raises:
-        OSError: the disk is full or the folder cannot be written.
     """
     save_tensor_file(
         path, {'format': FORMAT, 'config': config, 'learner': learner, 'progress': progress})
@@ -44,7 +40,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return what :func:`save_checkpoint` wrote; no code in the file is run.
 
     Args:
-        path: the file, or the folder of a run, see :func:`run_files.checkpoint_file`.
+        path: the file, or the folder of a run, see :func:`checkpoint_file`.
 
     Raises:
         CheckpointError: missing, corrupt, malicious, or of another format.
@@ -70,13 +66,8 @@ def pack(state: dict[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """Return what :func:`pack` was given; no code in ``data`` is run.
-
-    Raises:
-        pickle.UnpicklingError: ``data`` contains more than tensors and plain values.
-    """
-    found: dict[str, Any] = torch.load(
-        io.BytesIO(data), map_location='cpu', weights_only=True)
+    """Return what :func:`pack` was given; no code in ``data`` is run."""
+    found: dict[str, Any] = torch.load(io.BytesIO(data), map_location='cpu', weights_only=True)
     return found
 
 

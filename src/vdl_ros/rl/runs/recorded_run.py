@@ -67,15 +67,10 @@ class RecordedRun:
                 f'{error.filename or path}: cannot be read: {error.strerror}') from None
 
     def series(self, x: str, y: str) -> Series:
-        """Return one quantity as a function of another.
+        """Return quantity ``y`` as a function of ``x``, a name of :data:`X_AXES`.
 
-        Args:
-            x: a name of :data:`X_AXES`.
-            y: a name of :data:`QUANTITIES`, a column of progress.csv, or a TensorBoard tag; time
-                and episodes of a tag are interpolated from progress.csv.
-
-        Raises:
-            RunReadError: the run lacks it; the message lists what it has.
+        ``y`` is a name of :data:`QUANTITIES`, a column of progress.csv, or a TensorBoard tag,
+        whose time and episodes are interpolated from progress.csv. RunReadError: the run lacks it.
         """
         name = QUANTITIES.get(y, y)
         axis, name = X_AXES[x], _RENAMED_TAGS.get(name, name)
@@ -131,9 +126,6 @@ def _read_progress(path: Path) -> dict[str, Array]:
     """Return the columns of a progress.csv.
 
     A last line without a line end is skipped: it is being written, or was cut short by a crash.
-
-    Raises:
-        RunReadError: the file has no row yet, or a damaged one.
     """
     try:
         text = path.read_text()
@@ -181,11 +173,7 @@ _LENGTH = ('total_steps', 'stop_at_return')
 
 
 def check_group(runs: Sequence[RecordedRun]) -> None:
-    """Check that the runs of a group are of one experiment.
-
-    Raises:
-        RunReadError: a run is given twice, or environments or algorithms differ.
-    """
+    """Raise a RunReadError if a run is given twice, or environments or algorithms differ."""
     first, *others = runs
     for index, run in enumerate(others, 1):
         if run.file in {each.file for each in runs[:index]}:
@@ -239,8 +227,7 @@ def group_labels(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
 def _shared_settings(group: Sequence[RecordedRun]) -> dict[str, object]:
     """Return the settings that all runs of the group have in common."""
     first, *others = (run.settings for run in group)
-    return {name: value for name, value in first.items()
-            if name not in _IGNORED
+    return {name: value for name, value in first.items() if name not in _IGNORED
             and all(repr(other.get(name)) == repr(value) for other in others)}
 
 

@@ -70,11 +70,7 @@ def default_run_dir(env_id: str, launch_id: str = '') -> str:
 
 
 def verify_run(run: RunConfig) -> None:
-    """Check settings against each other.
-
-    Raises:
-        SettingError: names both settings, their values and what to change.
-    """
+    """Check settings against each other; a SettingError names both and what to change."""
     if run.init and run.resume:
         raise SettingError(f'init: {run.init!r} is not allowed with resume {run.resume!r}: a '
                            'resumed run has weights')
@@ -86,26 +82,20 @@ def verify_run(run: RunConfig) -> None:
         raise SettingError(
             f'num_learners: {run.num_learners} is not allowed: at most num_actors, '
             f'{run.num_actors}, since a learner without actors would block the others')
-    if run.num_learners > 1 and run.relearn:
-        raise SettingError('relearn: true is not allowed with num_learners '
-                           f'{run.num_learners}: one learner')
-    if run.num_learners > 1 and run.video:
-        # The others wait for learner 0 with a time-out.
-        raise SettingError('video: true is not allowed with num_learners '
-                           f'{run.num_learners}: one learner')
-    if run.num_learners > 1 and not run.group_address:
-        raise SettingError("group_address: '' is not allowed with num_learners "
-                           f'{run.num_learners}: host:port of learner 0')
     if run.num_learners > 1:
+        # With a video the others would wait for learner 0 with a time-out.
+        for name in ('relearn', 'video'):
+            if getattr(run, name):
+                raise SettingError(f'{name}: true is not allowed with num_learners '
+                                   f'{run.num_learners}: one learner')
+        if not run.group_address:
+            raise SettingError("group_address: '' is not allowed with num_learners "
+                               f'{run.num_learners}: host:port of learner 0')
         host_and_port(run.group_address)
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of a ``group_address``.
-
-    Raises:
-        SettingError: it is not host:port.
-    """
+    """Return host and port of a ``group_address``, or raise a SettingError."""
     host, _, port = address.rpartition(':')
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise SettingError(f'group_address: {address!r} is not allowed: host:port, with a port '
@@ -114,7 +104,7 @@ def host_and_port(address: str) -> tuple[str, int]:
 
 
 NONE = 'none'
-# See tracker.py.
+# See trackers.py.
 TRACKERS = (NONE, 'wandb', 'trackio', 'mlflow')
 
 
@@ -150,20 +140,12 @@ def save_settings(folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def saved_settings(folder: Path) -> dict[str, object]:
-    """Return the settings of the run in ``folder``, without those of one start.
-
-    Raises:
-        SettingError: the folder has no readable config.yaml.
-    """
+    """Return the settings of the run in ``folder``, without those of one start."""
     return _read('resume', folder)
 
 
 def check_unfinished(folder: Path, total_steps: int) -> None:
-    """Check that a run has agent steps left to make.
-
-    Raises:
-        SettingError: it has ended by ``total_steps``, and the new number is not larger.
-    """
+    """Raise a SettingError if a run has ended by ``total_steps``, and has no steps left."""
     try:
         summary = json.loads((folder / 'summary.json').read_text())
         ended, steps = summary['ended_by'], int(summary['agent_steps'])
@@ -175,16 +157,10 @@ def check_unfinished(folder: Path, total_steps: int) -> None:
 
 
 def settings_of_init(given: Mapping[str, Any]) -> dict[str, object]:
-    """Return the settings of the run whose weights a new run starts with.
+    """Return the settings of the run whose weights a new run starts with, by the user's settings.
 
     They are empty if the user names an environment or an algorithm, or if ``init`` is not in the
     folder of a run, or is in that of a run on a robot. An attack on that run is not part of them.
-
-    Args:
-        given: settings by the user.
-
-    Raises:
-        SettingError: the folder of the checkpoint has a config.yaml that cannot be read.
     """
     path = Path(str(given.get('init') or ''))
     folder = path if path.is_dir() else path.parent

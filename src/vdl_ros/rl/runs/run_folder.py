@@ -1,4 +1,4 @@
-"""Files of large arrays (.npz): written whole, and read without running code in them."""
+"""The folder of a run: its files, and the lock that keeps other processes out of it."""
 
 from __future__ import annotations
 
@@ -37,22 +37,14 @@ class ArrayFileError(ValueError):
 
 
 def save_array_file(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to a file beside ``path``, uncompressed, then rename it.
-
-    Raises:
-        OSError: the disk is full or the folder cannot be written.
-    """
+    """Write arrays to a file beside ``path``, uncompressed, then rename it."""
     contents: dict[str, Any] = dict(arrays)
     with atomic_file(path) as partial, partial.open('wb') as file:
         np.savez(file, **contents)
 
 
 def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
-    """Return what :func:`save_array_file` wrote.
-
-    Raises:
-        ArrayFileError: missing, corrupt or malicious.
-    """
+    """Return what :func:`save_array_file` wrote; ArrayFileError: missing or damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
@@ -162,8 +154,7 @@ class RunFolder:
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
 
     def open(
-        self, config: Mapping[str, Any], agent_steps: int,
-        warn: Callable[[str], None] = print,
+        self, config: Mapping[str, Any], agent_steps: int, warn: Callable[[str], None] = print,
     ) -> None:
         """Write config.yaml; keep the events and progress up to ``agent_steps`` and open both.
 
@@ -181,18 +172,13 @@ class RunFolder:
     def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
         """Add a row to progress.csv, and scalars to the events at the row's agent_steps.
 
-        Raises:
-            OSError: the disk is full; the next call writes again.
+        After an OSError, as of a full disk, the next call writes again.
         """
         self._progress.append(row)
         self.write_scalars(scalars, int(row['agent_steps']))
 
     def write_scalars(self, scalars: Mapping[str, float], agent_steps: int) -> None:
-        """Add scalars to the events, and to the tracker.
-
-        Raises:
-            OSError: the disk is full; the next call writes again.
-        """
+        """Add scalars to the events, and to the tracker; on an OSError as :meth:`report`."""
         if self._tracker is not None:
             self._tracker.log(scalars, agent_steps)
         if self._events is None:
@@ -233,11 +219,7 @@ class RunFolder:
         return self.path / f'replay-{agent_steps}.npz'
 
     def load_replay(self, agent_steps: int) -> dict[str, NDArray[Any]] | None:
-        """Return the replay that was saved with the checkpoint of these steps; None without one.
-
-        Raises:
-            ArrayFileError: it cannot be read.
-        """
+        """Return the replay saved with the checkpoint of these steps; None without one."""
         file = self._replay_file(agent_steps)
         return load_array_file(file, 'replay') if file.is_file() else None
 
@@ -259,11 +241,7 @@ class RunFolder:
             each.unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """Write the restarts of actors, and the start_id of each; newer than the checkpoint.
-
-        Raises:
-            OSError: the disk is full.
-        """
+        """Write the restarts of actors, and the start_id of each; newer than the checkpoint."""
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
 
     def load_actors(self) -> tuple[int, dict[str, int]]:

@@ -16,7 +16,7 @@ import queue
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import cause
@@ -32,23 +32,11 @@ _QUEUE = 1000
 _CLOSE_S = 60.0
 
 
-class _Backend(Protocol):
-    run_id: str
+class _Run:
+    """A run of wandb or trackio, which have the same functions."""
 
-    def log(self, scalars: Mapping[str, float], step: int) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class _Wandb:
-    def __init__(self, folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> None:
-        import wandb
-        self._run: Any = wandb.init(
-            project=project, name=folder.name, dir=str(folder), config=dict(config),
-            id=run_id or None, resume='allow' if run_id else None,
-            mode=os.environ.get('WANDB_MODE', 'offline'),
-            settings=wandb.Settings(silent=True))
-        self.run_id = str(self._run.id)
+    def __init__(self, run: Any, run_id: str) -> None:
+        self._run, self.run_id = run, run_id
 
     def log(self, scalars: Mapping[str, float], step: int) -> None:
         self._run.log(dict(scalars), step=step)
@@ -57,21 +45,23 @@ class _Wandb:
         self._run.finish()
 
 
-class _Trackio:
-    def __init__(self, folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> None:
-        # Read when it is imported.
-        os.environ.setdefault('TRACKIO_DIR', str((folder / 'trackio').resolve()))
-        import trackio
-        self.run_id = run_id or folder.name
-        self._run: Any = trackio.init(
-            project=project, name=self.run_id, config=dict(config),
-            resume='allow' if run_id else 'never', auto_log_gpu=False, auto_log_cpu=False)
+def _wandb(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Run:
+    import wandb
+    run: Any = wandb.init(
+        project=project, name=folder.name, dir=str(folder), config=dict(config),
+        id=run_id or None, resume='allow' if run_id else None,
+        mode=os.environ.get('WANDB_MODE', 'offline'), settings=wandb.Settings(silent=True))
+    return _Run(run, str(run.id))
 
-    def log(self, scalars: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(scalars), step=step)
 
-    def close(self) -> None:
-        self._run.finish()
+def _trackio(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Run:
+    # Read when it is imported.
+    os.environ.setdefault('TRACKIO_DIR', str((folder / 'trackio').resolve()))
+    import trackio
+    name = run_id or folder.name
+    return _Run(trackio.init(
+        project=project, name=name, config=dict(config), resume='allow' if run_id else 'never',
+        auto_log_gpu=False, auto_log_cpu=False), name)
 
 
 class _Mlflow:
@@ -98,16 +88,12 @@ class _Mlflow:
         self._client.set_terminated(self.run_id)
 
 
-_BACKENDS: dict[str, Callable[[Path, str, Mapping[str, Any], str], _Backend]] = {
-    'wandb': _Wandb, 'trackio': _Trackio, 'mlflow': _Mlflow}
+_BACKENDS: dict[str, Callable[[Path, str, Mapping[str, Any], str], _Run | _Mlflow]] = {
+    'wandb': _wandb, 'trackio': _trackio, 'mlflow': _Mlflow}
 
 
 def verify_tracker(name: str) -> None:
-    """Check that a tracker's library is installed.
-
-    Raises:
-        SettingError: it is not; the message says how to install it.
-    """
+    """Raise a SettingError that says how to install a tracker's library, if it is missing."""
     if name != NONE and importlib.util.find_spec(name) is None:
         package = 'mlflow-skinny' if name == 'mlflow' else name
         raise SettingError(f'tracker: {name!r} is not installed: pip install {package}, or the '
@@ -117,13 +103,8 @@ def verify_tracker(name: str) -> None:
 class Tracker:
     """Sends the scalars of one run to a tracker, from a thread of its own.
 
-    A resumed run goes on in the tracker's run, whose id is in the folder.
-
-    Args:
-        name: one of ``TRACKERS`` of run_folder_config.py, but not 'none'.
-        folder: of the run; its name is that of the run.
-        config: settings of the run, by name.
-        warn: called with one line, from the thread, if the tracker fails.
+    A resumed run goes on in the tracker's run, whose id is in the folder. ``warn`` is called with
+    one line, from the thread, if the tracker fails.
     """
 
     def __init__(

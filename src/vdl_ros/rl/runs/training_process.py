@@ -90,11 +90,8 @@ class TrainingProcess:
         """Run it until it is complete, or resume it; return its summary.
 
         Call it in a thread that lives as long: the training ends, with a checkpoint, when this
-        thread or process dies.
-
-        Args:
-            stop: asked all the time; once it returns true, the training is interrupted, keeps its
-                checkpoint, and None is returned.
+        thread or process dies. ``stop`` is asked all the time; once it returns true, the training
+        is interrupted, keeps its checkpoint, and None is returned.
 
         Raises:
             TrainingError: the process failed.

@@ -13,10 +13,10 @@ from std_msgs.msg import Header
 
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.msg import Action, Observation
-from vdl_ros.rl.acting.central_inference import Answer, CentralInference, Request
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import Unroll, UnrollError
+from vdl_ros.rl.learning.central_inference import Answer, CentralInference, Request
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
 from vdl_ros.ros.training.messages import ActorMessages
 

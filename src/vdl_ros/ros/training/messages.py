@@ -19,9 +19,9 @@ from std_msgs.msg import Header
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Credit, Episode, Observation, Policy, Trajectory
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, EndOfBagError, Unroll, UnrollError, UnrollSchema
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.ros.messages.tensors import (
     TensorError,
     array_length,

@@ -29,15 +29,16 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.msg import Evaluation as EvaluationMessage
-from vdl_ros.rl.acting.central_inference import CentralInference
 from vdl_ros.rl.acting.evaluation import Evaluation
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.device import CPU, ThreadChoice, describe
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.learning.central_inference import CentralInference
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, default_run_dir
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -281,20 +282,16 @@ class Training:
                 is_over=self._end_of_bag.is_over if self._end_of_bag else None)
             self._subscribe(self._inbox)
         self._trainer = Trainer(
-            self._learner, self.folder,
-            as_dict(env, settings.modules, train, algorithm_config, attack, run,
-                    settings.folder)
+            self._learner, self._inbox, self._flow_stats, self.folder,
+            as_dict(env, settings.modules, train, algorithm_config, attack, run, settings.folder)
             | factory.describe(env),
-            inbox=self._inbox, flow_stats=self._flow_stats, publish=self._publish,
+            run, Callbacks(
+                self._publish, node.get_logger().info, node.get_logger().warning,
+                TopicScalars(node, 'trajectories', 'observations', 'actions', 'policy').take
+                if first else dict),
             evaluator=RemoteEvaluator(
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
-            ) if first and train.eval_every else None,
-            log=node.get_logger().info, warn=node.get_logger().warning,
-            extra_scalars=TopicScalars(
-                node, 'trajectories', 'observations', 'actions', 'policy').take if first else dict,
-            timers=self._timers, num_actors=run.own_actors,
-            checkpoint_period=run.checkpoint_period, status_period=run.status_period,
-            stall_timeout=run.stall_timeout)
+            ) if first and train.eval_every else None, timers=self._timers)
         self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
         self._busy_timer = node.create_timer(_BUSY_PERIOD_S, self._report_busy)
         self._time_statistics = ThreadTimeStatistics(node, self._timers)

@@ -13,9 +13,9 @@ from central_sides import STEPS, TRAIN, Asking, Learner, go_on, local_unrolls
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting import central_inference as module
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollError
+from vdl_ros.rl.learning import central_inference as module
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.settings import DqnConfig, exploration_schedule
 
@@ -60,7 +60,7 @@ def serve(learner, actors):
 def test_unrolls_of_one_actor_equal_those_of_local_inference(env_id, settings):
     """Bit by bit, since the same random numbers are used: observations, actions and state."""
     learner = Learner(env_id, **settings, more={
-        'exploration_schedule': lambda actor_id: lambda agent_steps: 0.5})
+        'exploration': lambda actor_id: lambda agent_steps: 0.5})
     learner.policy.exploration = torch.tensor([0.5])
     expected = local_unrolls(env_id, 8, policy=learner.policy)
     torch.manual_seed(4)
@@ -185,7 +185,7 @@ def test_exploration_follows_the_actors_name_and_the_learners_steps():
     own = DqnConfig(exploration_start=1.0, exploration_end=0.1, exploration_steps=100,
                     exploration_spread=2.0)
     learner = Learner(COUNTER, own=own, more={
-        'exploration_schedule': lambda actor_id: exploration_schedule(own, actor_id)})
+        'exploration': lambda actor_id: exploration_schedule(own, actor_id)})
     # Both actions have the same value: the second is never the best.
     same = {name: np.zeros_like(array) for name, array in weights(learner.policy).items()}
     actors = [Asking(learner, COUNTER, seed=each, start_id=each) for each in (1, 2)]
@@ -268,19 +268,6 @@ def test_an_actor_whose_session_was_dropped_goes_on_with_whole_stacks(monkeypatc
     assert_same_stream(learner, learner.unrolls, [first, *later])
 
 
-def test_reported_episodes_are_those_of_the_environment():
-    learner = Learner(COUNTER)
-    asking = Asking(learner, COUNTER, batch=1)
-    finished = []
-    for _ in range(60):
-        answer, = learner.serve(asking.request())
-        finished += asking.take(answer)
-    assert len(finished) > 3
-    for number, episode in enumerate(finished):
-        assert episode.episode_return == episode.length * (episode.length + 1) / 2
-        assert (episode.terminated, episode.truncated) == (number % 2 == 0, number % 2 == 1)
-
-
 def test_an_error_names_the_array_of_an_invalid_step():
     for env_id, name, change, message in (
             (PIXELS, 'rewards', lambda a: a.astype(np.float64), 'dtype float64 is not float32'),
@@ -298,29 +285,6 @@ def test_an_error_names_the_array_of_an_invalid_step():
         with pytest.raises(UnrollError) as error:
             learner.steps.check(arrays | {name: change(arrays[name])})
         assert str(error.value) == f'{name}: {message}'
-
-
-def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own():
-    learner = Learner(PIXELS)
-    asking = Asking(learner, PIXELS)
-    go_on(learner, asking, 3)
-    arrays = asking.actor.observe(whole=False)
-    assert 'observations' not in arrays
-    assert arrays['frames'].shape == (3, 8, 8)
-    assert len(arrays['whole_stacks']) == arrays['is_reset'].sum() == 0
-    learner = Learner('vdl/MixedCounter-v0')
-    arrays = Asking(learner, 'vdl/MixedCounter-v0').actor.observe(whole=True)
-    assert arrays['vectors'].shape == (3, 8)
-    assert arrays['frames'].shape == (3, 36, 36)
-    whole = module.StepSchema(learner.schema.observation_space, 1)
-    rows = np.random.default_rng(0).integers(
-        0, 256, (3, *learner.schema.observation_space.shape), np.uint8)
-    sent = whole.encode(rows, np.ones(3, np.bool_))
-    assert {name: (each.shape, str(each.dtype)) for name, each in sent.items()} == {
-        'images': ((3, 4, 36, 36), 'uint8'), 'vectors': ((3, 8), 'float32')}
-    out = np.zeros_like(rows)
-    whole.decode(sent, None, out)
-    assert np.array_equal(out, rows)
 
 
 def test_of_too_many_sessions_or_bytes_those_that_were_silent_longest_are_dropped(monkeypatch):

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.common.metrics import ThreadTimer
-from vdl_ros.rl.acting.flow_control import FlowStats
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, Unroll, UnrollError, UnrollSchema, add_extras
+from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import Policy, load_weights
 
 __all__ = ['Answer', 'CentralInference', 'Request']
@@ -51,61 +51,41 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
-    """The actions for one observation.
-
-    Attributes:
-        actions: int64 [B] or [B, A], or float32 [B, A].
-        policy_version: version of the policy that chose them.
-    """
+    """The actions for one observation, int64 [B] or [B, A], or float32 [B, A]."""
 
     request: Request
     actions: NDArray[Any]
     policy_version: int
 
 
+@dataclass
 class _Session:
-    """The unroll that one actor is filling."""
+    """The unroll that one actor is filling; ``t`` is its next step."""
 
-    def __init__(
-        self, request: Request, arrays: Arrays, state: Tensor,
-        exploration: Callable[[int], float],
-    ) -> None:
-        self.request = request
-        self.step = request.step
-        self.sequence = 0
-        self.version = 0
-        self.num_bytes = 0
-        self.t = 0
-        self.arrays = arrays
-        self.state = state
-        self.exploration = exploration
-        self.answer: Answer | None = None
+    request: Request
+    arrays: Arrays
+    state: Tensor
+    exploration: Callable[[int], float]
+    step: int
+    sequence: int
+    version: int = 0
+    num_bytes: int = 0
+    t: int = 0
+    answer: Answer | None = None
 
     @property
     def num_envs(self) -> int:
         return int(self.arrays['rewards'].shape[1])
-
-    @property
-    def observation(self) -> NDArray[Any]:
-        current: NDArray[Any] = self.arrays['observations'][self.t]
-        return current
-
-    @property
-    def is_reset(self) -> NDArray[Any]:
-        current: NDArray[Any] = self.arrays['is_reset'][self.t]
-        return current
 
 
 class CentralInference:
     """Chooses actions for many actors and assembles their unrolls.
 
     Args:
-        policy: chooses actions; :meth:`load` sets its weights.
-        step_schema: schema of single steps.
         flow_stats: counts the unrolls that were learned from.
         max_policy_lag: unrolls of one actor that may wait to be learned from.
         timer: timer of the thread that calls :meth:`serve`.
-        exploration_schedule: from an actor's name to its schedule, see ``exploration.py``.
+        exploration: from an actor's name to its schedule, see :func:`exploration_schedule`.
         synchronous: whether actors may act only with the newest weights: credit then
             counts from the next :meth:`load`.
         max_bytes: of all unrolls that are being filled; beyond it, those of the actors that
@@ -115,26 +95,24 @@ class CentralInference:
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
         flow_stats: FlowStats, max_policy_lag: int, timer: ThreadTimer | None = None,
-        exploration_schedule: Callable[[str], Callable[[int], float]] = (
-            lambda actor_id: lambda steps: 0.0),
+        exploration: Callable[[str], Callable[[int], float]] = lambda actor_id: lambda steps: 0.0,
         synchronous: bool = False, max_bytes: int | None = None,
     ) -> None:
         self._timer = timer or ThreadTimer()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
         self._flow_stats, self._max_policy_lag = flow_stats, max_policy_lag
-        self._exploration_schedule, self._synchronous = exploration_schedule, synchronous
+        self._exploration, self._synchronous = exploration, synchronous
         self._max_bytes = max_bytes
         self._version = self._agent_steps = 0
         # By start_id, if synchronous: unrolls that the current weights are learned from.
         self._used: dict[int, int] = {}
         self._lock = threading.Lock()
+        # By start_id, the one that was silent longest in front; and those that want actions.
         self._sessions: dict[int, _Session] = {}
         self._waiting: dict[int, _Session] = {}
 
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
-    ) -> None:
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         """Use these weights from now on; call it in the thread that writes ``flow_stats``."""
         with self._lock:
             load_weights(self._policy, arrays)
@@ -146,15 +124,10 @@ class CentralInference:
     def serve(
         self, requests: Sequence[Request], reject: Callable[[Request, UnrollError], None],
     ) -> tuple[list[Answer], list[Unroll]]:
-        """Add observations and choose actions for all actors that have credit.
+        """Add observations; return the answers of all actors with credit, and complete unrolls.
 
         Call it regularly, also without requests, so that actors that got credit are answered.
-
-        Args:
-            reject: called with each request that does not continue its actor's last one.
-
-        Returns:
-            Answers, and the unrolls that are complete.
+        ``reject`` is called with each request that does not continue its actor's last one.
         """
         answers: list[Answer] = []
         unrolls: list[Unroll] = []
@@ -170,12 +143,9 @@ class CentralInference:
                 answers += self._infer(ready)
         return answers, unrolls
 
-    def _add(
-        self, request: Request, answers: list[Answer], unrolls: list[Unroll],
-    ) -> None:
+    def _add(self, request: Request, answers: list[Answer], unrolls: list[Unroll]) -> None:
         session = self._sessions.get(request.start_id)
         if session is not None:
-            # To the end: the one that was silent longest is in front and is dropped first.
             self._sessions[request.start_id] = self._sessions.pop(request.start_id)
         if session is None or request.step > session.step:
             self._start_session(request)
@@ -194,18 +164,17 @@ class CentralInference:
         return session.sequence - used < self._max_policy_lag
 
     def _start_session(self, request: Request) -> None:
-        arrays = self._unroll_schema.empty(len(request.arrays['rewards']))
+        start_id, num_envs = request.start_id, len(request.arrays['rewards'])
+        arrays = self._unroll_schema.empty(num_envs)
         self._step_schema.decode(request.arrays, None, arrays['observations'][0])
-        session = _Session(
-            request, arrays, self._policy.initial_state(len(request.arrays['rewards'])),
-            self._exploration_schedule(request.actor_id))
         arrays['is_reset'][0] = request.arrays['is_reset']
-        before = self._sessions.pop(request.start_id, None)
+        before = self._sessions.pop(start_id, None)
         # A session that was dropped goes on after the unrolls that are counted.
-        record = self._flow_stats.actor_records.get(request.start_id)
-        session.sequence = (before.sequence if before is not None
-                            else record.expected if record is not None else 0)
-        self._sessions[request.start_id] = self._waiting[request.start_id] = session
+        record = self._flow_stats.actor_records.get(start_id)
+        sequence = before.sequence if before else record.expected if record else 0
+        self._sessions[start_id] = self._waiting[start_id] = _Session(
+            request, arrays, self._policy.initial_state(num_envs),
+            self._exploration(request.actor_id), request.step, sequence)
         while len(self._sessions) > 1 and self._too_many():
             silent = next(iter(self._sessions))
             del self._sessions[silent]
@@ -250,9 +219,9 @@ class CentralInference:
         policy = self._policy
         # [None]: T = 1.
         observations, is_reset = (
-            torch.from_numpy(np.concatenate(arrays))[None] for arrays in (
-                [session.observation for session in sessions],
-                [session.is_reset for session in sessions]))
+            torch.from_numpy(np.concatenate(
+                [session.arrays[name][session.t] for session in sessions]))[None]
+            for name in ('observations', 'is_reset'))
         before = torch.cat([session.state for session in sessions])
         with self._lock:
             version = self._version

@@ -1,0 +1,144 @@
+"""The encoder of a policy: from observations to features."""
+
+from __future__ import annotations
+
+import math
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector
+from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, orthogonal
+
+__all__ = ['Encoder']
+
+# Units of the layer that joins the features of an image and numbers.
+_JOINT_SIZE = 256
+
+
+class Encoder(nn.Module):
+    """Torsos with normalization and smoothing before them.
+
+    If an observation is an image and numbers, the torso's features of the image and the numbers
+    go through one more layer.
+
+    Args:
+        network, hidden_size: see :func:`make_torso`.
+        smoothing: standard deviation of the smoothing of images, in pixels; 0: none.
+        separate_value: whether the value has a torso of its own, which a network of images lacks.
+
+    Attributes:
+        of_images: whether the torso is one for images.
+        num_features: F.
+        precision: of the torso, torch.float32 or torch.bfloat16; weights and heads are float32.
+        normalizer: of :meth:`numbers`, or None.
+    """
+
+    def __init__(
+        self, network: str, observation_space: gymnasium.spaces.Box, *, hidden_size: int,
+        normalize: bool, smoothing: float, separate_value: bool,
+    ) -> None:
+        super().__init__()
+        self.network, self.observation_shape = network, observation_space.shape
+        mixed = self._mixed = (
+            observation_space if isinstance(observation_space, ImageAndVector) else None)
+        self._torso_shape = (observation_space if mixed is None else mixed.image).shape
+        self.precision = torch.float32
+        self.of_images = network != 'mlp'
+        self._channels_last = self.of_images and self._torso_shape[1] >= SMALLEST_IMAGE > \
+            self._torso_shape[2]
+        shape = self.image_shape if self.of_images else (math.prod(self._torso_shape),)
+        self.normalizer = Normalizer(
+            shape if mixed is None else (mixed.vector_size,)) if normalize else None
+        self.smoothing = Smoothing(smoothing) if smoothing and self.of_images else None
+        self.policy_torso, self.num_features = make_torso(network, shape, hidden_size)
+        separate = separate_value and not self.of_images and mixed is None
+        self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
+        self.joint: nn.Module | None = None
+        if mixed is not None:
+            self.joint = nn.Sequential(orthogonal(nn.Linear(
+                self.num_features + mixed.vector_size, _JOINT_SIZE)), nn.ReLU())
+            self.num_features = _JOINT_SIZE
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """[C, H, W] of observations that are images, or of the image in them."""
+        shape = self._torso_shape
+        return (shape[2], *shape[:2]) if self._channels_last else shape
+
+    @property
+    def num_numbers(self) -> int:
+        """V, numbers beside the image of an observation; 0 without both."""
+        return 0 if self._mixed is None else self._mixed.vector_size
+
+    def numbers(self, observations: Tensor) -> Tensor:
+        """Return the numbers beside the images of observations [N, ...], float [N, V].
+
+        Without an image and numbers, these are the observations themselves, [N, inputs].
+        """
+        if self._mixed is None:
+            return observations.flatten(1)
+        # A copy, since float32 begins at every fourth byte.
+        return observations[:, :self._mixed.vector_bytes].clone(
+            memory_format=torch.contiguous_format).view(torch.float32)
+
+    def split(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the torso's observations, [N, ...], and the numbers beside them, [N, V] or None.
+
+        ``observations`` are [..., *observation_shape].
+        """
+        rows = observations.reshape(-1, *self.observation_shape)
+        if self._mixed is None:
+            return rows, None
+        images = rows[:, self._mixed.vector_bytes:]
+        if self._mixed.image.dtype == np.float32:
+            images = images.clone(memory_format=torch.contiguous_format).view(torch.float32)
+        return images.reshape(-1, *self._torso_shape), self.numbers(rows)
+
+    def prepare(
+        self, observations: Tensor, numbers: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the torso's inputs in its precision [N, ...] and the numbers beside them [N, V].
+
+        Both are normalized if there is a normalizer, and images smoothed if that is set. The
+        arguments are as :meth:`split` returns them.
+        """
+        inputs = observations.reshape(-1, *self._torso_shape)
+        if not self.of_images:
+            inputs = inputs.reshape(-1, math.prod(self._torso_shape))
+        elif self._channels_last:
+            inputs = inputs.permute(0, 3, 1, 2)
+        if self.of_images and inputs.device.type == 'cpu' and (
+                torch.is_grad_enabled() or self.network == 'resnet'):
+            # Convolutions are faster so; with the other networks inference gains less than the
+            # copy costs: docs/benchmarks.md, "Layout of images".
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        normalizer = self.normalizer if self._mixed is None else None
+        # Bytes are exact in both precisions; the normalizer's statistics are of unscaled bytes.
+        scaled = inputs.dtype == torch.uint8 and normalizer is None
+        inputs = inputs.to(self.precision)
+        if scaled:
+            inputs = inputs.mul_(1 / 255)
+        if normalizer is not None:
+            inputs = normalizer(inputs)
+        if self.smoothing is not None:
+            inputs = self.smoothing(inputs)
+        if numbers is not None and self.normalizer is not None:
+            numbers = self.normalizer(numbers)
+        return inputs, numbers
+
+    def encode(self, observations: Tensor, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Return features for policy and value, [N, F] each, of what :meth:`split` returns."""
+        inputs, numbers = self.prepare(observations, numbers)
+        with torch.autocast(
+                inputs.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
+            features = self.policy_torso(inputs).float()
+            value_features = (
+                features if self.value_torso is None else self.value_torso(inputs).float())
+        if self.joint is None:
+            return features, value_features
+        assert numbers is not None
+        features = self.joint(torch.cat([features, numbers], -1))
+        return features, features
