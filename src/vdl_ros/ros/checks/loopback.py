@@ -18,8 +18,8 @@ from typing import Any
 
 from vdl_ros.ros.checks.machine import Finding, System
 
-__all__ = ['Endpoint', 'Loopback', 'check_loopback', 'echo', 'echo_command', 'measure',
-           'round_trips']
+__all__ = ['Endpoint', 'Loopback', 'check_loopback', 'echo', 'echo_command', 'end_echo',
+           'measure', 'round_trips']
 
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
@@ -28,7 +28,7 @@ DEADLINE = 15.0  # timeout of one response, s
 
 @dataclasses.dataclass(frozen=True)
 class Loopback:
-    """Round trips of one size: median time ``p50_ms``; ``rate`` of both directions, MB/s."""
+    """Round trips of one size, bytes; ``rate`` of both directions, MB/s."""
 
     size: int
     p50_ms: float
@@ -108,16 +108,22 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
                                     2 * size * rounds / sum(trips) / 1e6))
     finally:
         peer.close()
-        if child.stdin:
-            child.stdin.close()  # ends the echo
-        try:
-            child.wait(timeout=deadline)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        if child.stderr:
-            child.stderr.close()
+        end_echo(child)
     return results
+
+
+def end_echo(process: subprocess.Popen[Any]) -> None:
+    """End a process that runs :func:`echo`."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def round_trips(
