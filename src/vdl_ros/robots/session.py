@@ -297,7 +297,7 @@ class Session:
             self.late += 1
             self._late += 1
             late = self._contract.late
-            hold = late.hold and now - self._observed < late.limit and not self._broken
+            hold = late.action == 'hold' and now - self._observed < late.limit and not self._broken
             # Sent again: a driver may stop without commands.
             self._command(self._in_force if hold else self._neutral)
             return

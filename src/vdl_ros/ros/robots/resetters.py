@@ -14,7 +14,6 @@ from trajectory_msgs.msg import JointTrajectory
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots.contract import (
-    Confirmation,
     Contract,
     ContractError,
     ServiceReset,
@@ -59,7 +58,7 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):
         return _ByTrajectory(contract.reset, node, full)
-    if isinstance(contract.reset, Confirmation):
+    if isinstance(contract.reset, str):
         return _ByPerson(contract.reset, node, full)
     return None
 
@@ -145,10 +144,8 @@ class _ByTrajectory:
 class _ByPerson:
     """Waits for a person."""
 
-    def __init__(
-        self, reset: Confirmation, node: Node, full: Callable[[str], str],
-    ) -> None:
-        self._text, self._log = reset.text, node.get_logger().info
+    def __init__(self, text: str, node: Node, full: Callable[[str], str]) -> None:
+        self._text, self._log = text, node.get_logger().info
         self._service = node.create_service(Trigger, full(CONFIRM), self._on_confirmed)
         self._waits = self._confirmed = False
 

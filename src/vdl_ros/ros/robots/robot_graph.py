@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from builtin_interfaces.msg import Time
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from rclpy.duration import Duration
 from rclpy.node import Node
