@@ -1,9 +1,7 @@
-"""Settings of a cluster."""
+"""What runs where in a cluster: its settings, the plan, and the file that keeps the plan."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import re
 import shlex
@@ -11,6 +9,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.hosts_file import ACTOR, LEARNER, Row
@@ -53,8 +53,7 @@ LOCALHOST = ('localhost', '127.0.0.1')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]{0,39}')
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """One machine, with one user.
 
     Attributes:
@@ -76,8 +75,7 @@ class Host:
         return f'{user}{self.address}' + (f':{self.port}' if self.port else '')
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """One learner or actor, with the launch that starts it and starts it again, or a server.
 
     Attributes:
@@ -90,7 +88,7 @@ class Task:
     host: int
     rank: int
     command: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: dict[str, str]
 
     @property
     def is_actor(self) -> bool:
@@ -109,8 +107,7 @@ class Task:
             *(f'{key}={value}' for key, value in self.environment.items()), *self.command])
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What runs where.
 
     Attributes:
@@ -166,11 +163,7 @@ def make_plan(
     if not (domain.isascii() and domain.isdecimal() and int(domain) <= 101):
         raise SettingError(
             f'ROS_DOMAIN_ID: {quoted(domain)} is not allowed: a whole number from 0 to 101')
-    hosts: list[Host] = []
-    for row in rows:
-        host = _host(row, setup)
-        if host not in hosts:
-            hosts.append(host)
+    hosts = list(dict.fromkeys(_host(row, setup) for row in rows))
     addresses = list(dict.fromkeys(host.address for host in hosts))
     for host in hosts:
         if host.address in LOCALHOST and len(addresses) > 1:
@@ -183,45 +176,41 @@ def make_plan(
     group = {'num_learners': str(len(learners)), 'group_address': f'{first}:{group_port}'} \
         if len(learners) > 1 else {}
     home = os.path.abspath(run_dir)
-    here = _host(learners[0], setup).here
     resumed = settings['first'].get('resume', '')
-    first_run_dir = resumed or (home if here else f'runs/{Path(home).name}')
-
-    def task(row: Row, number: int, rank: int, file: str, given: Mapping[str, str]) -> Task:
-        host = _host(row, setup)
-        others = [each for each in addresses if each != row.host]
+    first_host = _host(learners[0], setup)
+    first_run_dir = resumed or (home if first_host.here else f'runs/{Path(home).name}')
+    numbered = [(rank, rank, row) for rank, row in enumerate(learners)]
+    numbered += [(index, index % len(learners), row) for index, row in enumerate(actors)]
+    tasks = []
+    for number, rank, row in numbered:
+        own = {'learner_rank': str(rank)}
+        if row.job == ACTOR:
+            given, file = settings['actor'], 'actors.launch.py'
+            own = {'num_actors': '1', **own, 'actor_id': f'{ACTOR}_{number}'}
+        else:
+            given, file = settings['learner' if rank else 'first'], 'learner.launch.py'
+            own |= group
+            if rank == 0:
+                own['num_actors'] = str(len(actors))
+                if not resumed:
+                    own['run_dir'] = first_run_dir
         environment = {'ROS_DOMAIN_ID': domain, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
         if discovery_port:
             environment['ROS_DISCOVERY_SERVER'] = f'{first}:{discovery_port}'
         else:
-            environment['ROS_STATIC_PEERS'] = ';'.join(others)
-        if row.devices is not None:
-            environment['CUDA_VISIBLE_DEVICES'] = row.devices
-        return Task(
-            f'{row.job}_{number}', hosts.index(host), rank,
-            ('ros2', 'launch', 'vdl_ros', file,
-             *(f'{key}:={value}' for key, value in given.items())), environment)
-
-    tasks = []
-    for rank, row in enumerate(learners):
-        own = {'learner_rank': str(rank), **group}
-        if rank == 0:
-            own['num_actors'] = str(len(actors))
-            if not resumed:
-                own['run_dir'] = first_run_dir
-        given = settings['learner' if rank else 'first']
-        tasks.append(task(row, rank, rank, 'learner.launch.py', {**given, **own}))
-    for index, row in enumerate(actors):
-        rank = index % len(learners)
-        own = {'num_actors': '1', 'learner_rank': str(rank),
-               'actor_id': f'{ACTOR}_{index}'}
-        tasks.append(task(row, index, rank, 'actors.launch.py', {**settings['actor'], **own}))
+            environment['ROS_STATIC_PEERS'] = ';'.join(
+                each for each in addresses if each != row.host)
+        if row.visible_devices is not None:
+            environment['CUDA_VISIBLE_DEVICES'] = row.visible_devices
+        words = (f'{key}:={value}' for key, value in {**given, **own}.items())
+        tasks.append(Task(f'{row.job}_{number}', hosts.index(_host(row, setup)), rank,
+                          ('ros2', 'launch', 'vdl_ros', file, *words), environment))
     if discovery_port:
+        # At every address: on its own host a name often stands for 127.0.1.1.
+        listen = ('-l', first) if first in LOCALHOST else ()
         tasks.append(Task(
-            DISCOVERY, hosts.index(_host(learners[0], setup)), 0,
-            # At every address: on its own host a name often stands for 127.0.1.1.
-            ('fast-discovery-server', '-i', '0',
-             *(('-l', first) if first in LOCALHOST else ()), '-p', str(discovery_port)), {}))
+            DISCOVERY, hosts.index(first_host), 0,
+            ('fast-discovery-server', '-i', '0', *listen, '-p', str(discovery_port)), {}))
     return Plan(name, home, first_run_dir, os.path.abspath(ssh_config) if ssh_config else '',
                 tuple(hosts), tuple(tasks))
 
@@ -263,7 +252,7 @@ def save_plan(plan: Plan) -> None:
     """Keep a plan, so that what was started can be stopped after its hosts file has changed."""
     path = plan_file(plan.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(dataclasses.asdict(plan), indent=1) + '\n')
+    write_text(path, msgspec.json.format(msgspec.json.encode(plan)).decode() + '\n')
 
 
 def read_plan(name: str) -> Plan:
@@ -274,13 +263,9 @@ def read_plan(name: str) -> Plan:
     """
     path = plan_file(check_name(name))
     try:
-        found = json.loads(path.read_text())
-        return Plan(
-            found['name'], found['run_dir'], found['first_run_dir'], found['ssh_config'],
-            tuple(Host(**each) for each in found['hosts']),
-            tuple(Task(**each | {'command': tuple(each['command'])}) for each in found['tasks']))
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
     except FileNotFoundError:
         raise SettingError(f'name: {name!r} is not allowed: no cluster with this name was started '
                            f'here; started: {", ".join(planned_names()) or "none"}') from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise SettingError(f'{path} cannot be read: {error}') from None
