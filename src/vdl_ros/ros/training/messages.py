@@ -1,8 +1,7 @@
-"""A queue of messages from the executor's thread, bounded by their number and their bytes."""
+"""Messages of a training: to and from arrays, and queues of them that are bounded."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
@@ -11,6 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
 from builtin_interfaces.msg import Time as TimeMessage
 from numpy.typing import NDArray
 from rclpy.time import Time
@@ -86,9 +86,6 @@ class BoundedQueue(Generic[T]):
             return f'{len(self)} messages of {self._bytes} bytes are waiting'
 
 
-_LONGEST_ID = 256
-
-
 class LengthSchema(Protocol):
     """Knows the lengths of the arrays in a message."""
 
@@ -162,9 +159,6 @@ def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> 
     Raises:
         TensorError, UnrollError: the message does not match ``schema``.
     """
-    if len(message.actor_id) > _LONGEST_ID:
-        raise UnrollError(f'actor_id: {len(message.actor_id)} characters are not allowed: '
-                          f'at most {_LONGEST_ID}')
     lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
     schema.check_lengths(lengths)
     if len(message.tensors) > len(lengths):
@@ -175,6 +169,7 @@ def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> 
 
 # Characters; all settings together have about 2,000.
 _LARGEST_CONFIG = 1 << 16
+_Config = dict[str, bool | int | float | str | None]
 # Messages that may wait; more than credit lets actors send.
 _QUEUE = 256
 
@@ -215,16 +210,9 @@ def policy_config(message: Policy) -> dict[str, Any]:
         raise ValueError(f'config: {len(message.config)} characters are not allowed: '
                          f'at most {_LARGEST_CONFIG}')
     try:
-        config = json.loads(message.config)
-    # The parser calls itself for each level of nesting.
-    except (ValueError, RecursionError):
-        config = None
-    if not isinstance(config, dict):
-        raise ValueError(f'config: {quoted(message.config, 40)} is not a JSON object')
-    if any(isinstance(value, dict | list) for value in config.values()):
-        raise ValueError(f'config: {quoted(message.config, 40)} is nested; a setting is a number, '
-                         'a text, true or false')
-    return config
+        return msgspec.json.decode(message.config, type=_Config)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f'config: {quoted(message.config, 40)}: {error}') from None
 
 
 class RefusedError(ValueError):
