@@ -76,7 +76,7 @@ def test_answers_wait_while_too_many_bytes_of_unrolls_do():
     service._unrolls.put(unroll)
     service._count_bytes(unroll, 1)
     service.put(observation(learner), 0.0)
-    service._messages._kept.max_bytes = 79
+    service._messages.max_bytes = 79
     service.start()
     try:
         with pytest.raises(queue.Empty):

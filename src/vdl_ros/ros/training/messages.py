@@ -30,60 +30,14 @@ from vdl_ros.ros.messages.tensors import (
     to_tensors,
 )
 
-__all__ = ['ActorMessages', 'BoundedQueue', 'LengthSchema', 'RefusedError', 'TrajectoryInbox',
+__all__ = ['ActorMessages', 'LengthSchema', 'RefusedError', 'TrajectoryInbox',
            'from_episode', 'memory_budget', 'policy_config', 'to_episode', 'to_observation',
            'to_policy', 'to_trajectory']
-
-
-T = TypeVar('T')
 
 
 def memory_budget() -> int:
     """Return the bytes of messages that may wait: a quarter of the memory, at least 1 GiB."""
     return max(1 << 30, os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 4)
-
-
-class BoundedQueue(Generic[T]):
-    """A first-in, first-out queue between two threads."""
-
-    def __init__(self, max_items: int, max_bytes: int | None = None) -> None:
-        self.max_items = max_items
-        self.max_bytes = memory_budget() if max_bytes is None else max_bytes
-        self._items: queue.Queue[tuple[T, int]] = queue.Queue(max_items)
-        self._lock = threading.Lock()
-        self._bytes = 0
-
-    def put(self, item: T, num_bytes: int) -> None:
-        """Append an item; do not wait.
-
-        Raises:
-            queue.Full: too many items, or too many bytes, are waiting.
-        """
-        with self._lock:
-            if self._bytes + num_bytes > self.max_bytes:
-                raise queue.Full
-            self._items.put_nowait((item, num_bytes))
-            self._bytes += num_bytes
-
-    def get(self, timeout: float) -> T:
-        """Return the next item; wait up to ``timeout`` s.
-
-        Raises:
-            queue.Empty: there is none.
-        """
-        item, num_bytes = self._items.get(timeout=timeout)
-        with self._lock:
-            self._bytes -= num_bytes
-        return item
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        return self._items.qsize()
-
-    def __str__(self) -> str:
-        """Return what is waiting, for a log line."""
-        with self._lock:
-            return f'{len(self)} messages of {self._bytes} bytes are waiting'
 
 
 class LengthSchema(Protocol):
@@ -97,7 +51,7 @@ M = TypeVar('M', Observation, Trajectory)
 
 
 class ActorMessages(Generic[M]):
-    """A bounded queue from the executor's thread, which calls ``put``, to another one.
+    """A queue from the executor's thread, which calls ``put``, to another one.
 
     Args:
         name: what a message is, for the warnings.
@@ -109,13 +63,15 @@ class ActorMessages(Generic[M]):
         self, name: str, schema: LengthSchema, learner_id: str, warn: Callable[[str], None],
         max_items: int, max_bytes: int | None = None,
     ) -> None:
+        self.max_bytes = memory_budget() if max_bytes is None else max_bytes
         self._name, self._schema, self._learner_id = name, schema, learner_id
         self._warn = warn
         # Of a message that is refused before it is kept, only the reason waits.
-        self._kept: BoundedQueue[tuple[M | str, float]] = BoundedQueue(max_items, max_bytes)
+        self._kept: queue.Queue[tuple[M | str, float, int]] = queue.Queue(max_items)
+        self._lock, self._bytes = threading.Lock(), 0
 
     def put(self, message: M, age_s: float) -> None:
-        """Append a message; drop it if the queue is full.
+        """Append a message; drop it if too many, or too many bytes, are waiting.
 
         A message for another learner, or of another length than the schema's, is not kept.
         """
@@ -127,9 +83,14 @@ class ActorMessages(Generic[M]):
         except (TensorError, UnrollError) as error:
             kept, size = self.refusal(message.actor_id, error), 0
         try:
-            self._kept.put((kept, age_s), size)
+            with self._lock:
+                if self._bytes + size > self.max_bytes:
+                    raise queue.Full
+                self._kept.put_nowait((kept, age_s, size))
+                self._bytes += size
         except queue.Full:
-            self._warn(f'{self._name} of {quoted(message.actor_id)} dropped: {self._kept}')
+            self._warn(f'{self._name} of {quoted(message.actor_id)} dropped: {len(self)} messages '
+                       f'of {self._bytes} bytes are waiting')
 
     def get(self, timeout: float) -> tuple[M | str, float]:
         """Return the next message, or the line why it was refused, and its age, s.
@@ -137,20 +98,18 @@ class ActorMessages(Generic[M]):
         Raises:
             queue.Empty: none within ``timeout`` seconds.
         """
-        return self._kept.get(timeout)
+        kept, age_s, size = self._kept.get(timeout=timeout)
+        with self._lock:
+            self._bytes -= size
+        return kept, age_s
 
     def refusal(self, actor_id: str, error: Exception) -> str:
         """Return the line that an actor's message was refused."""
         return f'{self._name} of {quoted(actor_id)} refused: {error}'
 
-    @property
-    def max_bytes(self) -> int:
-        """Bytes that may wait."""
-        return self._kept.max_bytes
-
     def __len__(self) -> int:
         """Return the number of messages."""
-        return len(self._kept)
+        return self._kept.qsize()
 
 
 def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> int:
