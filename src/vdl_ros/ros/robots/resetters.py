@@ -37,7 +37,7 @@ def check_reset(contract: Contract) -> None:
         ContractError: a service that is not installed, or a request that does not fit.
     """
     if isinstance(contract.reset, ServiceReset):
-        kind = resolve_service(contract, 'reset: service: type', contract.reset.type)
+        kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
         _request(contract, kind, np.random.default_rng(0))
         known = kind.Response.get_fields_and_field_types()
         if contract.reset.success and contract.reset.success not in known:
@@ -70,7 +70,7 @@ class _ByService:
         self, contract: Contract, reset: ServiceReset, node: Node, full: Callable[[str], str],
     ) -> None:
         self._contract, self._reset = contract, reset
-        self._type = resolve_service(contract, 'reset: service: type', reset.type)
+        self._type = resolve_service(contract.name, reset.type)
         self._client = node.create_client(self._type, full(reset.name))
         self._random = np.random.default_rng()
         self._call: Any = None
