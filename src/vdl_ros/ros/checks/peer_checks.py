@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import platform
 from collections.abc import Mapping, Sequence
 
 from vdl_ros.common.files import find_resource
@@ -13,10 +14,9 @@ from vdl_ros.ros.checks.machine import (
     LOOPBACK_ADVICE,
     Finding,
     System,
-    check_distribution,
-    check_middleware,
-    check_python,
     loopback_is_up,
+    middleware,
+    ros_version,
 )
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
@@ -74,9 +74,9 @@ def read_settings(system: System) -> dict[str, str]:
     scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper() or 'SUBNET'
     return {
         'vdl_ros': transport.package_version('vdl_ros', environ),
-        'Python': check_python(system).finding,
-        'ROS': check_distribution(system).finding,
-        'middleware': check_middleware(system).finding,
+        'Python': platform.python_version(),
+        'ROS': ros_version(system),
+        'middleware': middleware(system),
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
