@@ -169,7 +169,6 @@ class Control:
         return found
 
     def _start_on(self, index: int) -> dict[str, Any]:
-        """Start the tasks of a host."""
         host = self.plan.hosts[index]
         request = self.request(index, 'start')
         request['tasks'] = [
@@ -259,7 +258,6 @@ class Watch:
     def _show(
         self, report: Mapping[str, Any], offsets: dict[str, int], ended: set[str],
     ) -> None:
-        """Show what a host reported."""
         for name in offsets:
             state = report[name]
             for line in state['text'].splitlines():
@@ -291,7 +289,6 @@ class Watch:
             self._control.log(f'{error}: {without(self._control.plan, index, lost)}')
 
     def _found(self, index: int) -> None:
-        """Say that a host is back, if it was gone."""
         with self._lock:
             if index not in self._lost:
                 return

@@ -216,7 +216,6 @@ def make_plan(
 
 
 def _host(row: Row, setup: str) -> Host:
-    """Return the machine of a row."""
     here = row.port is None and not row.user and is_this_machine(row.host)
     return Host(row.host, row.port, row.user, row.setup or setup, here)
 

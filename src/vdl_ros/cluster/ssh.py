@@ -163,7 +163,6 @@ class Request:
                 self._errors = [*self._errors[-200:], line[:1000]]
 
     def _error(self) -> HostError:
-        """Return why there is no answer."""
         try:
             # A connection that is closed ends by itself; its status says why.
             status = self._process.wait(_END_S)

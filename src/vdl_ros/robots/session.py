@@ -285,7 +285,6 @@ class Session:
             self._retry_at = now + _AGAIN_S
 
     def _begin(self, now: float) -> None:
-        """Begin an episode."""
         self._in_force, self._episode = self._neutral, _Episode(now)
         measured = self._measure(now)
         self._task.begin(measured, self._random)

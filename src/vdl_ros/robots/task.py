@@ -137,8 +137,6 @@ class Task:
 
 
 class _FunctionTask(Task):
-    """A task of functions without a state."""
-
     def __init__(self, contract: Contract) -> None:
         super().__init__(contract)
         self._reward, self._success, self._failure = (
@@ -229,6 +227,5 @@ def _load(path: Path) -> Any:
 def _scale(
     ranges: Sequence[tuple[float, float]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return lower ends and spans of ranges."""
     low, high = np.array(ranges, np.float64).reshape(-1, 2).T
     return low, high - low

@@ -53,7 +53,6 @@ DERIVED = ('num_actors', 'num_learners', 'learner_rank', 'group_address', 'relea
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='cluster', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip(), epilog='settings of the cluster:\n' + '\n'.join(
@@ -132,7 +131,6 @@ def _words(words: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
-    """Return the plan that the settings make."""
     if not config.hosts:
         raise SettingError("hosts: '' is not allowed: the CSV file with learners and actors")
     path = Path(config.hosts)
@@ -172,7 +170,6 @@ def _running(action: str, config: ClusterConfig) -> Plan:
 def _begin(
     action: str, config: ClusterConfig, given: Mapping[str, str], options: argparse.Namespace,
 ) -> int:
-    """Print the plan, or start it."""
     plan = _plan(config, given)
     if action == 'print':
         if options.slurm == bool(options.kubernetes):
@@ -213,7 +210,6 @@ def _begin(
 
 
 def _show(control: Control) -> int:
-    """Print what runs where; return the exit status."""
     rows = [(name, host, state, str(pid or ''), line)
             for name, host, state, pid, line in control.status()]
     head = ('name', 'host', 'state', 'pid', 'last line of the log')
@@ -225,7 +221,6 @@ def _show(control: Control) -> int:
 
 
 def _stop(control: Control, timeout: float) -> int:
-    """Stop all; return the exit status."""
     errors = control.stop(timeout)
     _say(f'logs are in {control.plan.run_dir}/logs')
     _complain(errors)

@@ -64,8 +64,6 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
 
 
 class _ByService:
-    """Calls a service."""
-
     def __init__(
         self, contract: Contract, reset: ServiceReset, node: Node, full: Callable[[str], str],
     ) -> None:
@@ -142,8 +140,6 @@ class _ByTrajectory:
 
 
 class _ByPerson:
-    """Waits for a person."""
-
     def __init__(self, text: str, node: Node, full: Callable[[str], str]) -> None:
         self._text, self._log = text, node.get_logger().info
         self._service = node.create_service(Trigger, full(CONFIRM), self._on_confirmed)
@@ -169,7 +165,6 @@ class _ByPerson:
 
 
 def _request(contract: Contract, kind: Any, random: np.random.Generator) -> Any:
-    """Return a request with the values of the contract."""
     assert isinstance(contract.reset, ServiceReset)
     request = kind.Request(check_fields=True)
     for field, value in contract.reset.request.items():
@@ -191,7 +186,6 @@ def _request(contract: Contract, kind: Any, random: np.random.Generator) -> Any:
 
 
 def _drawn(random: np.random.Generator, value: Any) -> Any:
-    """Return a value, with what is drawn at random."""
     if isinstance(value, dict):
         low, high = value['uniform']
         if len(value) > 1:

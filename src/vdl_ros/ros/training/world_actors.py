@@ -125,7 +125,6 @@ class WorldActors:
         return True
 
     def _finish(self, index: int) -> None:
-        """Publish the unroll of an agent, or drop it."""
         mode = self.agents[index].mode
         assert mode is not None
         with self._timer('encode'):
