@@ -112,7 +112,7 @@ class Control:
         """End all tasks on all hosts, and bring files home; return what failed, a line each."""
         def stop_on(index: int) -> dict[str, Any]:
             return ask(self.plan.hosts[index], self.request(index, 'stop', timeout=timeout),
-                       self.plan.ssh_config, timeout)
+                       timeout)
 
         errors, reached = [], []
         for index, found in self._on_all(stop_on):
@@ -149,8 +149,8 @@ class Control:
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
         home = Path(self.plan.run_dir)
         try:
-            with (Request(host, self.request(index, 'files', run_dir=run),
-                          self.plan.ssh_config) as asked, tempfile.TemporaryFile() as copy):
+            with (Request(host, self.request(index, 'files', run_dir=run)) as asked,
+                  tempfile.TemporaryFile() as copy):
                 asked.answer()
                 # Whole first: the files may be those that are written here, by another way.
                 shutil.copyfileobj(asked.stream, copy)
@@ -165,7 +165,7 @@ class Control:
     def _ask_states(self, index: int) -> dict[str, dict[str, Any]]:
         """Return the states of the tasks of a host by name; see ``host_agent.states``."""
         found: dict[str, dict[str, Any]] = ask(
-            self.plan.hosts[index], self.request(index, 'status'), self.plan.ssh_config)['tasks']
+            self.plan.hosts[index], self.request(index, 'status'))['tasks']
         return found
 
     def _start_on(self, index: int) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class Control:
         request['tasks'] = [
             {'name': task.name, 'command': task.command, 'environment': dict(task.environment),
              'cwd': os.getcwd() if host.here else ''} for task in self.plan.on(index)]
-        return ask(host, request, self.plan.ssh_config)
+        return ask(host, request)
 
     def request(self, index: int, kind: str, **more: object) -> dict[str, object]:
         """Return a request about the tasks of a host."""
@@ -241,9 +241,8 @@ class Watch:
         ended: set[str] = set()
         while not self._stop.is_set():
             try:
-                with Request(control.plan.hosts[index],
-                             control.request(index, 'follow', offsets=offsets),
-                             control.plan.ssh_config) as request:
+                asked = control.request(index, 'follow', offsets=offsets)
+                with Request(control.plan.hosts[index], asked) as request:
                     with self._lock:
                         self._requests[index] = request
                     while not self._stop.is_set():

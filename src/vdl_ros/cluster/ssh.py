@@ -49,9 +49,9 @@ class HostError(RuntimeError):
         self.is_lost = is_lost
 
 
-def ssh_command(host: Host, ssh_config: str) -> list[str]:
+def ssh_command(host: Host) -> list[str]:
     """Return the words of the ssh command for a host, without what it runs there."""
-    words = ['ssh', '-T', *(['-F', ssh_config] if ssh_config else [])]
+    words = ['ssh', '-T', *(['-F', host.ssh_config] if host.ssh_config else [])]
     for name, value in _OPTIONS.items():
         words += ['-o', f'{name}={value}']
     if host.port:
@@ -66,12 +66,12 @@ def in_setup(host: Host, *command: str) -> str:
     return shlex.join(['bash', '-c', IN_SETUP, 'vdl_ros', host.setup, *command])
 
 
-def task_command(host: Host, task: Task, ssh_config: str) -> str:
+def task_command(host: Host, task: Task) -> str:
     """Return the command that does by hand what a request to start a task does."""
     if host.here:
         return task.as_shell()
     return shlex.join(
-        [*ssh_command(host, ssh_config), in_setup(host, *shlex.split(task.as_shell()))])
+        [*ssh_command(host), in_setup(host, *shlex.split(task.as_shell()))])
 
 
 class Request:
@@ -79,16 +79,15 @@ class Request:
 
     Args:
         request: what; see ``host_agent``.
-        ssh_config: configuration file of ssh; empty: the user's.
 
     Raises:
         HostError: ssh is not installed.
     """
 
-    def __init__(self, host: Host, request: Mapping[str, object], ssh_config: str = '') -> None:
+    def __init__(self, host: Host, request: Mapping[str, object]) -> None:
         self._host = host
         command = [sys.executable, '-m', AGENT] if host.here else [
-            *ssh_command(host, ssh_config), in_setup(host, 'python3', '-m', AGENT)]
+            *ssh_command(host), in_setup(host, 'python3', '-m', AGENT)]
         try:
             # Apart from Ctrl-C in the terminal, which is for the program itself.
             self._process = subprocess.Popen(
@@ -179,8 +178,9 @@ class Request:
                          f'{shown(last, 200) or f"status {status}"}')
 
 
-def ask(host: Host, request: Mapping[str, object], ssh_config: str = '',
-        timeout: float = 0.0) -> dict[str, Any]:
+def ask(
+    host: Host, request: Mapping[str, object], timeout: float = 0.0,
+) -> dict[str, Any]:
     """Return the answer of a host to a request.
 
     Args:
@@ -190,7 +190,7 @@ def ask(host: Host, request: Mapping[str, object], ssh_config: str = '',
     Raises:
         HostError: there is no answer, or it is an error.
     """
-    with Request(host, request, ssh_config) as asked:
+    with Request(host, request) as asked:
         # A host that is stopped keeps its connection.
         timer = threading.Timer(timeout + _ANSWER_S, asked.end)
         timer.daemon = True

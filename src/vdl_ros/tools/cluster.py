@@ -137,11 +137,8 @@ def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
     rows = read_hosts(path)
     name = config.name or path.stem
     run_dir = given.get('run_dir') or given.get('resume') or f'runs/{name}-{unique_name()}'
-    plan = make_plan(
-        name, Path(run_dir), rows, learner_and_actor_settings(given), setup=config.setup,
-        group_port=config.group_port, domain=os.environ.get('ROS_DOMAIN_ID') or '0',
-        discovery_port=config.discovery_port if config.discovery == 'server' else None,
-        ssh_config=config.ssh_config)
+    plan = make_plan(name, Path(run_dir), rows, learner_and_actor_settings(given), config,
+                     os.environ.get('ROS_DOMAIN_ID') or '0')
     first = dict(word.split(':=', 1) for word in plan.tasks[0].command if ':=' in word)
     verify_run(select(RunConfig, {
         name: each.parse(first[name]) for name, each in settings_of(RunConfig).items()
@@ -183,7 +180,7 @@ def _begin(
         for index, host in enumerate(plan.hosts):
             print(f'# {host}{" (this machine)" if host.here else ""}')
             for task in plan.on(index):
-                print(f'# {task.name}\n{task_command(host, task, plan.ssh_config)}')
+                print(f'# {task.name}\n{task_command(host, task)}')
         return 0
     if options.with_parent:
         die_with_parent()
