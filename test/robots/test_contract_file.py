@@ -50,6 +50,15 @@ def test_an_include_gives_the_keys_that_are_not_there(write):
     assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
 
 
+def test_a_null_counts_as_missing_and_takes_away_what_is_included(write):
+    write(GOOD | {'camera': 'camera/image_raw'}, 'base.yaml')
+    found = read_contract(write({
+        'include': 'base.yaml', 'camera': None, 'reward': None,
+        'task': {'function': 'tasks:Drive', 'arguments': {'goal': None}}, 'namespace': ''}))
+    assert (found.camera, found.reward, found.namespace) == ('', None, '')
+    assert found.task.arguments == {'goal': None}
+
+
 def refused(function, *arguments):
     """Return the line for a mistake."""
     with pytest.raises(ContractError) as error:
@@ -94,7 +103,8 @@ def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):
     for place, value, reason in MISTAKES:
         assert reason in refused(read_contract, write(changed(place, value))), place
     for content, reason in (('a: [', 'not YAML'), ('- 1', 'not a mapping'),
-                            ('!!python/object:os.system {}', 'not YAML')):
+                            ('!!python/object:os.system {}', 'not YAML'),
+                            ('a: &a {b: *a}', 'a value contains itself')):
         assert reason in refused(read_contract, write(content)), content
 
 

@@ -28,13 +28,15 @@ UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'H
 CONVERSIONS = ('roll', 'pitch', 'yaw')
 
 _NAME = '[A-Za-z][A-Za-z0-9_]*'
+_PATH = f'/?{_NAME}(/{_NAME})*'
+_FIELD = r'[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*'
 _Text = Annotated[str, matching('(?s:.+)', 'text')]
-_TopicName = Annotated[str, matching(f'/?{_NAME}(/{_NAME})*', 'the name of a topic')]
+_TopicName = Annotated[str, matching(_PATH, 'the name of a topic')]
+_OtherTopic = Annotated[str, matching(f'({_PATH})?', "the name of a topic, or ''")]
 _Message = Annotated[str, matching('[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*', 'package/msg/Name')]
-_Field = Annotated[str, matching(
-    r'[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*', 'a dotted path such as pose.position.x')]
+_Field = Annotated[str, matching(_FIELD, 'a dotted path such as pose.position.x')]
 _Unit = Annotated[str, choice(*UNITS)]
-_Index = Annotated[int, Meta(ge=0, le=1_000_000)]
+_Index = Annotated[int, Meta(ge=-1, le=1_000_000)]
 # Finite: NaN is not above a limit.
 _Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=3600.0)]
@@ -91,9 +93,9 @@ class Feature(_Range, kw_only=True):
     source: str = field(name='from')
     field: _Field
     unit: _Unit
-    key: _Text = ''
+    key: str = ''
     index: _Index = -1
-    convert: Annotated[str, choice(*CONVERSIONS)] = ''
+    convert: Annotated[str, choice('', *CONVERSIONS)] = ''
     optional: bool = False
 
     def __post_init__(self) -> None:
@@ -117,7 +119,7 @@ class ActionPart(_Section, kw_only=True):
     low: _Number = math.nan
     high: _Number = math.nan
     neutral: _Number = 0.0
-    index: Annotated[int, Meta(ge=0, le=1000)] = -1
+    index: _Index = -1
 
     def __post_init__(self) -> None:
         """Check what several keys have to say together."""
@@ -149,8 +151,8 @@ class Actions(_Section, kw_only=True):
     topic: _TopicName
     type: _Message
     parts: Annotated[tuple[ActionPart, ...], Meta(min_length=1)]
-    sender: _Field = ''
-    echo: _TopicName = ''
+    sender: Annotated[str, matching(f'({_FIELD})?', "a field, or ''")] = ''
+    echo: _OtherTopic = ''
     recorded: tuple[ActionPart, ...] = ()
 
     def __post_init__(self) -> None:
@@ -201,7 +203,7 @@ class ServiceReset(_Section, kw_only=True):
         timeout: of a call, s.
     """
 
-    name: Annotated[str, matching(f'/?{_NAME}(/{_NAME})*', 'the name of a service')]
+    name: Annotated[str, matching(_PATH, 'the name of a service')]
     type: Annotated[str, matching(
         '[a-z][a-z0-9_]*/srv/[A-Z][A-Za-z0-9]*', 'package/srv/Name')]
     request: dict[str, Any] = {}
@@ -291,8 +293,9 @@ class Contract(_Section, kw_only=True):
     limits: tuple[Limit, ...] = ()
     limit_penalty: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
     episode_steps: Annotated[int, Meta(ge=1, le=1_000_000_000)]
-    camera: _TopicName = ''
-    namespace: Annotated[str, matching(r'[A-Za-z][A-Za-z0-9_/]*(\{\})?', 'such as robot_{}')] = ''
+    camera: _OtherTopic = ''
+    namespace: Annotated[str, matching(
+        r'([A-Za-z][A-Za-z0-9_/]*(\{\})?)?', 'such as robot_{}')] = ''
     copies: Annotated[int, Meta(ge=1, le=4096)] = 1
 
     def __post_init__(self) -> None:

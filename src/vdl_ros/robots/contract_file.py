@@ -68,7 +68,11 @@ def read_contract(path: Path) -> Contract:
     Raises:
         ContractError: the file, the key, its value and what is allowed, in one line.
     """
-    content = {key: value for key, value in _content(path).items() if value is not None}
+    try:
+        # After an include, whose keys a null takes away.
+        content = _without_nulls(_content(path))
+    except RecursionError:
+        raise ContractError(f'{path.name}: a value contains itself') from None
     if isinstance(content.get('topics'), dict):
         # One by one, so that an error names the topic.
         content['topics'] = {
@@ -94,3 +98,13 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
         raise ContractError(f'{path.name}: include: {quoted(other)} is not allowed: a file of '
                             'the same folder, such as owi535.yaml, not itself')
     return _content(path.parent / other, depth + 1) | found
+
+
+def _without_nulls(value: Any) -> Any:
+    """Leave out what is null: it counts as missing, but for the user's own values."""
+    if isinstance(value, list):
+        return [_without_nulls(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: each if key in ('arguments', 'request') else _without_nulls(each)
+            for key, each in value.items() if each is not None}
