@@ -13,7 +13,7 @@ import pytest
 from vdl_ros.arm.driver.usb import how_to_install
 from vdl_ros.ros import checks
 from vdl_ros.ros.checks import machine
-from vdl_ros.ros.checks.loopback import Loopback, check_loopback
+from vdl_ros.ros.checks.loopback import check_loopback
 from vdl_ros.ros.checks.machine import Finding, System, amount
 
 HERE = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
@@ -162,7 +162,7 @@ def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
 
 
 def test_loopback_reports_figures_and_failures(tmp_path):
-    found = check_loopback(fake(tmp_path), lambda: [Loopback(28000, 0.25, 224.0)])
+    found = check_loopback(fake(tmp_path), lambda: {28000: (0.25, 224.0)})
     assert found.status == 'ok'
     assert found.figures == {'p50_ms_28000_bytes': 0.25, 'MBps_28000_bytes': 224.0}
 
