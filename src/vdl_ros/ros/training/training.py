@@ -58,6 +58,10 @@ __all__ = ['ConnectedActors', 'EndOfBag', 'PATIENCE_S', 'RemoteEvaluator', 'Trai
 
 #: Without an actor for so long, s, the likely reason is logged.
 PATIENCE_S = 20.0
+# Periods of the timers, s.
+_END_OF_BAG_S, _BUSY_S = 0.5, 1.0
+# Evaluations that may wait; more than are under way.
+_QUEUE = 16
 
 
 class ConnectedActors:
@@ -94,9 +98,6 @@ class ConnectedActors:
                 f'need {advice}a way to this one: ros2 run vdl_ros doctor --peer HOST')
 
 
-_PERIOD_S = 0.5
-
-
 class EndOfBag:
     """Whether the player of a bag has ended and everything that it sent has been received.
 
@@ -107,7 +108,7 @@ class EndOfBag:
         self._node, self._topic = node, topic
         self._has_begun = self._is_over = False
         self._received = self._received_before = 0
-        self._timer = node.create_timer(_PERIOD_S, self._check)
+        self._timer = node.create_timer(_END_OF_BAG_S, self._check)
 
     def on_message(self) -> None:
         """Count a message."""
@@ -128,10 +129,6 @@ class EndOfBag:
         if self._has_begun and not present and self._received == self._received_before:
             self._is_over = True
         self._received_before = self._received
-
-
-# Results that may wait; more than are under way.
-_QUEUE = 16
 
 
 class RemoteEvaluator:
@@ -194,9 +191,6 @@ class RemoteEvaluator:
         if len(message.episodes) != self._num_episodes:
             raise ValueError(f'episodes: {len(message.episodes)} is not {self._num_episodes}')
         return Result(message.agent_steps, Evaluation(tuple(map(from_episode, message.episodes))))
-
-
-_BUSY_PERIOD_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -338,7 +332,7 @@ class Training:
             stall_timeout=run.stall_timeout)
         self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
         # They end with this object.
-        self._kept = (node.create_timer(_BUSY_PERIOD_S, self._report_busy),
+        self._kept = (node.create_timer(_BUSY_S, self._report_busy),
                       ThreadTimeStatistics(node, self._timers),
                       RunScalars(node, lambda: self._trainer.reporter.scalars),
                       Diagnostics(node, self._health))
