@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -149,7 +150,7 @@ class Control:
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
         home = Path(self.plan.run_dir)
         try:
-            with (Request(host, self.request(index, 'files', run_dir=run)) as asked,
+            with (closing(Request(host, self.request(index, 'files', run_dir=run))) as asked,
                   tempfile.TemporaryFile() as copy):
                 asked.answer()
                 # Whole first: the files may be those that are written here, by another way.
@@ -242,7 +243,7 @@ class Watch:
         while not self._stop.is_set():
             try:
                 asked = control.request(index, 'follow', offsets=offsets)
-                with Request(control.plan.hosts[index], asked) as request:
+                with closing(Request(control.plan.hosts[index], asked)) as request:
                     with self._lock:
                         self._requests[index] = request
                     while not self._stop.is_set():

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from types import TracebackType
+from contextlib import closing
 from typing import IO, Any
 
 from vdl_ros.cluster.host_agent import PREFIX
@@ -44,10 +44,6 @@ _END_S = 10.0
 class HostError(RuntimeError):
     """A host that does not answer, is refused or refuses; the message is one line."""
 
-    def __init__(self, message: str, *, is_lost: bool = False) -> None:
-        super().__init__(message)
-        self.is_lost = is_lost
-
 
 def ssh_command(host: Host) -> list[str]:
     """Return the words of the ssh command for a host, without what it runs there."""
@@ -75,7 +71,7 @@ def task_command(host: Host, task: Task) -> str:
 
 
 class Request:
-    """A request to one host; its answers are read one by one. Use it in a ``with`` block.
+    """A request to one host; its answers are read one by one.
 
     Args:
         request: what; see ``host_agent``.
@@ -104,17 +100,6 @@ class Request:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # the answer says why
-
-    def __enter__(self) -> Request:
-        """Return the request."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connection."""
-        self.close()
 
     @property
     def stream(self) -> IO[bytes]:
@@ -190,7 +175,7 @@ def ask(
     Raises:
         HostError: there is no answer, or it is an error.
     """
-    with Request(host, request) as asked:
+    with closing(Request(host, request)) as asked:
         # A host that is stopped keeps its connection.
         timer = threading.Timer(timeout + _ANSWER_S, asked.end)
         timer.daemon = True
@@ -216,5 +201,4 @@ def _ssh_error(host: Host, text: str, last: str) -> HostError:
     if 'Permission denied' in text:
         return HostError(f'{host}: it refuses the keys of this user: '
                          f'{shown(last, 200)}')
-    return HostError(f'{host} does not answer: {shown(last, 200) or "the connection was closed"}',
-                     is_lost=True)
+    return HostError(f'{host} does not answer: {shown(last, 200) or "the connection was closed"}')

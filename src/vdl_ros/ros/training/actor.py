@@ -6,7 +6,7 @@ import time
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -121,23 +121,6 @@ class ActorContext:
     finished: Callable[[list[FinishedEpisode], int], None]
     heard: Callable[[], None]
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
-
-
-class ActorMode(Protocol):
-    """How an actor handles policies and steps its environments."""
-
-    def on_policy(self, message: Policy) -> None:
-        """Handle a policy message.
-
-        Raises:
-            ValueError: the message is malformed.
-        """
-
-    def act(self) -> bool:
-        """Step the environments if possible; return whether to call it again at once."""
-
-    def close(self) -> None:
-        """Close the environments and topics."""
 
 
 class LocalInferenceMode:
@@ -339,3 +322,7 @@ class CentralInferenceMode:
         self._statistics.close()
         self._context.node.destroy_publisher(self._publisher)
         self._context.node.destroy_subscription(self._subscription)
+
+
+#: How an actor handles policies and steps its environments.
+ActorMode = LocalInferenceMode | CentralInferenceMode

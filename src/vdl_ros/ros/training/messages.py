@@ -8,7 +8,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 from builtin_interfaces.msg import Time as TimeMessage
@@ -20,6 +20,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Credit, Episode, Observation, Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import FlowStats
+from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, EndOfBagError, Unroll, UnrollError, UnrollSchema
 from vdl_ros.ros.messages.tensors import (
@@ -30,7 +31,7 @@ from vdl_ros.ros.messages.tensors import (
     to_tensors,
 )
 
-__all__ = ['ActorMessages', 'LengthSchema', 'RefusedError', 'TrajectoryInbox',
+__all__ = ['ActorMessages', 'RefusedError', 'TrajectoryInbox',
            'from_episode', 'memory_budget', 'policy_config', 'to_episode', 'to_observation',
            'to_policy', 'to_trajectory']
 
@@ -38,13 +39,6 @@ __all__ = ['ActorMessages', 'LengthSchema', 'RefusedError', 'TrajectoryInbox',
 def memory_budget() -> int:
     """Return the bytes of messages that may wait: a quarter of the memory, at least 1 GiB."""
     return max(1 << 30, os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 4)
-
-
-class LengthSchema(Protocol):
-    """Knows the lengths of the arrays in a message."""
-
-    def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """Check the bytes of each array by name; raise UnrollError."""
 
 
 M = TypeVar('M', Observation, Trajectory)
@@ -60,8 +54,8 @@ class ActorMessages(Generic[M]):
     """
 
     def __init__(
-        self, name: str, schema: LengthSchema, learner_id: str, warn: Callable[[str], None],
-        max_items: int, max_bytes: int | None = None,
+        self, name: str, schema: UnrollSchema | StepSchema, learner_id: str,
+        warn: Callable[[str], None], max_items: int, max_bytes: int | None = None,
     ) -> None:
         self.max_bytes = memory_budget() if max_bytes is None else max_bytes
         self._name, self._schema, self._learner_id = name, schema, learner_id
@@ -112,7 +106,7 @@ class ActorMessages(Generic[M]):
         return self._kept.qsize()
 
 
-def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> int:
+def _checked_length(message: Observation | Trajectory, schema: UnrollSchema | StepSchema) -> int:
     """Return the size of a message, bytes, whose arrays have the right names and lengths.
 
     Raises:
