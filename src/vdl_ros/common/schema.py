@@ -54,7 +54,9 @@ def converted(
 def _explained(fault: str, value: Any, kind: type) -> str:
     text, _, path = fault.partition(' - at `$')
     place = ''
-    for name, index in re.findall(r'\.([^.\[`]+)|\[(\d+)\]', path):
+    for name, index in re.findall(r'\.([^.\[`]+)|\[(\d+|\.\.\.)\]', path):
+        if index == '...':  # msgspec does not say which key of a mapping
+            break
         value = value[name] if name else value[int(index)]
         place += f'{": " if place else ""}{name}' if name else f'[{index}]'
     place += ': ' if place else ''
