@@ -95,6 +95,13 @@ LOOPBACK_ADVICE = 'sudo ip link set lo up; a new network namespace has it down'
 _UP = 0x1  # IFF_UP of linux/if.h
 
 
+def _judged(
+    name: str, text: str, advice: str, figures: Mapping[str, float] | None = None,
+) -> Finding:
+    """Return a warning if there is advice."""
+    return Finding(name, 'warn' if advice else 'ok', text, advice, figures or {})
+
+
 def loopback_is_up(system: System) -> bool:
     """Return whether the loop-back interface is up, as far as that can be read."""
     flags = system.text('sys/class/net/lo/flags') or ''
@@ -208,7 +215,7 @@ def check_transport(system: System) -> Finding:
                        'messages above 512 KB are delayed or lost: unset VDL_TRANSPORT')
     # check_sockets reports the socket limits.
     notes = [note for note in choice.warnings if not note.startswith('net.core')]
-    return Finding('transport', 'warn' if notes else 'ok', choice.describe(), '; '.join(notes))
+    return _judged('transport', choice.describe(), '; '.join(notes))
 
 
 def check_sockets(system: System) -> Finding:
@@ -219,11 +226,9 @@ def check_sockets(system: System) -> Finding:
         return Finding('sockets', 'warn', 'net.core limits cannot be read',
                        'check sysctl net.core.rmem_max')
     text = ', '.join(f'{name} {amount(value)}' for name, value in values.items())
-    small = [name for name, value in values.items() if value < transport.SOCKET_BUFFER]
-    if small:
-        commands = ' '.join(f'net.core.{name}={transport.SOCKET_BUFFER}' for name in small)
-        return Finding('sockets', 'warn', text, f'sudo sysctl -w {commands}')
-    return Finding('sockets', 'ok', text)
+    small = ' '.join(f'net.core.{name}={transport.SOCKET_BUFFER}'
+                     for name, value in values.items() if value < transport.SOCKET_BUFFER)
+    return _judged('sockets', text, f'sudo sysctl -w {small}' if small else '')
 
 
 def check_fragments(system: System) -> Finding:
@@ -254,14 +259,15 @@ def check_shared_memory(system: System) -> Finding:
         with contextlib.suppress(OSError):  # just removed
             lost += path.stat().st_size
     text = f'{amount(free)} of {amount(size)} free'
-    figures = {'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost}
+    advice = ''
     if files:
-        return Finding('/dev/shm', 'warn', f'{text}; {len(files)} files of dead processes use '
-                       f'{amount(lost)}', 'ros2 run vdl_ros doctor --clean', figures)
-    if free < transport.SEGMENT * 16:
-        return Finding('/dev/shm', 'warn', text, 'make it 1 GiB or more (docker run --shm-size=2g '
-                       'or --ipc=host), or set VDL_TRANSPORT=udp', figures)
-    return Finding('/dev/shm', 'ok', text, '', figures)
+        text += f'; {len(files)} files of dead processes use {amount(lost)}'
+        advice = 'ros2 run vdl_ros doctor --clean'
+    elif free < transport.SEGMENT * 16:
+        advice = ('make it 1 GiB or more (docker run --shm-size=2g or --ipc=host), or set '
+                  'VDL_TRANSPORT=udp')
+    return _judged('/dev/shm', text, advice, {
+        'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost})
 
 
 # Of <net/if.h>.
@@ -378,20 +384,17 @@ LIBRARIES = {'numpy': 'tensors on topics', 'torch': 'learning', 'gymnasium': 'en
 
 def check_cpu(system: System) -> Finding:
     """Report the vector units and the speed of bfloat16."""
-    flags: set[str] = set()
-    for line in (system.text('proc/cpuinfo') or '').splitlines():
-        if line.startswith(('flags', 'Features')):
-            flags = set(line.partition(':')[2].split())
-            break
+    lines = (system.text('proc/cpuinfo') or '').splitlines()
+    flags = set(next((line for line in lines if line.startswith(('flags', 'Features'))), '')
+                .partition(':')[2].split())
     found = [name for name in FEATURES if name in flags]
     if flags & {'amx_bf16', 'avx512_bf16', 'bf16'}:
         speed = 'bfloat16 in hardware: networks train about 2x faster than in float32'
     else:
         speed = 'no bfloat16 in hardware: float32 is faster'
     text = f'{" ".join(found) or "no AVX2"}; {speed}'
-    if flags and 'avx2' not in flags and 'asimd' not in flags:
-        return Finding('CPU', 'warn', text, 'learning on this CPU is several times slower')
-    return Finding('CPU', 'ok', text)
+    slow = flags and not flags & {'avx2', 'asimd'}
+    return _judged('CPU', text, 'learning on this CPU is several times slower' if slow else '')
 
 
 def check_cores(system: System, usable: int | None = None) -> Finding:
@@ -404,13 +407,9 @@ def check_cores(system: System, usable: int | None = None) -> Finding:
     load = float((system.text('proc/loadavg') or '0').split()[0])
     text = f'{cores:g} usable' + (' (cgroup quota)' if quota and quota < usable else '')
     text += f', load {load:.1f}'
-    figures = {'cores': cores, 'load': load}
-    if cores < 2:
-        return Finding('cores', 'warn', text, 'actor and learner share one core', figures)
-    if load > cores * 0.75:
-        return Finding('cores', 'warn', text, 'other programs use the CPU: figures will be low',
-                       figures)
-    return Finding('cores', 'ok', text, '', figures)
+    advice = ('actor and learner share one core' if cores < 2 else
+              'other programs use the CPU: figures will be low' if load > cores * 0.75 else '')
+    return _judged('cores', text, advice, {'cores': cores, 'load': load})
 
 
 def check_memory(system: System) -> Finding:
@@ -423,10 +422,8 @@ def check_memory(system: System) -> Finding:
     limit = system.number('sys/fs/cgroup/memory.max')
     if limit is not None:
         free = min(free, limit - (system.number('sys/fs/cgroup/memory.current') or 0))
-    if free < 2 << 30:
-        return Finding('memory', 'warn', f'{amount(free)} free', 'training needs 2 GiB or more',
-                       {'free_bytes': free})
-    return Finding('memory', 'ok', f'{amount(free)} free', '', {'free_bytes': free})
+    advice = 'training needs 2 GiB or more' if free < 2 << 30 else ''
+    return _judged('memory', f'{amount(free)} free', advice, {'free_bytes': free})
 
 
 def check_clock(system: System, synchronised: bool | None = None) -> Finding:
