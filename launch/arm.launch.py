@@ -3,12 +3,11 @@
 When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
 
-from functools import partial
+from dataclasses import dataclass
 
 import yaml
 from ament_index_python.packages import PackageNotFoundError, get_package_prefix
-from launch.actions import DeclareLaunchArgument, LogInfo, RegisterEventHandler
-from launch.event_handlers import OnProcessExit
+from launch.actions import LogInfo
 from launch.substitutions import PathJoinSubstitution
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackageShare
@@ -22,7 +21,7 @@ from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement, ImageTransportConfig
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.opengl import OpenGLError, check_drawing
-from vdl_ros.common.settings import Setting, SettingError, select
+from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.node_settings import (
     PolicyConfig,
@@ -32,6 +31,29 @@ from vdl_ros.ros.node_settings import (
     SimArmConfig,
     ViewConfig,
 )
+
+
+@dataclass(frozen=True)
+class Graph:
+    """What is started, and how."""
+
+    arm: str = setting(
+        'sim', 'The arm: simulated, on the USB, or none, to play a bag.',
+        choices=('sim', 'real', 'none'))
+    camera: str = setting(
+        'auto', 'Source of images: sim, a device, a video file, a folder of images, or none; '
+        'auto: sim with the simulated arm, /dev/video0 with the real one.')
+    feedback: str = setting(
+        'truth', 'Feedback of controller and policy: the true joint states of the simulated arm, '
+        'or the estimates of the camera.', choices=('truth', 'camera'))
+    arm_calibration: str = setting(
+        '', 'File that `ros2 run vdl_ros calibrate` wrote: signs, speeds, delays, play and sag of '
+        'the arm; other arguments override it; empty: none.')
+    controller: bool = setting(True, 'Start the joint trajectory controller.')
+    view: bool = setting(True, 'Show the arm in a browser, with buttons to move it.')
+    pose: bool = setting(False, "Estimate the arm's pose from the camera's images.")
+    rviz: bool = setting(False, 'Show the arm in rviz2, where that is installed.')
+
 
 # Settings of each node; the camera's `source` is the argument `camera`.
 NODES = {
@@ -47,19 +69,6 @@ NODES = {
     'pose_estimator': (PoseModelConfig, PoseConfig, ImageTransportConfig, ProcessConfig),
 }
 SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in classes))
-ARM = Setting('arm', str, 'sim', 'The arm: simulated, on the USB, or none, to play a bag.',
-              choices=('sim', 'real', 'none'))
-CAMERA = DeclareLaunchArgument(
-    'camera', default_value='auto',
-    description='Source of images: sim, a device, a video file, a folder of images, or none; '
-                'auto: sim with the simulated arm, /dev/video0 with the real one.')
-FEEDBACK = Setting(
-    'feedback', str, 'truth', 'Feedback of controller and policy: the true joint states of the '
-    'simulated arm, or the estimates of the camera.', choices=('truth', 'camera'))
-CALIBRATION = DeclareLaunchArgument(
-    'arm_calibration', default_value='',
-    description='File that `ros2 run vdl_ros calibrate` wrote: signs, speeds, delays, play and '
-                'sag of the arm; other arguments override it; empty: none.')
 # With feedback of the camera: the topic of the simulated arm's true joint states.
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
 # Under attack: the images that the pose estimator receives.
@@ -68,18 +77,8 @@ ATTACKED = [('camera/image_raw', 'camera/image_attacked')]
 VIEWER_TIMEOUT = 1.0
 # Maximum age of the camera's estimates for a policy, s, as of camera_feedback.yaml.
 STALE_AFTER = 0.5
-SWITCHES = [
-    Setting('controller', bool, True, 'Start the joint trajectory controller.'),
-    Setting('view', bool, True, 'Show the arm in a browser, with buttons to move it.'),
-    Setting('pose', bool, False, "Estimate the arm's pose from the camera's images."),
-    Setting('rviz', bool, False, 'Show the arm in rviz2, where that is installed.'),
-]
 ARGUMENTS = [
-    *(DeclareLaunchArgument(each.name, default_value=str(each.default).lower(),
-                            description=f'{each.doc} ({each.allowed})')
-      for each in (ARM, FEEDBACK, *SWITCHES)),
-    CAMERA, CALIBRATION,
-    *(each for each in launch_arguments.declare(*SETTINGS)
+    *(each for each in launch_arguments.declare(Graph, *SETTINGS)
       if each.name not in ('source', 'joint_states', 'captured', 'posed')),
     launch_arguments.RECORD,
 ]
@@ -87,68 +86,65 @@ ARGUMENTS = [
 
 def start(context):
     """Return the nodes that the arguments select."""
-    given = launch_arguments.given(context, *SETTINGS)
-    if context.launch_configurations['arm_calibration']:
-        given = calibrated(given, context.launch_configurations['arm_calibration'])
-    arm = ARM.parse(context.launch_configurations['arm'])
-    on = {each.name: each.parse(context.launch_configurations[each.name]) for each in SWITCHES}
-    source = context.launch_configurations['camera']
-    if source == 'auto':
-        source = {'sim': 'sim', 'real': '/dev/video0', 'none': 'none'}[arm]
-    by_camera = FEEDBACK.parse(context.launch_configurations['feedback']) == 'camera'
+    given = launch_arguments.given(context, Graph, *SETTINGS)
+    graph = select(Graph, given)
+    if graph.arm_calibration:
+        given = calibrated(given, graph.arm_calibration)
+    by_camera = graph.feedback == 'camera'
+    estimated = graph.pose or by_camera
     is_attacked = given.get('adversarial_mode', NONE) != NONE
-    if is_attacked and not (on['pose'] or by_camera):
+    if is_attacked and not estimated:
         raise SettingError(f'adversarial_mode: {given["adversarial_mode"]!r} is not allowed '
                            'without feedback:=camera or pose:=true: it attacks the pose network')
-    notes = []
+    if given.get('policy'):
+        if graph.arm == 'none':
+            raise SettingError(f'policy: {given["policy"]!r} is not allowed with arm:=none')
+        given['policy'] = str(select(PolicyConfig, given).path)
+    given['source'], notes = image_source(graph)
+    placement = select(CameraPlacement, given).arguments
+    description = select(GeometryConfig, given).load(placement).urdf
+    text = ParameterValue(description, value_type=str)
+    truth = {'remappings': TRUTH if by_camera else []}
+    # Node, whether it is started, settings that the user may override, and other options.
+    table = (
+        ('sim_arm', graph.arm == 'sim', {}, truth),
+        ('arm_driver', graph.arm == 'real', {}, {}),
+        ('arm_controller', graph.arm != 'none' and graph.controller,
+         (camera_feedback() if by_camera else {})
+         | ({'viewer_timeout': VIEWER_TIMEOUT} if graph.view else {}), {}),
+        ('policy', given.get('policy'),
+         ({'policy_stale_after': STALE_AFTER} if by_camera else {})
+         | ({'policy_viewer_timeout': VIEWER_TIMEOUT} if graph.view else {}), {}),
+        ('camera', given['source'] != 'none', {}, truth),
+        ('attacker', is_attacked, {}, {}),
+        # The attacker publishes images as they are.
+        ('pose_estimator', estimated, {}, {'joint_states': by_camera} | (
+            {'image_transport': 'raw', 'remappings': ATTACKED} if is_attacked else {})),
+        ('robot_state', estimated, {}, {
+            'name': 'estimated_state', 'source': 'pose', 'frame_prefix': 'estimated/',
+            'robot_description': text}),
+        ('viewer', graph.view, {}, {}))
+    nodes = [robot_state(context, given, text), *(
+        arm_node(context, name, defaults | given, **options)
+        for name, started, defaults, options in table if started)]
+    if graph.rviz:
+        nodes.append(rviz(context))
+    return [*notes, *launch_nodes.watched([*nodes, *launch_nodes.recorder(context)])]
+
+
+def image_source(graph):
+    """Return the source of images, and lines for the log."""
+    source = graph.camera
+    if source == 'auto':
+        source = {'sim': 'sim', 'real': '/dev/video0', 'none': 'none'}[graph.arm]
     if source == 'sim':
         try:
             check_drawing()
         except OpenGLError as error:
-            if on['pose'] or by_camera or context.launch_configurations['camera'] == 'sim':
+            if graph.pose or graph.feedback == 'camera' or graph.camera == 'sim':
                 raise SettingError(f'camera: sim: {error}') from error
-            source = 'none'
-            notes.append(LogInfo(msg=f'starting without a camera: {error}'))
-    given['source'] = source
-    placement = select(CameraPlacement, given).arguments
-    description = select(GeometryConfig, given).load(placement).urdf
-    truth = TRUTH if by_camera else []
-    node = partial(arm_node, context)
-    nodes = [robot_state(context, given, description)]
-    if arm == 'sim':
-        nodes.append(node('sim_arm', given, remappings=truth))
-    elif arm == 'real':
-        nodes.append(node('arm_driver', given))
-    if arm != 'none' and on['controller']:
-        nodes.append(node('arm_controller', (camera_feedback() if by_camera else {})
-                          | ({'viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given))
-    if given.get('policy'):
-        if arm == 'none':
-            raise SettingError(f'policy: {given["policy"]!r} is not allowed with arm:=none')
-        given['policy'] = str(select(PolicyConfig, given).path)
-        nodes.append(node('policy', (
-            ({'policy_stale_after': STALE_AFTER} if by_camera else {})
-            | ({'policy_viewer_timeout': VIEWER_TIMEOUT} if on['view'] else {}) | given)))
-    if source != 'none':
-        nodes.append(node('camera', given, remappings=truth))
-    if is_attacked:
-        nodes.append(node('attacker', given))
-    if on['pose'] or by_camera:
-        text = ParameterValue(description, value_type=str)
-        # The attacker publishes images as they are.
-        transport = {'image_transport': 'raw'} if is_attacked else {}
-        nodes += [node('pose_estimator', given | transport, joint_states=by_camera,
-                       remappings=ATTACKED if is_attacked else []),
-                  node('robot_state', given, name='estimated_state', source='pose',
-                       frame_prefix='estimated/', robot_description=text)]
-    if on['view']:
-        nodes.append(node('viewer', given))
-    if on['rviz']:
-        nodes.append(rviz(context))
-    nodes += launch_nodes.recorder(context)
-    watch = [RegisterEventHandler(OnProcessExit(
-        target_action=each, on_exit=launch_nodes.end_all)) for each in nodes]
-    return [*notes, *watch, *nodes]
+            return 'none', [LogInfo(msg=f'starting without a camera: {error}')]
+    return source, []
 
 
 def arm_node(context, executable, given, **more):
@@ -180,9 +176,8 @@ def simulated_time(given, name):
     return {'use_sim_time': True} if given.get('publish_clock') and name != 'sim_arm' else {}
 
 
-def robot_state(context, given, description):
+def robot_state(context, given, text):
     """Return robot_state_publisher where it is installed, or this package's replacement."""
-    text = ParameterValue(description, value_type=str)
     try:
         get_package_prefix('robot_state_publisher')
     except PackageNotFoundError:

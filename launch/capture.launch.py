@@ -1,41 +1,41 @@
 """Capture frames for the pose estimator; those of the simulated arm have labels."""
 
-from launch.actions import DeclareLaunchArgument, RegisterEventHandler
-from launch.event_handlers import OnProcessExit
+from dataclasses import dataclass
 
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.common.opengl import OpenGLError, check_drawing
-from vdl_ros.common.settings import Setting, SettingError
+from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig, SimArmConfig
 
-ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
-DEVICE = Setting('device', str, '/dev/video0', 'Camera of the real arm.')
-WIDTH = Setting('image_width', int, 128, 'Width of the pictures.', minimum=8, maximum=4096)
-HEIGHT = Setting('image_height', int, 128, 'Height of the pictures.', minimum=8, maximum=4096)
-LAUNCH_SETTINGS = (ARM, DEVICE, WIDTH, HEIGHT)
+
+@dataclass(frozen=True)
+class Graph:
+    """What is started, and how."""
+
+    arm: str = setting(
+        'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
+    device: str = setting('/dev/video0', 'Camera of the real arm.')
+    image_width: int = setting(128, 'Width of the pictures.', minimum=8, maximum=4096)
+    image_height: int = setting(128, 'Height of the pictures.', minimum=8, maximum=4096)
+
+
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
-ARGUMENTS = [
-    *(DeclareLaunchArgument(each.name, default_value=str(each.default),
-                            description=f'{each.doc} ({each.allowed})')
-      for each in LAUNCH_SETTINGS),
-    *launch_arguments.declare(*SETTINGS), launch_arguments.RECORD,
-]
+ARGUMENTS = [*launch_arguments.declare(Graph, *SETTINGS), launch_arguments.RECORD]
 
 
 def start(context):
     """Start the nodes for these arguments."""
     given = launch_arguments.given(context, *SETTINGS)
-    arm, device, width, height = (
-        each.parse(context.launch_configurations[each.name]) for each in LAUNCH_SETTINGS)
-    size = {'image_width': width, 'image_height': height}
+    graph = select(Graph, launch_arguments.given(context, Graph))
+    size = {'image_width': graph.image_width, 'image_height': graph.image_height}
 
     def node(name, *settings, **more):
         return launch_nodes.node(
             context, name, given, (*settings, ProcessConfig), 'capture', **more)
 
-    if arm == 'sim':
+    if graph.arm == 'sim':
         try:
             check_drawing()
         except OpenGLError as error:
@@ -45,11 +45,9 @@ def start(context):
             node('camera', CameraConfig, GeometryConfig, captured=True, **size),
             node('capture', *SETTINGS[:-1])]
     else:
-        nodes = [node('camera', CameraConfig, source=device, **size),
+        nodes = [node('camera', CameraConfig, source=graph.device, **size),
                  node('capture', *SETTINGS[:-1], labels=False)]
-    nodes += launch_nodes.recorder(context)
-    return [*(RegisterEventHandler(OnProcessExit(
-        target_action=each, on_exit=launch_nodes.end_all)) for each in nodes), *nodes]
+    return launch_nodes.watched([*nodes, *launch_nodes.recorder(context)])
 
 
 def generate_launch_description():

@@ -3,11 +3,6 @@
 It is ``ros2 run vdl_ros cluster start --watch`` as a launch. See docs/cluster.md.
 """
 
-from launch.actions import ExecuteProcess, RegisterEventHandler
-from launch.event_handlers import OnProcessExit
-from launch.substitutions import PathJoinSubstitution
-from launch_ros.substitutions import FindPackagePrefix
-
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.cluster.plan import ClusterConfig
 from vdl_ros.common.settings import as_text, select
@@ -24,16 +19,12 @@ BRINGING_S = 120.0
 def start(context):
     """Start the program that starts and follows the tasks; the launch ends with it."""
     given = launch_arguments.given(context, *SETTINGS)
-    program = PathJoinSubstitution([FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', 'cluster'])
     words = [f'{name}:={as_text(value)}' for name, value in given.items()]
     words += [f'{name}:={text}' for name in OF_EVERY_TASK
               if (text := context.launch_configurations[name])]
-    cluster = ExecuteProcess(
-        cmd=[program, 'start', '--watch', '--with-parent', *words], name='cluster',
-        output='screen',
-        sigterm_timeout=str(select(ClusterConfig, given).stop_timeout + BRINGING_S))
-    return [RegisterEventHandler(OnProcessExit(
-        target_action=cluster, on_exit=launch_nodes.end_all)), cluster]
+    timeout = select(ClusterConfig, given).stop_timeout + BRINGING_S
+    return launch_nodes.watched([launch_nodes.program(
+        'cluster', 'start', '--watch', '--with-parent', *words, sigterm_timeout=str(timeout))])
 
 
 def generate_launch_description():

@@ -2,9 +2,6 @@
 
 from functools import partial
 
-from launch.actions import RegisterEventHandler
-from launch.event_handlers import OnProcessExit
-
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.rl.settings import EvaluateConfig
@@ -18,14 +15,9 @@ def start(context):
     """Start the evaluation; the launch ends with it."""
     given = launch_arguments.given(context, *SETTINGS, node='evaluate')
     evaluate = launch_nodes.node(context, 'evaluate', given, SETTINGS, 'evaluate')
-    return [
-        *launch_nodes.announced(context),
-        RegisterEventHandler(OnProcessExit(
-            target_action=evaluate,
-            on_exit=partial(launch_nodes.end_with, on_success=True))),
-        evaluate,
-        *launch_nodes.recorder(context),
-    ]
+    ends = partial(launch_nodes.end_with, on_success=True)
+    return [*launch_nodes.announced(context), *launch_nodes.watched([evaluate], ends),
+            *launch_nodes.recorder(context)]
 
 
 def generate_launch_description():

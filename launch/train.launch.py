@@ -10,16 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from launch.actions import (
-    ExecuteProcess,
-    GroupAction,
-    IncludeLaunchDescription,
-    RegisterEventHandler,
-)
-from launch.event_handlers import OnProcessExit
+from launch.actions import GroupAction, IncludeLaunchDescription
 from launch.launch_description_sources import PythonLaunchDescriptionSource
 from launch.substitutions import PathJoinSubstitution
-from launch_ros.substitutions import FindPackagePrefix, FindPackageShare
+from launch_ros.substitutions import FindPackageShare
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.common.files import unique_name
@@ -161,7 +155,7 @@ def player(context, bag):
     def on_exit(event, context):
         return launch_nodes.end_all(event, context) if event.returncode else None
 
-    return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)), process]
+    return launch_nodes.watched([process], on_exit)
 
 
 def watchers(context, watching, given):
@@ -170,20 +164,10 @@ def watchers(context, watching, given):
         launch_nodes.node(context, name, given, settings, 'train')
         for name, settings in VIEWERS.items() if watching.view]
     if watching.tensorboard:
-        folder = given.get('resume') or given['run_dir']
-        processes.append(tensorboard(folder, watching.tensorboard_port))
-    ends = [RegisterEventHandler(OnProcessExit(
-        target_action=each, on_exit=partial(launch_nodes.end_with, on_success=False)))
-        for each in processes]
-    return [*ends, *processes]
-
-
-def tensorboard(folder, port):
-    """Return the process that serves TensorBoard for the run in ``folder``."""
-    program = PathJoinSubstitution(
-        [FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', 'tensorboard'])
-    return ExecuteProcess(cmd=[program, folder, '--port', str(port), '--with-parent'],
-                          name='tensorboard', output='screen')
+        processes.append(launch_nodes.program(
+            'tensorboard', given.get('resume') or given['run_dir'],
+            '--port', str(watching.tensorboard_port), '--with-parent'))
+    return launch_nodes.watched(processes, partial(launch_nodes.end_with, on_success=False))
 
 
 def free_address():

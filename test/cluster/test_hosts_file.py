@@ -17,11 +17,11 @@ BAD = {
     'missing column': ('job,port\n', "line 1: column 'host' is missing"),
     'column twice': ('job,host,host\n', "line 1: column 'host' is there twice"),
     'job': ('job,host\n# comment\nlerner,10.0.0.1\n', "line 3: job: 'lerner' is not allowed: "
-            "'learner' or 'actor'"),
+            "one of 'learner', 'actor'"),
     'option of ssh': ('job,host\nlearner,-oProxyCommand=x\n', "host: '-oProxyCommand=x' is not"),
     'command': ('job,host\nlearner,a$(id)\n', "host: 'a$(id)' is not allowed: a name or an IPv4"),
     'user': ('job,host,user\nlearner,a,-l\n', "user: '-l' is not allowed"),
-    'port': ('job,host,port\nlearner,a,70000\n', "port: '70000' is not allowed: of sshd, from 1"),
+    'port': ('job,host,port\nlearner,a,70000\n', "port: '70000' is not allowed: a whole number"),
     'devices': ('job,host,devices\nlearner,a,0 1\n', "devices: '0 1' is not allowed"),
     'cells': ('job,host\nlearner,a,b\n', 'line 2 has 3 cells: at most 2'),
     'open quote': ('job,host\nlearner,"a\n', 'line 2 is not CSV'),
@@ -49,8 +49,9 @@ def test_rows_have_their_values_and_defaults(tmp_path):
     path.write_text('# lab\nhost,job,port,devices,user,setup\n\n'
                     'gpu1,learner,2222,0;1,anna,/opt/my setup.bash\ngpu2,actor\nc,actor,,none\n')
     assert read_hosts(path) == [
-        Row('learner', 'gpu1', 2222, '0,1', 'anna', '/opt/my setup.bash'), Row('actor', 'gpu2'),
-        Row('actor', 'c', devices='')]
+        Row('learner', 'gpu1', 2222, '0;1', 'anna', '/opt/my setup.bash'), Row('actor', 'gpu2'),
+        Row('actor', 'c', devices='none')]
+    assert [row.visible_devices for row in read_hosts(path)] == ['0,1', None, '']
     # The example has two learners and three actors on this host.
     rows = read_hosts(ROOT / 'config/cluster/localhost.csv')
     assert [row.job for row in rows] == ['learner'] * 2 + ['actor'] * 3

@@ -9,7 +9,7 @@ import yaml
 
 from vdl_ros.cluster.control import without
 from vdl_ros.cluster.hosts_file import Row
-from vdl_ros.cluster.plan import make_plan
+from vdl_ros.cluster.plan import ClusterConfig, make_plan
 from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.settings import SettingError
@@ -22,7 +22,7 @@ HOSTILE = '{"a": "$(touch /tmp/x) `id` \'\\" ;&|\n~ *"}'
 def plan(rows=LAB, first=None, setup='~/vdl_ros/setup.bash', **more):
     return make_plan('lab', Path('/home/me/runs/one'), rows, {
         'first': first or {'env_id': 'CartPole-v1'}, 'learner': {'device': 'cpu'}, 'actor': {}},
-        setup=setup, group_port=29400, domain='7', **more)
+        ClusterConfig(setup=setup, **more), '7')
 
 
 def test_ranks_addresses_and_peers_follow_from_the_rows():
@@ -48,7 +48,7 @@ def test_ranks_addresses_and_peers_follow_from_the_rows():
 
 
 def test_a_discovery_server_runs_beside_learner_0_and_all_ask_it():
-    *others, server = plan(discovery_port=11900).tasks
+    *others, server = plan(discovery='server', discovery_port=11900).tasks
     assert (server.name, server.host, server.is_actor, server.is_learner) == (
         'discovery', 0, False, False)
     assert server.command == (
@@ -57,7 +57,7 @@ def test_a_discovery_server_runs_beside_learner_0_and_all_ask_it():
         assert task.environment['ROS_DISCOVERY_SERVER'] == '10.9.9.1:11900'
         assert 'ROS_STATIC_PEERS' not in task.environment
     *_, server = plan([Row('learner', 'localhost'), Row('actor', 'localhost')],
-                      discovery_port=11900).tasks
+                      discovery='server', discovery_port=11900).tasks
     assert '-l 127.0.0.1' in ' '.join(server.command), 'no other host reaches it'
 
 
@@ -95,7 +95,7 @@ def test_no_word_of_a_setting_or_path_is_read_by_a_shell(tmp_path):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
     found = plan(first={'env_kwargs': HOSTILE}, setup=str(folder / 'setup.bash'))
-    line = task_command(found.hosts[0], found.tasks[0], '')
+    line = task_command(found.hosts[0], found.tasks[0])
     # How the shell discovers nodes does not count.
     subprocess.run(['sh', '-c', line], check=True, cwd=tmp_path, env=dict(
         os.environ, PATH=f'{tmp_path}:{os.environ["PATH"]}', ROS_DISCOVERY_SERVER='x:1',

@@ -1,9 +1,9 @@
 """The node policy: targets in, motors out, and who else may command."""
 
-import dataclasses
 import math
 import threading
 
+import msgspec.structs
 import numpy as np
 import onnx
 import psutil
@@ -216,7 +216,7 @@ def test_nothing_moves_while_a_viewer_is_needed_and_missing(start, peer):
 
 def of_robot(path, **changed):
     """Write a policy that a training on the topics of the arm has made."""
-    contract = dataclasses.replace(find_contract('owi535_sim'), **changed)
+    contract = msgspec.structs.replace(find_contract('owi535_sim'), **changed)
     return reach_checkpoint.write(
         path, turning=True, described=describe_task(contract), env_id='robot/owi535_sim')
 

@@ -2,6 +2,7 @@
 
 import pytest
 import yaml
+from msgspec.structs import asdict
 from robot_contract import GOOD
 
 from vdl_ros.common.files import find_resource
@@ -37,9 +38,9 @@ def test_the_contracts_of_the_package_can_be_read():
     assert isinstance(real.reset, TrajectoryReset)
     assert isinstance(twin.reset, ServiceReset)
     # The twin has another reset and another clock, nothing else.
-    same = {name: value for name, value in vars(real).items()
-            if name not in ('name', 'path', 'reset', 'simulated_clock')}
-    assert same.items() <= vars(twin).items()
+    same = {name: value for name, value in asdict(real).items()
+            if name not in ('path', 'resets', 'clock')}
+    assert same.items() <= asdict(twin).items()
     assert (real.simulated_clock, twin.simulated_clock) == (False, True)
 
 
@@ -47,6 +48,15 @@ def test_an_include_gives_the_keys_that_are_not_there(write):
     write(GOOD, 'base.yaml')
     found = read_contract(write({'include': 'base.yaml', 'rate': 5.0}))
     assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
+
+
+def test_a_null_counts_as_missing_and_takes_away_what_is_included(write):
+    write(GOOD | {'camera': 'camera/image_raw'}, 'base.yaml')
+    found = read_contract(write({
+        'include': 'base.yaml', 'camera': None, 'reward': None,
+        'task': {'function': 'tasks:Drive', 'arguments': {'goal': None}}, 'namespace': ''}))
+    assert (found.camera, found.reward, found.namespace) == ('', None, '')
+    assert found.task.arguments == {'goal': None}
 
 
 def refused(function, *arguments):
@@ -59,23 +69,23 @@ def refused(function, *arguments):
 
 
 MISTAKES = [
-    ('rate', 0, 'rate: 0 is not allowed: a number from 0.1 to 1000'),
+    ('rate', 0, 'rate: 0 is not allowed: a number >= 0.1'),
     ('rate', None, 'rate: missing'),
     ('clock', 'my', "clock: 'my' is not allowed: one of 'wall', 'simulated'"),
     ('rat', 1, "rat: no such key; did you mean 'rate'?"),
-    ('topics', {}, 'topics: missing: at least one'),
+    ('topics', {}, 'topics: {} is not allowed: a mapping of length >= 1'),
     ('topics.odom.type', 'Odometry', "topics: odom: type: 'Odometry' is not allowed: package/msg"),
     ('topics.odom.topic', 'a b', "topics: odom: topic: 'a b' is not allowed"),
     ('features.0.from', 'scan', "features[0]: from: 'scan' is not allowed: one of 'odom'"),
     ('features.0.unit', 'knots', "features[0]: unit: 'knots' is not allowed: one of '', 'm'"),
     ('features.0.high', -1, 'features[0]: high: -1.0 is not allowed: a number above low, -1'),
     ('features.0.low', float('nan'), 'features[0]: low: nan is not allowed'),
-    ('actions.parts.0.levels', [0], 'levels: (0.0,) is not allowed: at least two'),
+    ('actions.parts.0.levels', [0], 'parts[0]: levels: (0.0,) is not allowed: at least two'),
     ('actions.parts.0.neutral', 2, 'neutral: 2.0 is not allowed: from -1 to 1'),
-    ('actions.parts', [], 'actions: parts: missing: at least one'),
-    ('actions.recorded', [{'name': 'gripper'}], 'actions: recorded[0]: low: missing: a number'),
+    ('actions.parts', [], 'actions: parts: [] is not allowed: a list of length >= 1'),
+    ('actions.recorded', [{'name': 'gripper'}], 'actions: recorded[0]: field: missing'),
     ('late.action', 'go', "late: action: 'go' is not allowed: one of 'hold', 'stop'"),
-    ('reset', {}, 'reset: [] is not allowed: one of service, trajectory, confirmation and none'),
+    ('reset', {}, 'reset: one of service, trajectory, confirmation and none'),
     ('reset', {'trajectory': {'topic': 't', 'positions': {'hip': 0}, 'seconds': 1,
                               'tolerance': 1, 'timeout': 1}},
      "reset: trajectory: positions: 'hip' is not allowed: names of features"),
@@ -93,7 +103,8 @@ def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):
     for place, value, reason in MISTAKES:
         assert reason in refused(read_contract, write(changed(place, value))), place
     for content, reason in (('a: [', 'not YAML'), ('- 1', 'not a mapping'),
-                            ('!!python/object:os.system {}', 'not YAML')):
+                            ('!!python/object:os.system {}', 'not YAML'),
+                            ('a: &a {b: *a}', 'a value contains itself')):
         assert reason in refused(read_contract, write(content)), content
 
 

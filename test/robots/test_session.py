@@ -1,10 +1,9 @@
 """One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import yaml
+from msgspec.structs import replace
 from robot_contract import GOOD
 
 from vdl_ros.robots.contract import LateAction, Limit, Reading
@@ -46,7 +45,7 @@ class Robot:
 
     def __init__(self, path, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
-        contract = dataclasses.replace(read_contract(path / 'mine.yaml'), **changes)
+        contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, Resetter()
         self.session = Session(contract, Forward(contract), self.resetter,
                                lambda action: self.sent.append(float(action[0])),
@@ -123,7 +122,7 @@ def test_the_clock_goes_on_without_the_agent_and_stops_the_robot(robot):
 
 
 def test_a_late_agent_may_hold_its_action_but_not_beyond_the_limit(robot):
-    robot = robot(late=LateAction(True, 2.5 * PERIOD))
+    robot = robot(late=LateAction(action='hold', limit=2.5 * PERIOD))
     robot.start()
     robot.tick(act=0.7)
     robot.tick()
@@ -210,7 +209,7 @@ def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):
 
 
 def test_a_limit_ends_the_episode_with_a_neutral_action_and_a_penalty(robot):
-    robot = robot(limits=(Limit('speed', -0.5, 0.5),), limit_penalty=3.0)
+    robot = robot(limits=(Limit(feature='speed', low=-0.5, high=0.5),), limit_penalty=3.0)
     robot.start()
     result = robot.tick(0.6, act=0.7)
     assert (result.terminated, result.success) == (True, False)

@@ -1,4 +1,4 @@
-"""Unpacks what another host has sent: plain files inside one folder, and nothing else."""
+"""Acts on all hosts of a cluster at a time: start, status, stop, bring files home, follow."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
@@ -52,10 +53,8 @@ _STATES = {'running': 'running', 'gone': 'killed', 'absent': 'not started'}
 
 
 def state_text(state: Mapping[str, Any]) -> str:
-    """Return the state of a task in a word or two; what a host sent is not trusted."""
-    if state.get('state') == 'ended':
-        return f'ended ({shown(str(state.get("status")), 20)})'
-    return _STATES.get(str(state.get('state')), 'unknown')
+    """Return the state of a task in a word or two."""
+    return _STATES.get(state['state']) or f'ended ({state["status"]})'
 
 
 class Control:
@@ -82,7 +81,7 @@ class Control:
             if isinstance(found, HostError):
                 errors.append(str(found))
                 continue
-            running = [name for name, state in found.items() if state.get('state') == 'running']
+            running = [name for name, state in found.items() if state['state'] == 'running']
             if running:
                 errors.append(f'{self.plan.hosts[index]}: {", ".join(running)} of the cluster '
                               f'{self.plan.name!r} runs already: stop it, or choose another name')
@@ -105,18 +104,16 @@ class Control:
                 if isinstance(found, HostError):
                     rows[task.name] = (task.name, host, 'unknown', 0, str(found))
                     continue
-                state = found.get(task.name, {})
-                pid = state.get('pid', 0)
-                rows[task.name] = (task.name, host, state_text(state),
-                                   pid if isinstance(pid, int) else 0,
-                                   shown(str(state.get('line', '')), 200))
+                state = found[task.name]
+                rows[task.name] = (task.name, host, state_text(state), state['pid'],
+                                   shown(state['line'], 200))
         return [rows[task.name] for task in self.plan.tasks]
 
     def stop(self, timeout: float) -> list[str]:
         """End all tasks on all hosts, and bring files home; return what failed, a line each."""
         def stop_on(index: int) -> dict[str, Any]:
-            return ask(self.plan.hosts[index], self._request(index, 'stop', timeout=timeout),
-                       self.plan.ssh_config, timeout)
+            return ask(self.plan.hosts[index], self.request(index, 'stop', timeout=timeout),
+                       timeout)
 
         errors, reached = [], []
         for index, found in self._on_all(stop_on):
@@ -153,8 +150,8 @@ class Control:
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
         home = Path(self.plan.run_dir)
         try:
-            with (Request(host, self._request(index, 'files', run_dir=run),
-                          self.plan.ssh_config) as asked, tempfile.TemporaryFile() as copy):
+            with (closing(Request(host, self.request(index, 'files', run_dir=run))) as asked,
+                  tempfile.TemporaryFile() as copy):
                 asked.answer()
                 # Whole first: the files may be those that are written here, by another way.
                 shutil.copyfileobj(asked.stream, copy)
@@ -168,22 +165,19 @@ class Control:
 
     def _ask_states(self, index: int) -> dict[str, dict[str, Any]]:
         """Return the states of the tasks of a host by name; see ``host_agent.states``."""
-        found = ask(self.plan.hosts[index], self._request(index, 'status'),
-                    self.plan.ssh_config).get('tasks')
-        names = {task.name for task in self.plan.on(index)}
-        return {name: state for name, state in found.items()
-                if name in names and isinstance(state, dict)} if isinstance(found, dict) else {}
+        found: dict[str, dict[str, Any]] = ask(
+            self.plan.hosts[index], self.request(index, 'status'))['tasks']
+        return found
 
     def _start_on(self, index: int) -> dict[str, Any]:
-        """Start the tasks of a host."""
         host = self.plan.hosts[index]
-        request = self._request(index, 'start')
+        request = self.request(index, 'start')
         request['tasks'] = [
             {'name': task.name, 'command': task.command, 'environment': dict(task.environment),
              'cwd': os.getcwd() if host.here else ''} for task in self.plan.on(index)]
-        return ask(host, request, self.plan.ssh_config)
+        return ask(host, request)
 
-    def _request(self, index: int, kind: str, **more: object) -> dict[str, object]:
+    def request(self, index: int, kind: str, **more: object) -> dict[str, object]:
         """Return a request about the tasks of a host."""
         return {'request': kind, 'cluster': self.plan.name,
                 'tasks': [{'name': task.name} for task in self.plan.on(index)], **more}
@@ -244,21 +238,18 @@ class Watch:
     def _follow(self, index: int) -> None:
         """Follow one host, also after its connection was lost."""
         control = self._control
-        tasks, offsets = control.plan.on(index), dict.fromkeys(
-            (task.name for task in control.plan.on(index)), 0)
+        offsets = {task.name: 0 for task in control.plan.on(index)}
         ended: set[str] = set()
         while not self._stop.is_set():
             try:
-                with Request(control.plan.hosts[index], {
-                        'request': 'follow', 'cluster': control.plan.name, 'offsets': offsets,
-                        'tasks': [{'name': task.name} for task in tasks]},
-                        control.plan.ssh_config) as request:
+                asked = control.request(index, 'follow', offsets=offsets)
+                with closing(Request(control.plan.hosts[index], asked)) as request:
                     with self._lock:
                         self._requests[index] = request
                     while not self._stop.is_set():
-                        report = request.answer().get('tasks')
+                        report = request.answer()['tasks']
                         self._found(index)
-                        self._show(report if isinstance(report, dict) else {}, offsets, ended)
+                        self._show(report, offsets, ended)
             except HostError as error:
                 if not self._stop.is_set():
                     self._lose(index, error)
@@ -267,18 +258,13 @@ class Watch:
     def _show(
         self, report: Mapping[str, Any], offsets: dict[str, int], ended: set[str],
     ) -> None:
-        """Show what a host reported; what it sends is not trusted."""
         for name in offsets:
-            state = report.get(name)
-            if not isinstance(state, dict):
-                continue
-            text, offset = state.get('text'), state.get('offset')
-            for line in text.splitlines() if isinstance(text, str) else ():
+            state = report[name]
+            for line in state['text'].splitlines():
                 if line.strip():
                     self._control.log(f'[{name}] {shown(line.strip(), _LONGEST_LINE)}')
-            if isinstance(offset, int):
-                offsets[name] = offset
-            if state.get('state') != 'running' and name not in ended:
+            offsets[name] = state['offset']
+            if state['state'] != 'running' and name not in ended:
                 ended.add(name)
                 self._end(name, state)
 
@@ -286,7 +272,7 @@ class Watch:
         """Say that a task has ended; a learner ends the training."""
         if self._stop.is_set():
             return
-        succeeded = state.get('state') == 'ended' and state.get('status') == 0
+        succeeded = state['status'] == 0
         self._control.log(f'{name}: {state_text(state)}')
         # The others end with learner 0, which writes the run.
         if name == FIRST_LEARNER or (name.startswith('learner') and not succeeded):
@@ -303,7 +289,6 @@ class Watch:
             self._control.log(f'{error}: {without(self._control.plan, index, lost)}')
 
     def _found(self, index: int) -> None:
-        """Say that a host is back, if it was gone."""
         with self._lock:
             if index not in self._lost:
                 return

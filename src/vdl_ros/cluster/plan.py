@@ -1,9 +1,7 @@
-"""Settings of a cluster."""
+"""What runs where in a cluster: its settings, the plan, and the file that keeps the plan."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
 import re
 import shlex
@@ -11,6 +9,8 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.hosts_file import ACTOR, LEARNER, Row
@@ -53,8 +53,7 @@ LOCALHOST = ('localhost', '127.0.0.1')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]{0,39}')
 
 
-@dataclass(frozen=True)
-class Host:
+class Host(msgspec.Struct, frozen=True):
     """One machine, with one user.
 
     Attributes:
@@ -62,6 +61,7 @@ class Host:
         port: of its sshd, or None.
         user: or ''.
         here: whether it is this machine, which is used without ssh.
+        ssh_config: configuration file of ssh, absolute; empty: the user's.
     """
 
     address: str
@@ -69,6 +69,7 @@ class Host:
     user: str
     setup: str
     here: bool
+    ssh_config: str = ''
 
     def __str__(self) -> str:
         """Return user, address and port, those that are set."""
@@ -76,8 +77,7 @@ class Host:
         return f'{user}{self.address}' + (f':{self.port}' if self.port else '')
 
 
-@dataclass(frozen=True)
-class Task:
+class Task(msgspec.Struct, frozen=True):
     """One learner or actor, with the launch that starts it and starts it again, or a server.
 
     Attributes:
@@ -90,7 +90,7 @@ class Task:
     host: int
     rank: int
     command: tuple[str, ...]
-    environment: Mapping[str, str]
+    environment: dict[str, str]
 
     @property
     def is_actor(self) -> bool:
@@ -109,15 +109,13 @@ class Task:
             *(f'{key}={value}' for key, value in self.environment.items()), *self.command])
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(msgspec.Struct, frozen=True):
     """What runs where.
 
     Attributes:
         run_dir: folder of the run here, to which logs are brought; absolute.
         first_run_dir: folder of the run on the host of learner 0, which may be relative to the
             home folder there.
-        ssh_config: configuration file of ssh, absolute; empty: the user's.
         hosts: each machine once.
         tasks: learners by rank, then actors, then the discovery server if there is one.
     """
@@ -125,7 +123,6 @@ class Plan:
     name: str
     run_dir: str
     first_run_dir: str
-    ssh_config: str
     hosts: tuple[Host, ...]
     tasks: tuple[Task, ...]
 
@@ -143,9 +140,8 @@ def check_name(name: str) -> str:
 
 
 def make_plan(
-    name: str, run_dir: Path, rows: Sequence[Row], settings: Mapping[str, Mapping[str, str]], *,
-    setup: str, group_port: int, domain: str, discovery_port: int | None = None,
-    ssh_config: str = '',
+    name: str, run_dir: Path, rows: Sequence[Row], settings: Mapping[str, Mapping[str, str]],
+    config: ClusterConfig, domain: str,
 ) -> Plan:
     """Return what runs where: actors are assigned to learners in turn, in the order of the rows.
 
@@ -155,9 +151,7 @@ def make_plan(
         run_dir: folder of the run on this machine.
         settings: launch arguments by name, for ``first`` (learner 0), ``learner`` (the others)
             and ``actor``.
-        setup: of hosts whose row names none.
-        group_port: port of learner 0 for the other learners.
-        discovery_port: UDP port of a discovery server on the host of learner 0; None: no server.
+        domain: ROS_DOMAIN_ID.
 
     Raises:
         SettingError: a name or domain that is not allowed, or localhost beside other hosts.
@@ -166,70 +160,61 @@ def make_plan(
     if not (domain.isascii() and domain.isdecimal() and int(domain) <= 101):
         raise SettingError(
             f'ROS_DOMAIN_ID: {quoted(domain)} is not allowed: a whole number from 0 to 101')
-    hosts: list[Host] = []
-    for row in rows:
-        host = _host(row, setup)
-        if host not in hosts:
-            hosts.append(host)
+    hosts = list(dict.fromkeys(_host(row, config) for row in rows))
     addresses = list(dict.fromkeys(host.address for host in hosts))
-    for host in hosts:
-        if host.address in LOCALHOST and len(addresses) > 1:
-            raise SettingError(f'host: {host.address!r} is not allowed beside other hosts: an '
+    for address in addresses:
+        if address in LOCALHOST and len(addresses) > 1:
+            raise SettingError(f'host: {address!r} is not allowed beside other hosts: an '
                                'address of this machine that they can reach')
-    learners = [row for row in rows if row.job == LEARNER]
-    actors = [row for row in rows if row.job == ACTOR]
+    learners, actors = ([row for row in rows if row.job == job] for job in (LEARNER, ACTOR))
+    first_host = _host(learners[0], config)
     # Gloo listens at IPv4 addresses.
-    first = '127.0.0.1' if learners[0].host in LOCALHOST else learners[0].host
-    group = {'num_learners': str(len(learners)), 'group_address': f'{first}:{group_port}'} \
-        if len(learners) > 1 else {}
+    first = '127.0.0.1' if first_host.address in LOCALHOST else first_host.address
+    server = f'{first}:{config.discovery_port}' if config.discovery == 'server' else ''
     home = os.path.abspath(run_dir)
-    here = _host(learners[0], setup).here
     resumed = settings['first'].get('resume', '')
-    first_run_dir = resumed or (home if here else f'runs/{Path(home).name}')
+    first_run_dir = resumed or (home if first_host.here else f'runs/{Path(home).name}')
+    group = {'num_learners': str(len(learners)),
+             'group_address': f'{first}:{config.group_port}'} if len(learners) > 1 else {}
 
-    def task(row: Row, number: int, rank: int, file: str, given: Mapping[str, str]) -> Task:
-        host = _host(row, setup)
-        others = [each for each in addresses if each != row.host]
+    def task(row: Row, number: int, rank: int, file: str, words: Mapping[str, str]) -> Task:
         environment = {'ROS_DOMAIN_ID': domain, 'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST'}
-        if discovery_port:
-            environment['ROS_DISCOVERY_SERVER'] = f'{first}:{discovery_port}'
+        if server:
+            environment['ROS_DISCOVERY_SERVER'] = server
         else:
-            environment['ROS_STATIC_PEERS'] = ';'.join(others)
-        if row.devices is not None:
-            environment['CUDA_VISIBLE_DEVICES'] = row.devices
-        return Task(
-            f'{row.job}_{number}', hosts.index(host), rank,
-            ('ros2', 'launch', 'vdl_ros', file,
-             *(f'{key}:={value}' for key, value in given.items())), environment)
+            environment['ROS_STATIC_PEERS'] = ';'.join(
+                each for each in addresses if each != row.host)
+        if row.visible_devices is not None:
+            environment['CUDA_VISIBLE_DEVICES'] = row.visible_devices
+        command = ('ros2', 'launch', 'vdl_ros', file,
+                   *(f'{key}:={value}' for key, value in words.items()))
+        return Task(f'{row.job}_{number}', hosts.index(_host(row, config)), rank, command,
+                    environment)
 
-    tasks = []
-    for rank, row in enumerate(learners):
-        own = {'learner_rank': str(rank), **group}
-        if rank == 0:
-            own['num_actors'] = str(len(actors))
-            if not resumed:
-                own['run_dir'] = first_run_dir
-        given = settings['learner' if rank else 'first']
-        tasks.append(task(row, rank, rank, 'learner.launch.py', {**given, **own}))
+    of_first = {'num_actors': str(len(actors))} | ({} if resumed else {'run_dir': first_run_dir})
+    tasks = [
+        task(row, rank, rank, 'learner.launch.py', {
+            **settings['learner' if rank else 'first'], 'learner_rank': str(rank), **group,
+            **({} if rank else of_first)})
+        for rank, row in enumerate(learners)]
     for index, row in enumerate(actors):
         rank = index % len(learners)
-        own = {'num_actors': '1', 'learner_rank': str(rank),
-               'actor_id': f'{ACTOR}_{index}'}
-        tasks.append(task(row, index, rank, 'actors.launch.py', {**settings['actor'], **own}))
-    if discovery_port:
+        tasks.append(task(row, index, rank, 'actors.launch.py', {
+            **settings['actor'], 'num_actors': '1', 'learner_rank': str(rank),
+            'actor_id': f'{ACTOR}_{index}'}))
+    if server:
+        # At every address: on its own host a name often stands for 127.0.1.1.
+        listen = ('-l', first) if first in LOCALHOST else ()
         tasks.append(Task(
-            DISCOVERY, hosts.index(_host(learners[0], setup)), 0,
-            # At every address: on its own host a name often stands for 127.0.1.1.
-            ('fast-discovery-server', '-i', '0',
-             *(('-l', first) if first in LOCALHOST else ()), '-p', str(discovery_port)), {}))
-    return Plan(name, home, first_run_dir, os.path.abspath(ssh_config) if ssh_config else '',
-                tuple(hosts), tuple(tasks))
+            DISCOVERY, hosts.index(first_host), 0,
+            ('fast-discovery-server', '-i', '0', *listen, '-p', str(config.discovery_port)), {}))
+    return Plan(name, home, first_run_dir, tuple(hosts), tuple(tasks))
 
 
-def _host(row: Row, setup: str) -> Host:
-    """Return the machine of a row."""
+def _host(row: Row, config: ClusterConfig) -> Host:
     here = row.port is None and not row.user and is_this_machine(row.host)
-    return Host(row.host, row.port, row.user, row.setup or setup, here)
+    return Host(row.host, row.port, row.user, row.setup or config.setup, here,
+                os.path.abspath(config.ssh_config) if config.ssh_config else '')
 
 
 def is_this_machine(address: str) -> bool:
@@ -263,7 +248,7 @@ def save_plan(plan: Plan) -> None:
     """Keep a plan, so that what was started can be stopped after its hosts file has changed."""
     path = plan_file(plan.name)
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(dataclasses.asdict(plan), indent=1) + '\n')
+    write_text(path, msgspec.json.format(msgspec.json.encode(plan)).decode() + '\n')
 
 
 def read_plan(name: str) -> Plan:
@@ -274,13 +259,9 @@ def read_plan(name: str) -> Plan:
     """
     path = plan_file(check_name(name))
     try:
-        found = json.loads(path.read_text())
-        return Plan(
-            found['name'], found['run_dir'], found['first_run_dir'], found['ssh_config'],
-            tuple(Host(**each) for each in found['hosts']),
-            tuple(Task(**each | {'command': tuple(each['command'])}) for each in found['tasks']))
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
     except FileNotFoundError:
         raise SettingError(f'name: {name!r} is not allowed: no cluster with this name was started '
                            f'here; started: {", ".join(planned_names()) or "none"}') from None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, msgspec.DecodeError) as error:
         raise SettingError(f'{path} cannot be read: {error}') from None

@@ -44,7 +44,6 @@ def manifest(plan: Plan, image: str) -> str:
 
 
 def _job(plan: Plan, task: Task, name: str, image: str) -> dict[str, Any]:
-    """Return the Job of a task."""
     learners = [f'{_dns(each.name)}.{name}' for each in plan.tasks if each.is_learner]
     environment = {**task.environment, 'ROS_STATIC_PEERS': ';'.join(learners)}
     devices = [each for each in environment.pop('CUDA_VISIBLE_DEVICES', '').split(',') if each]

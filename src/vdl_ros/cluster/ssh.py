@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Mapping
-from types import TracebackType
+from contextlib import closing
 from typing import IO, Any
 
 from vdl_ros.cluster.host_agent import PREFIX
@@ -44,14 +44,10 @@ _END_S = 10.0
 class HostError(RuntimeError):
     """A host that does not answer, is refused or refuses; the message is one line."""
 
-    def __init__(self, message: str, *, is_lost: bool = False) -> None:
-        super().__init__(message)
-        self.is_lost = is_lost
 
-
-def ssh_command(host: Host, ssh_config: str) -> list[str]:
+def ssh_command(host: Host) -> list[str]:
     """Return the words of the ssh command for a host, without what it runs there."""
-    words = ['ssh', '-T', *(['-F', ssh_config] if ssh_config else [])]
+    words = ['ssh', '-T', *(['-F', host.ssh_config] if host.ssh_config else [])]
     for name, value in _OPTIONS.items():
         words += ['-o', f'{name}={value}']
     if host.port:
@@ -66,29 +62,28 @@ def in_setup(host: Host, *command: str) -> str:
     return shlex.join(['bash', '-c', IN_SETUP, 'vdl_ros', host.setup, *command])
 
 
-def task_command(host: Host, task: Task, ssh_config: str) -> str:
+def task_command(host: Host, task: Task) -> str:
     """Return the command that does by hand what a request to start a task does."""
     if host.here:
         return task.as_shell()
     return shlex.join(
-        [*ssh_command(host, ssh_config), in_setup(host, *shlex.split(task.as_shell()))])
+        [*ssh_command(host), in_setup(host, *shlex.split(task.as_shell()))])
 
 
 class Request:
-    """A request to one host; its answers are read one by one. Use it in a ``with`` block.
+    """A request to one host; its answers are read one by one.
 
     Args:
         request: what; see ``host_agent``.
-        ssh_config: configuration file of ssh; empty: the user's.
 
     Raises:
         HostError: ssh is not installed.
     """
 
-    def __init__(self, host: Host, request: Mapping[str, object], ssh_config: str = '') -> None:
+    def __init__(self, host: Host, request: Mapping[str, object]) -> None:
         self._host = host
         command = [sys.executable, '-m', AGENT] if host.here else [
-            *ssh_command(host, ssh_config), in_setup(host, 'python3', '-m', AGENT)]
+            *ssh_command(host), in_setup(host, 'python3', '-m', AGENT)]
         try:
             # Apart from Ctrl-C in the terminal, which is for the program itself.
             self._process = subprocess.Popen(
@@ -105,17 +100,6 @@ class Request:
             self._process.stdin.flush()
         except BrokenPipeError:
             pass  # the answer says why
-
-    def __enter__(self) -> Request:
-        """Return the request."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the connection."""
-        self.close()
 
     @property
     def stream(self) -> IO[bytes]:
@@ -163,7 +147,6 @@ class Request:
                 self._errors = [*self._errors[-200:], line[:1000]]
 
     def _error(self) -> HostError:
-        """Return why there is no answer."""
         try:
             # A connection that is closed ends by itself; its status says why.
             status = self._process.wait(_END_S)
@@ -180,8 +163,9 @@ class Request:
                          f'{shown(last, 200) or f"status {status}"}')
 
 
-def ask(host: Host, request: Mapping[str, object], ssh_config: str = '',
-        timeout: float = 0.0) -> dict[str, Any]:
+def ask(
+    host: Host, request: Mapping[str, object], timeout: float = 0.0,
+) -> dict[str, Any]:
     """Return the answer of a host to a request.
 
     Args:
@@ -191,7 +175,7 @@ def ask(host: Host, request: Mapping[str, object], ssh_config: str = '',
     Raises:
         HostError: there is no answer, or it is an error.
     """
-    with Request(host, request, ssh_config) as asked:
+    with closing(Request(host, request)) as asked:
         # A host that is stopped keeps its connection.
         timer = threading.Timer(timeout + _ANSWER_S, asked.end)
         timer.daemon = True
@@ -217,5 +201,4 @@ def _ssh_error(host: Host, text: str, last: str) -> HostError:
     if 'Permission denied' in text:
         return HostError(f'{host}: it refuses the keys of this user: '
                          f'{shown(last, 200)}')
-    return HostError(f'{host} does not answer: {shown(last, 200) or "the connection was closed"}',
-                     is_lost=True)
+    return HostError(f'{host} does not answer: {shown(last, 200) or "the connection was closed"}')

@@ -48,6 +48,7 @@ from vdl_ros.ros.process import (
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics, ThreadTimeStatistics
 from vdl_ros.ros.training.actor import (
+    ActorContext,
     ActorMode,
     CentralInferenceMode,
     LocalInferenceMode,
@@ -144,21 +145,17 @@ class ActorNode(Node):
             envs = attacked
         frames = 1 if attacked is not None else factory.frames_per_observation(env)
         mode: ActorMode
+        context = ActorContext(
+            self, self._id, self._start_id, seed, self._settings.actor_threads,
+            self._settings.credit_timeout, self.timer, self._publish_episodes,
+            self._policies.choice.heard, self._reaction_time.add)
         try:
             if train.inference == 'learner':
-                mode = CentralInferenceMode(
-                    self, envs, frames, actor_id=self._id, start_id=self._start_id, seed=seed,
-                    finished=self._publish_episodes, timer=self.timer,
-                    heard=self._policies.choice.heard, on_extras=self._reaction_time.add)
+                mode = CentralInferenceMode(context, envs, frames)
             else:
                 mode = LocalInferenceMode(
-                    self, envs, train, algorithm_config, frames, actor_id=self._id,
-                    start_id=self._start_id, sequence=self._sequence, seed=seed,
-                    threads=self._settings.actor_threads, attacked=attacked,
-                    credit_timeout=self._settings.credit_timeout,
-                    finished=self._publish_episodes, timer=self.timer,
-                    heard=self._policies.choice.heard, on_extras=self._reaction_time.add,
-                    await_recorder=self._settings.await_recorder)
+                    context, envs, train, algorithm_config, frames, sequence=self._sequence,
+                    await_recorder=self._settings.await_recorder, attacked=attacked)
         except (ValueError, EnvStopped):
             # The next policy may be refused too, and each would leave its environments.
             envs.close()

@@ -6,11 +6,17 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
 
-__all__ = ['ActionPart', 'Actions', 'CONVERSIONS', 'Confirmation', 'Contract', 'ContractError',
-           'Feature', 'FunctionCall', 'LateAction', 'Limit', 'Reading', 'ReadingError', 'Reset',
+from msgspec import Meta, Struct, field
+
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.schema import choice, matching
+from vdl_ros.common.settings import suggestion
+
+__all__ = ['ActionPart', 'Actions', 'CONVERSIONS', 'Contract', 'ContractError', 'Feature',
+           'FunctionCall', 'LateAction', 'Limit', 'Reading', 'ReadingError', 'Reset',
            'ServiceReset', 'StopTopic', 'Topic', 'TrajectoryReset', 'UNITS', 'follow',
            'read_feature']
 
@@ -21,77 +27,120 @@ UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'H
 #: What can be computed from a field that is a quaternion, rad.
 CONVERSIONS = ('roll', 'pitch', 'yaw')
 
+_NAME = '[A-Za-z][A-Za-z0-9_]*'
+_PATH = f'/?{_NAME}(/{_NAME})*'
+_FIELD = r'[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*'
+_Text = Annotated[str, matching('(?s:.+)', 'text')]
+_TopicName = Annotated[str, matching(_PATH, 'the name of a topic')]
+_OtherTopic = Annotated[str, matching(f'({_PATH})?', "the name of a topic, or ''")]
+_Message = Annotated[str, matching('[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*', 'package/msg/Name')]
+_Field = Annotated[str, matching(_FIELD, 'a dotted path such as pose.position.x')]
+_Unit = Annotated[str, choice(*UNITS)]
+_Index = Annotated[int, Meta(ge=-1, le=1_000_000)]
+# Finite: NaN is not above a limit.
+_Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
+_Seconds = Annotated[float, Meta(ge=0.001, le=3600.0)]
+
 
 class ContractError(ValueError):
     """A contract that cannot be used; the message is one line with file, key and value."""
 
 
-@dataclass(frozen=True)
-class Topic:
+def _refusal(place: str, value: object, allowed: str) -> ValueError:
+    return ValueError(f'{place}: {quoted(value)} is not allowed: {allowed}')
+
+
+class _Section(Struct, forbid_unknown_fields=True, kw_only=True):
+    """A mapping of the file; other keys are refused."""
+
+
+class _Range(_Section, kw_only=True):
+    low: _Number
+    high: _Number
+
+    def __post_init__(self) -> None:
+        """Check what several keys have to say together."""
+        if self.low >= self.high:
+            raise _refusal('high', self.high, f'a number above low, {self.low:g}')
+
+
+class Topic(_Section, kw_only=True):
     """A topic that the robot is measured by.
 
     Attributes:
-        type: ``package/msg/Name``.
         timeout: the robot is lost when its latest measurement is older, s.
         stamped: whether ages count from the stamps in the headers; else from the arrival.
     """
 
-    key: str
-    topic: str
-    type: str
-    timeout: float
-    stamped: bool
+    topic: _TopicName
+    type: _Message
+    timeout: _Seconds
+    stamped: bool = True
 
 
-@dataclass(frozen=True)
-class Feature:
-    """A number of the robot's state.
+class Feature(_Range, kw_only=True):
+    """A number of the robot's state; ``low`` and ``high`` become -1 and 1 in the observation.
 
     Attributes:
+        source: key of its topic.
         key: entry of the message's ``name`` that chooses one of the numbers of ``field``.
         index: chooses one of the numbers of ``field`` by its place; -1: ``field`` is one number.
         convert: one of ``CONVERSIONS``, of a quaternion; '': none.
-        unit: one of ``UNITS``.
-        low, high: what becomes -1 and 1 in the observation.
         optional: whether it may be missing in a message, and is then NaN.
     """
 
-    name: str
-    source: str
-    field: str
-    unit: str
-    low: float
-    high: float
+    name: _Text
+    source: str = field(name='from')
+    field: _Field
+    unit: _Unit
     key: str = ''
-    index: int = -1
-    convert: str = ''
+    index: _Index = -1
+    convert: Annotated[str, choice('', *CONVERSIONS)] = ''
     optional: bool = False
 
+    def __post_init__(self) -> None:
+        """Check what several keys have to say together."""
+        super().__post_init__()
+        if bool(self.key) + (self.index >= 0) + bool(self.convert) > 1:
+            raise _refusal('key', self.key, 'only one of key, index and convert')
 
-@dataclass(frozen=True)
-class ActionPart:
+
+class ActionPart(_Section, kw_only=True):
     """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
 
     Attributes:
         index: place in ``field``, if that holds several numbers; else -1.
     """
 
-    name: str
-    field: str
-    unit: str
-    levels: tuple[float, ...]
-    low: float
-    high: float
-    neutral: float
-    index: int = -1
+    name: _Text
+    field: _Field
+    unit: _Unit
+    levels: tuple[_Number, ...] = ()
+    low: _Number = math.nan
+    high: _Number = math.nan
+    neutral: _Number = 0.0
+    index: _Index = -1
+
+    def __post_init__(self) -> None:
+        """Check what several keys have to say together."""
+        levels = self.levels
+        if levels:
+            if len({*levels}) < max(2, len(levels)):
+                raise _refusal('levels', levels, 'at least two different numbers')
+            self.low, self.high = min(levels), max(levels)
+        elif math.isnan(self.low + self.high):
+            raise ValueError('levels: missing, or low and high')
+        elif self.low >= self.high:
+            raise _refusal('high', self.high, f'a number above low, {self.low:g}')
+        if self.neutral not in levels if levels else not self.low <= self.neutral <= self.high:
+            raise _refusal('neutral', self.neutral, f'one of {list(levels)}' if levels else
+                           f'from {self.low:g} to {self.high:g}')
 
 
-@dataclass(frozen=True)
-class Actions:
+class Actions(_Section, kw_only=True):
     """The message that moves the robot.
 
     Attributes:
-        type: ``package/msg/Name``.
         parts: all with levels, or none.
         sender: field that names the sender; '': none. Commands of others are then known, and the
             environment gives way to them.
@@ -99,12 +148,18 @@ class Actions:
         recorded: numbers of the message for data sets, which no policy commands.
     """
 
-    topic: str
-    type: str
-    parts: tuple[ActionPart, ...]
-    sender: str = ''
-    echo: str = ''
+    topic: _TopicName
+    type: _Message
+    parts: Annotated[tuple[ActionPart, ...], Meta(min_length=1)]
+    sender: Annotated[str, matching(f'({_FIELD})?', "a field, or ''")] = ''
+    echo: _OtherTopic = ''
     recorded: tuple[ActionPart, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Check what several keys have to say together."""
+        for name in ('parts', 'recorded'):
+            if len({bool(part.levels) for part in getattr(self, name)}) > 1:
+                raise ValueError(f'{name}: levels for all of them, or for none')
 
     @property
     def neutral(self) -> tuple[float, ...]:
@@ -117,50 +172,46 @@ class Actions:
         return bool(self.parts[0].levels)
 
 
-@dataclass(frozen=True)
-class LateAction:
+class LateAction(_Section, kw_only=True):
     """What becomes of a robot whose agent has not acted when the next step begins.
 
     Attributes:
-        hold: keep the last action; else the neutral one.
+        action: hold the last one, or stop, by the neutral one.
         limit: the longest time from an observation to its action, s. Then the neutral action is
             sent, the action is not, and the episode is lost.
     """
 
-    hold: bool
-    limit: float
+    action: Annotated[str, choice('hold', 'stop')]
+    limit: Annotated[float, Meta(ge=0.001, le=60.0)]
 
 
-@dataclass(frozen=True)
-class StopTopic:
+class StopTopic(_Section, kw_only=True):
     """A topic whose ``field`` (bool) is true while nothing may move."""
 
-    topic: str
-    type: str
-    field: str
-    latched: bool
+    topic: _TopicName
+    type: _Message
+    field: _Field
+    latched: bool = True
 
 
-@dataclass(frozen=True)
-class ServiceReset:
+class ServiceReset(_Section, kw_only=True):
     """A service that resets the robot.
 
     Attributes:
-        type: ``package/srv/Name``.
         request: values by dotted path; ``{'uniform': [low, high]}`` is drawn for each reset.
         success: field of the response that is true if it was reset; '': none.
         timeout: of a call, s.
     """
 
-    name: str
-    type: str
-    request: dict[str, Any]
-    success: str
-    timeout: float
+    name: Annotated[str, matching(_PATH, 'the name of a service')]
+    type: Annotated[str, matching(
+        '[a-z][a-z0-9_]*/srv/[A-Z][A-Za-z0-9]*', 'package/srv/Name')]
+    request: dict[str, Any] = {}
+    success: str = ''
+    timeout: Annotated[float, Meta(ge=0.1, le=3600.0)] = 5.0
 
 
-@dataclass(frozen=True)
-class TrajectoryReset:
+class TrajectoryReset(_Section, kw_only=True):
     """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
 
     Attributes:
@@ -169,48 +220,50 @@ class TrajectoryReset:
         timeout: until they are there, s.
     """
 
-    topic: str
-    positions: dict[str, float]
-    seconds: float
-    tolerance: float
-    timeout: float
+    topic: _TopicName
+    positions: Annotated[dict[str, _Number], Meta(min_length=1)]
+    seconds: Annotated[float, Meta(ge=0.1, le=600.0)]
+    tolerance: Annotated[float, Meta(ge=1e-6, le=100.0)]
+    timeout: Annotated[float, Meta(ge=0.1, le=3600.0)]
 
 
-@dataclass(frozen=True)
-class Confirmation:
-    """A person resets the robot and confirms it; ``text`` says what has to be done."""
-
-    text: str
+#: A text says what a person has to do, and then confirms.
+Reset = ServiceReset | TrajectoryReset | str | None
 
 
-Reset = ServiceReset | TrajectoryReset | Confirmation | None
+class _Resets(_Section, kw_only=True):
+    service: ServiceReset | None = None
+    trajectory: TrajectoryReset | None = None
+    confirmation: _Text | None = None
+    none: bool = False
+
+    def __post_init__(self) -> None:
+        """Check what several keys have to say together."""
+        if sum(map(bool, (self.service, self.trajectory, self.confirmation, self.none))) != 1:
+            raise ValueError('one of service, trajectory, confirmation and none')
 
 
-@dataclass(frozen=True)
-class FunctionCall:
+class FunctionCall(_Section, kw_only=True):
     """A Python function or class of this host, ``module:name``, with its arguments."""
 
-    name: str
-    arguments: dict[str, Any] = field(default_factory=dict)
+    function: Annotated[str, matching(
+        r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*', 'module:name')]
+    arguments: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class Limit:
+class Limit(_Range, kw_only=True):
     """The episode ends when a feature is not within ``low`` to ``high``."""
 
     feature: str
-    low: float
-    high: float
 
 
-@dataclass(frozen=True)
-class Contract:
+class Contract(_Section, kw_only=True):
     """A robot as an environment.
 
     Attributes:
-        name: that of the file; the environment is ``robot/NAME``.
+        path: its file, ``NAME.yaml``; the environment is ``robot/NAME``.
         rate: steps per second of its clock, Hz.
-        simulated_clock: its clock is ``/clock``; else the monotonic one of this host.
+        clock: simulated: ``/clock``; wall: the monotonic one of this host.
         topics: by key.
         features: of the state, in the order of the observation.
         task: a class with goal, observation and reward; or None, and then the next three.
@@ -224,31 +277,69 @@ class Contract:
         namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
     """
 
-    name: str
     path: str
-    rate: float
-    simulated_clock: bool
-    topics: dict[str, Topic]
-    features: tuple[Feature, ...]
+    rate: Annotated[float, Meta(ge=0.1, le=1000.0)]
+    clock: Annotated[str, choice('wall', 'simulated')] = 'wall'
+    topics: Annotated[dict[str, Topic], Meta(min_length=1)]
+    features: Annotated[tuple[Feature, ...], Meta(min_length=1)]
     actions: Actions
     late: LateAction
-    stops: tuple[StopTopic, ...]
-    reset: Reset
-    task: FunctionCall | None
-    reward: FunctionCall | None
-    success: FunctionCall | None
-    failure: FunctionCall | None
-    limits: tuple[Limit, ...]
-    limit_penalty: float
-    episode_steps: int
-    camera: str
-    namespace: str
-    copies: int
+    stops: tuple[StopTopic, ...] = ()
+    resets: _Resets = field(name='reset')
+    task: FunctionCall | None = None
+    reward: FunctionCall | None = None
+    success: FunctionCall | None = None
+    failure: FunctionCall | None = None
+    limits: tuple[Limit, ...] = ()
+    limit_penalty: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
+    episode_steps: Annotated[int, Meta(ge=1, le=1_000_000_000)]
+    camera: _OtherTopic = ''
+    namespace: Annotated[str, matching(
+        r'([A-Za-z][A-Za-z0-9_/]*(\{\})?)?', 'such as robot_{}')] = ''
+    copies: Annotated[int, Meta(ge=1, le=4096)] = 1
+
+    def __post_init__(self) -> None:
+        """Check what several keys have to say together."""
+        names = [feature.name for feature in self.features]
+        for index, feature in enumerate(self.features):
+            place = f'features[{index}]'
+            if feature.source not in self.topics:
+                raise _refusal(f'{place}: from', feature.source, 'one of '
+                               + ', '.join(map(repr, self.topics)))
+            if feature.name in names[:index]:
+                raise _refusal(f'{place}: name', feature.name, 'a name that no other feature has')
+        for index, limit in enumerate(self.limits):
+            _check_name(f'limits[{index}]: feature', limit.feature, names)
+        for joint in self.resets.trajectory.positions if self.resets.trajectory else ():
+            _check_name('reset: trajectory: positions', joint, names)
+        if self.late.limit * self.rate < 1.0:
+            raise _refusal('late: limit', self.late.limit, f'at least {1.0 / self.rate:g}')
+        if (self.task is None) == (self.reward is None):
+            raise ValueError('reward: missing: a reward, or a task with its own, and not both')
+        if self.task is not None and (self.success or self.failure):
+            raise ValueError(f'{"success" if self.success else "failure"}: not beside a task')
+        if self.copies > 1 and '{}' not in self.namespace:
+            raise _refusal('copies', self.copies, '1, or a namespace such as robot_{}')
+
+    @property
+    def name(self) -> str:
+        """Return the name of its file, without the ending."""
+        return Path(self.path).stem
 
     @property
     def env_id(self) -> str:
         """Return the id of its environment."""
         return f'robot/{self.name}'
+
+    @property
+    def simulated_clock(self) -> bool:
+        """Return whether its clock is ``/clock``."""
+        return self.clock == 'simulated'
+
+    @property
+    def reset(self) -> Reset:
+        """Return how it is reset; None: it starts where it is."""
+        return self.resets.service or self.resets.trajectory or self.resets.confirmation
 
     @property
     def recorded(self) -> list[str]:
@@ -261,6 +352,12 @@ class Contract:
     def topics_of(self, copy: int) -> str:
         """Return the namespace of one robot, '' for none."""
         return self.namespace.format(copy)
+
+
+def _check_name(place: str, name: str, features: list[str]) -> None:
+    if name not in features:
+        raise _refusal(place, name, f'names of features: {", ".join(features)}'
+                       f'{suggestion(name, features)}')
 
 
 class Reading(NamedTuple):

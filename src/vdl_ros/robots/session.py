@@ -1,12 +1,12 @@
-"""What brings a robot to the start of an episode; no ROS."""
+"""Episodes of one robot in real time: when it is reset, acts, waits and stops; no ROS."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +84,29 @@ class Result:
     observation_lag: float = 0.0
 
 
+@dataclass
+class _Episode:
+    """An episode that runs.
+
+    Attributes:
+        began, observed: when it began, and when its latest observation was made, s.
+        before: what was known at this observation.
+        action_age: time from this observation to its action, s; None: there is none yet.
+        late: ticks since this observation at which there was none.
+        broken: feature whose limit is broken, '' for none; then only neutral actions are sent.
+        history: actions in force at the latest ticks, the newest first.
+    """
+
+    began: float
+    observed: float = -np.inf
+    before: Measured | None = None
+    action_age: float | None = None
+    steps: int = 0
+    late: int = 0
+    broken: str = ''
+    history: deque[NDArray[np.float64]] = field(default_factory=lambda: deque(maxlen=HISTORY))
+
+
 class Session:
     """Episodes of one robot.
 
@@ -110,18 +133,14 @@ class Session:
         self._neutral = np.array(contract.actions.neutral, np.float64)
         self._in_force = self._neutral
         self._has_commanded = self._was_late = False
-        self._history: deque[NDArray[np.float64]] = deque(maxlen=HISTORY)
+        self._episode = _Episode(-np.inf)
         self._readings: dict[str, Reading] = {}
         self._stops: dict[str, bool] = {}
         self._other, self._other_until = '', -np.inf
         self._moved_until = -np.inf
         self._logged = ''
-        self._retry_at = self._neutral_at = self._began = self._settled = self._observed = -np.inf
-        self._steps = self._late = 0
-        self._before: Measured | None = None
-        self._action_age: float | None = None
+        self._retry_at = self._neutral_at = self._settled = -np.inf
         self._result: Result | None = None
-        self._broken = ''
 
     def seed(self, random: np.random.Generator) -> None:
         """Use a random generator for resets and goals."""
@@ -134,8 +153,8 @@ class Session:
     def on_stop(self, name: str, stopped: bool) -> None:
         """Take the state of a stop: nothing may move while one is true."""
         self._stops[name] = stopped
-        if stopped and self.state is not State.WAITING:
-            self._lose(name)
+        if stopped:
+            self.lose(name)
 
     def on_other(self, sender: str, now: float) -> None:
         """Give way to somebody else who commands the robot."""
@@ -145,33 +164,40 @@ class Session:
             return
         self._other, self._other_until = sender, now + _YIELD_S
         # No neutral action: it would stop the other one.
-        if self.state is not State.WAITING:
-            self._lose(f'{sender} commands the robot', command=False)
+        self.lose(f'{sender} commands the robot', command=False)
 
-    def lose(self, reason: str) -> None:
-        """End the episode, and wait for the robot."""
-        if self.state is not State.WAITING:
-            self._lose(reason)
+    def lose(self, reason: str, *, command: bool = True) -> None:
+        """End the episode without a result, and wait; the neutral action is sent first of all."""
+        if self.state is State.WAITING:
+            return
+        if command:
+            self._command(self._neutral)
+        self._cancel_reset()
+        self.lost += self.state is State.RUNNING
+        self.state, self._result = State.WAITING, None
+        self._retry_at = -np.inf
+        self._report(reason)
 
     def act(self, action: NDArray[np.float64], now: float) -> None:
         """Send the agent's action for its latest observation; begin the next episode after one."""
         if self.state is State.OVER:
             self.state = State.WAITING
         # An action for an observation that the agent has not seen is for another one.
-        if (self.state is not State.RUNNING or self._action_age is not None
+        episode = self._episode
+        if (self.state is not State.RUNNING or episode.action_age is not None
                 or self._result is not None):
             return
-        age = now - self._observed
+        age = now - episode.observed
         if age > self._contract.late.limit:
             # Logged once: a simulation that is fast may lose many.
-            self._lose('' if self._was_late else f'the agent took {age:.2g} s for an action, '
-                       'more than late: limit; later ones are only counted')
+            self.lose('' if self._was_late else f'the agent took {age:.2g} s for an action, '
+                      'more than late: limit; later ones are only counted')
             self._was_late = True
             return
-        assert self._before is not None
-        self._action_age = age
-        if not self._broken:
-            self._command(self._task.command(action, self._before))
+        assert episode.before is not None
+        episode.action_age = age
+        if not episode.broken:
+            self._command(self._task.command(action, episode.before))
 
     def take(self) -> Result | None:
         """Return what the agent gets since the last call; None: nothing, or the robot is lost."""
@@ -195,9 +221,12 @@ class Session:
         problem = self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
-            if self.state is not State.WAITING:
-                self._lose(problem)
-            self._wait(problem, now)
+            self.lose(problem)
+            self._report(problem)
+            # A driver may need a neutral action before it moves again.
+            if any(self._stops.values()) and now >= self._neutral_at:
+                self._neutral_at = now + _AGAIN_S
+                self._command(self._neutral)
         elif self.state is State.WAITING and now >= self._retry_at:
             self._reset(now)
         elif self.state is State.RESETTING:
@@ -229,23 +258,6 @@ class Session:
     def _age(reading: Reading, now: float) -> float:
         return reading.lag + max(0.0, now - reading.arrived)
 
-    def _wait(self, problem: str, now: float) -> None:
-        self._report(problem)
-        # A driver may need a neutral action before it moves again.
-        if any(self._stops.values()) and now >= self._neutral_at:
-            self._neutral_at = now + _AGAIN_S
-            self._command(self._neutral)
-
-    def _lose(self, reason: str, *, command: bool = True) -> None:
-        """End the episode without a result; the neutral action is sent before anything else."""
-        if command:
-            self._command(self._neutral)
-        self._cancel_reset()
-        self.lost += self.state is State.RUNNING
-        self.state, self._result = State.WAITING, None
-        self._retry_at = -np.inf
-        self._report(reason)
-
     def _cancel_reset(self) -> None:
         if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
             self._resetter.cancel()
@@ -265,88 +277,93 @@ class Session:
 
     def _go_on_resetting(self, now: float) -> None:
         assert self._resetter is not None
-        values = {name: value for each in self._readings.values()
-                  for name, value in each.values.items()}
         try:
-            if self._resetter.is_done(values):
+            if self._resetter.is_done(self._values()):
                 self._settled, self.state = now, State.SETTLING
         except ResetError as error:
-            self._lose(f'reset: {error}')
+            self.lose(f'reset: {error}')
             self._retry_at = now + _AGAIN_S
 
     def _begin(self, now: float) -> None:
-        """Begin an episode."""
-        self._history.clear()
-        self._in_force = self._neutral
-        self._began, self._steps, self._broken = now, 0, ''
+        self._in_force, self._episode = self._neutral, _Episode(now)
         measured = self._measure(now)
         self._task.begin(measured, self._random)
         self.state = State.RUNNING
         if self._logged:
             self._logged = ''
             self._log('goes on')
-        self._deliver(measured, now, Result(self._task.observe(measured), is_first=True))
+        self._deliver(measured, now, self._task.observe(measured), is_first=True)
 
     def _run(self, now: float) -> None:
         """Give the agent what its action led to; without an action, keep or stop the robot."""
+        episode, late = self._episode, self._contract.late
         self.ticks += 1
-        self._history.appendleft(self._in_force)
+        episode.history.appendleft(self._in_force)
         measured = self._measure(now)
         self._check_limits(measured)
-        if self._action_age is None:
+        if episode.action_age is None:
             self.late += 1
-            self._late += 1
-            late = self._contract.late
-            hold = late.hold and now - self._observed < late.limit and not self._broken
+            episode.late += 1
+            hold = (late.action == 'hold' and now - episode.observed < late.limit
+                    and not episode.broken)
             # Sent again: a driver may stop without commands.
             self._command(self._in_force if hold else self._neutral)
             return
-        assert self._before is not None
-        self._steps += 1
-        reward = self._task.reward(self._before, measured)
-        success = not self._broken and self._task.success(measured)
-        terminated = success or bool(self._broken) or self._task.failure(measured)
-        truncated = not terminated and self._steps >= self._contract.episode_steps
-        if self._broken:
+        assert episode.before is not None
+        episode.steps += 1
+        reward = self._task.reward(episode.before, measured)
+        success = not episode.broken and self._task.success(measured)
+        terminated = success or bool(episode.broken) or self._task.failure(measured)
+        truncated = not terminated and episode.steps >= self._contract.episode_steps
+        if episode.broken:
             reward -= self._contract.limit_penalty
         if not np.isfinite(reward):
             raise ValueError(f'{self._contract.name}: the reward {reward} is not finite')
-        age = self._action_age
-        self._deliver(measured, now, Result(
-            self._task.observe(measured), False, reward, terminated, truncated, success,
-            max(measured.ages.values()), age, self._late))
+        self._deliver(
+            measured, now, self._task.observe(measured), is_first=False, reward=reward,
+            terminated=terminated, truncated=truncated, success=success,
+            observation_age=max(measured.ages.values()), action_age=episode.action_age,
+            late=episode.late)
         if terminated or truncated:
             self.state = State.OVER
             self._command(self._neutral)
 
-    def _deliver(self, measured: Measured, now: float, result: Result) -> None:
+    def _deliver(
+        self, measured: Measured, now: float, observation: NDArray[np.float32], **values: Any,
+    ) -> None:
+        """Let the agent take an observation, with the values of :class:`Result`."""
         newest = max(self._readings.values(), key=lambda each: each.arrived_wall)
-        self._result = Result(**{
-            **vars(result), 'arrived_wall': newest.arrived_wall, 'observation_lag': newest.lag})
-        self._before, self._observed, self._action_age = measured, now, None
-        self._late = 0
+        self._result = Result(observation, arrived_wall=newest.arrived_wall,
+                              observation_lag=newest.lag, **values)
+        episode = self._episode
+        episode.before, episode.observed, episode.action_age = measured, now, None
+        episode.late = 0
 
     def _check_limits(self, measured: Measured) -> None:
         """Send the neutral action, from now to the end of the episode, at a broken limit."""
         for limit in self._contract.limits:
             value = measured.values[limit.feature]
             # Not for NaN: that is missing.
-            if not self._broken and (value < limit.low or value > limit.high):
-                self._broken = limit.feature
+            if not self._episode.broken and (value < limit.low or value > limit.high):
+                self._episode.broken = limit.feature
                 self._log(f'limit: {limit.feature} is {value:.3g}, not {limit.low:g} to '
                           f'{limit.high:g}')
                 self._command(self._neutral)
 
     def _measure(self, now: float) -> Measured:
         actions = np.tile(self._neutral, (HISTORY, 1))
-        for index, action in enumerate(self._history):
+        for index, action in enumerate(self._episode.history):
             actions[index] = action
         return Measured(
-            {name: value for each in self._readings.values()
-             for name, value in each.values.items()},
+            self._values(),
             {key: each.stamp for key, each in self._readings.items()},
             {key: self._age(each, now) for key, each in self._readings.items()},
-            now - self._began, actions)
+            now - self._episode.began, actions)
+
+    def _values(self) -> dict[str, float]:
+        """Return the latest features by name."""
+        return {name: value for each in self._readings.values()
+                for name, value in each.values.items()}
 
     def _command(self, action: NDArray[np.float64]) -> None:
         self._in_force, self._has_commanded = np.array(action, np.float64), True

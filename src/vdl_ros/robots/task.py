@@ -137,8 +137,6 @@ class Task:
 
 
 class _FunctionTask(Task):
-    """A task of functions without a state."""
-
     def __init__(self, contract: Contract) -> None:
         super().__init__(contract)
         self._reward, self._success, self._failure = (
@@ -171,7 +169,7 @@ def make_task(contract: Contract) -> Task:
         if contract.task is None:
             raise
         raise ContractError(
-            f'{contract.name}.yaml: task: {contract.task.name}: {cause(error)}') from error
+            f'{contract.name}.yaml: task: {contract.task.function}: {cause(error)}') from error
 
 
 def describe_task(contract: Contract) -> dict[str, Any]:
@@ -188,15 +186,15 @@ def _kind(contract: Contract) -> type[Task]:
         return _FunctionTask
     kind = _find(contract, 'task', contract.task)
     if not isinstance(kind, type) or not issubclass(kind, Task):
-        raise ContractError(f'{contract.name}.yaml: task: {contract.task.name} is not allowed: a '
-                            'subclass of vdl_ros.robots.task.Task')
+        raise ContractError(f'{contract.name}.yaml: task: {contract.task.function} is not '
+                            'allowed: a subclass of vdl_ros.robots.task.Task')
     return kind
 
 
 def _find(contract: Contract, key: str, call: FunctionCall) -> Callable[..., Any]:
     """Import what a contract of this host names: of a file beside it, or of a package."""
-    module, name = call.name.split(':')
-    where = f'{contract.name}.yaml: {key}: {call.name}'
+    module, name = call.function.split(':')
+    where = f'{contract.name}.yaml: {key}: {call.function}'
     path = Path(contract.path).parent / f'{module}.py'
     try:
         found = getattr(_load(path) if path.is_file() else importlib.import_module(module), name)
@@ -229,6 +227,5 @@ def _load(path: Path) -> Any:
 def _scale(
     ranges: Sequence[tuple[float, float]],
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return lower ends and spans of ranges."""
     low, high = np.array(ranges, np.float64).reshape(-1, 2).T
     return low, high - low

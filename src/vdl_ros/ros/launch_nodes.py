@@ -9,6 +9,7 @@ from typing import Any
 from launch import LaunchContext, LaunchDescription
 from launch.actions import (
     DeclareLaunchArgument,
+    ExecuteProcess,
     GroupAction,
     LogInfo,
     OpaqueFunction,
@@ -19,9 +20,10 @@ from launch.actions import (
 )
 from launch.event_handlers import OnProcessExit
 from launch.events.process import ProcessExited
-from launch.substitutions import EnvironmentVariable
+from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
 from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
+from launch_ros.substitutions import FindPackagePrefix
 
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
@@ -30,7 +32,8 @@ from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 
 __all__ = ['RestartDelays', 'SAVING_S', 'announced', 'described', 'end_all', 'end_with',
-           'make_node', 'node', 'of_learner', 'parameters', 'recorder', 'restarted']
+           'make_node', 'node', 'of_learner', 'parameters', 'program', 'recorder', 'restarted',
+           'watched']
 
 
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
@@ -190,6 +193,21 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     return [Shutdown(reason=f'{event.process_name} has ended')]
 
 
+def watched(
+    processes: Sequence[Any],
+    on_exit: Callable[[ProcessExited, LaunchContext], list[Any] | None] = end_all,
+) -> list[Any]:
+    """Return the actions that start processes, and what their end means."""
+    return [*(RegisterEventHandler(OnProcessExit(target_action=each, on_exit=on_exit))
+              for each in processes), *processes]
+
+
+def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
+    """Return the process of a program of this package that is no node."""
+    path = PathJoinSubstitution([FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', name])
+    return ExecuteProcess(cmd=[path, *words], name=name, output='screen', **options)
+
+
 _FIRST_S, _LONGEST_S = 1.0, 32.0
 # Ends without a while of work between them, after which the process is not started again.
 _MOST = 8
@@ -257,6 +275,6 @@ def restarted(
                 period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
                 cancel_on_shutdown=True)]
 
-        return [RegisterEventHandler(OnProcessExit(target_action=node, on_exit=on_exit)), node]
+        return watched([node], on_exit)
 
     return OpaqueFunction(function=start)

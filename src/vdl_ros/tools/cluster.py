@@ -53,7 +53,6 @@ DERIVED = ('num_actors', 'num_learners', 'learner_rank', 'group_address', 'relea
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='cluster', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip(), epilog='settings of the cluster:\n' + '\n'.join(
@@ -132,18 +131,14 @@ def _words(words: Sequence[str]) -> tuple[str, dict[str, str]]:
 
 
 def _plan(config: ClusterConfig, given: Mapping[str, str]) -> Plan:
-    """Return the plan that the settings make."""
     if not config.hosts:
         raise SettingError("hosts: '' is not allowed: the CSV file with learners and actors")
     path = Path(config.hosts)
     rows = read_hosts(path)
     name = config.name or path.stem
     run_dir = given.get('run_dir') or given.get('resume') or f'runs/{name}-{unique_name()}'
-    plan = make_plan(
-        name, Path(run_dir), rows, learner_and_actor_settings(given), setup=config.setup,
-        group_port=config.group_port, domain=os.environ.get('ROS_DOMAIN_ID') or '0',
-        discovery_port=config.discovery_port if config.discovery == 'server' else None,
-        ssh_config=config.ssh_config)
+    plan = make_plan(name, Path(run_dir), rows, learner_and_actor_settings(given), config,
+                     os.environ.get('ROS_DOMAIN_ID') or '0')
     first = dict(word.split(':=', 1) for word in plan.tasks[0].command if ':=' in word)
     verify_run(select(RunConfig, {
         name: each.parse(first[name]) for name, each in settings_of(RunConfig).items()
@@ -172,7 +167,6 @@ def _running(action: str, config: ClusterConfig) -> Plan:
 def _begin(
     action: str, config: ClusterConfig, given: Mapping[str, str], options: argparse.Namespace,
 ) -> int:
-    """Print the plan, or start it."""
     plan = _plan(config, given)
     if action == 'print':
         if options.slurm == bool(options.kubernetes):
@@ -186,7 +180,7 @@ def _begin(
         for index, host in enumerate(plan.hosts):
             print(f'# {host}{" (this machine)" if host.here else ""}')
             for task in plan.on(index):
-                print(f'# {task.name}\n{task_command(host, task, plan.ssh_config)}')
+                print(f'# {task.name}\n{task_command(host, task)}')
         return 0
     if options.with_parent:
         die_with_parent()
@@ -213,7 +207,6 @@ def _begin(
 
 
 def _show(control: Control) -> int:
-    """Print what runs where; return the exit status."""
     rows = [(name, host, state, str(pid or ''), line)
             for name, host, state, pid, line in control.status()]
     head = ('name', 'host', 'state', 'pid', 'last line of the log')
@@ -225,7 +218,6 @@ def _show(control: Control) -> int:
 
 
 def _stop(control: Control, timeout: float) -> int:
-    """Stop all; return the exit status."""
     errors = control.stop(timeout)
     _say(f'logs are in {control.plan.run_dir}/logs')
     _complain(errors)

@@ -24,7 +24,6 @@ from vdl_ros.ros import checks
 from vdl_ros.ros.checks import peer
 from vdl_ros.ros.checks.machine import amount
 from vdl_ros.ros.checks.peer_checks import domain_id
-from vdl_ros.ros.checks.peer_messages import PORT
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.shared_memory import clean_stale_shared_memory
 
@@ -57,8 +56,8 @@ def main(args: list[str] | None = None) -> int:
                        help='check the way to HOST, on which `doctor --answer` runs')
     hosts.add_argument('--answer', nargs='?', const='', metavar='HOST',
                        help='answer `doctor --peer` of HOST, or of any host, until Ctrl-C')
-    parser.add_argument('--port', type=whole_number(1024, 65535), default=PORT,
-                        help=f'TCP port of --peer and --answer (default {PORT})')
+    parser.add_argument('--port', type=whole_number(1024, 65535), default=peer.PORT,
+                        help=f'TCP port of --peer and --answer (default {peer.PORT})')
     try:
         arguments = _remove_ros_arguments(sys.argv[1:] if args is None else args)
     except RuntimeError as error:  # of rclpy: malformed ROS arguments

@@ -13,7 +13,7 @@ from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
-from vdl_ros.ros.training.actor import CentralInferenceMode, LocalInferenceMode
+from vdl_ros.ros.training.actor import ActorContext, CentralInferenceMode, LocalInferenceMode
 
 ENV = EnvConfig(env_id='vdl/PixelCounter-v0')
 
@@ -27,13 +27,16 @@ def node(ros_domain):
     rclpy.shutdown()
 
 
+def context(node, heard):
+    return ActorContext(node, actor_id='a', start_id=1, seed=0, threads=1, credit_timeout=10.0,
+                        timer=ThreadTimer(), finished=lambda episodes, version: None, heard=heard)
+
+
 def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(node, monkeypatch):
     """The learner may have dropped this actor, and then it has no stack to continue."""
     envs = factory.make(ENV, 0, num_envs=2)
     mode = CentralInferenceMode(
-        node, envs, factory.frames_per_observation(ENV), actor_id='a', start_id=1, seed=0,
-        finished=lambda episodes, version: None, timer=ThreadTimer(),
-        heard=lambda: None)
+        context(node, lambda: None), envs, factory.frames_per_observation(ENV))
     sent = []
     monkeypatch.setattr(mode._publisher, 'publish', sent.append)
     mode.on_policy(Policy(learner_id='learner'))
@@ -62,9 +65,7 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     algorithm_config = make_algorithm_config(train, {})
     envs = factory.make(env, 0, num_envs=1)
     mode = LocalInferenceMode(
-        node, envs, train, algorithm_config, 1, actor_id='a', start_id=1, sequence=0, seed=0,
-        threads=1, credit_timeout=10.0, finished=lambda episodes, version: None,
-        timer=ThreadTimer(), heard=lambda: heard.append(now[0]))
+        context(node, lambda: heard.append(now[0])), envs, train, algorithm_config, 1)
     monkeypatch.setattr(mode._credit, '_clock', lambda: now[0])
     published = []
     monkeypatch.setattr(mode, '_publisher', SimpleNamespace(

@@ -8,39 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vdl_ros.ros.checks import machine
 from vdl_ros.ros.checks.loopback import check_loopback
-from vdl_ros.ros.checks.machine import (
-    Finding,
-    System,
-    check_clock,
-    check_cores,
-    check_cpu,
-    check_discovery,
-    check_distribution,
-    check_domain,
-    check_egl,
-    check_fragments,
-    check_libraries,
-    check_memory,
-    check_middleware,
-    check_network,
-    check_ports,
-    check_python,
-    check_security,
-    check_shared_memory,
-    check_sockets,
-    check_transport,
-    check_usb,
-)
+from vdl_ros.ros.checks.machine import Finding, System
 
-__all__ = ['CHECKS', 'Finding', 'System', 'check_egl', 'check_loopback', 'run']
+__all__ = ['CHECKS', 'Finding', 'System', 'check_loopback', 'run']
 
-CHECKS: tuple[Callable[[System], Finding], ...] = (
-    check_distribution, check_python, check_middleware, check_domain, check_discovery,
-    check_transport, check_sockets, check_fragments, check_shared_memory, check_cpu, check_cores,
-    check_memory, check_clock, check_egl, check_usb, check_network, check_ports, check_security,
-    check_libraries, check_loopback,
-)
+CHECKS: tuple[Callable[[System], Finding], ...] = (*machine.CHECKS, check_loopback)
 
 
 def run(system: System, checks: tuple[Callable[[System], Finding], ...] = CHECKS) -> list[Finding]:

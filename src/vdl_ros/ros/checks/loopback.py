@@ -7,7 +7,6 @@ std_msgs/UInt8MultiArray, reliable and latched.
 from __future__ import annotations
 
 import array
-import dataclasses
 import importlib.util
 import os
 import subprocess
@@ -18,21 +17,11 @@ from typing import Any
 
 from vdl_ros.ros.checks.machine import Finding, System
 
-__all__ = ['Endpoint', 'Loopback', 'check_loopback', 'echo', 'echo_command', 'measure',
-           'round_trips']
+__all__ = ['Endpoint', 'check_loopback', 'echo', 'echo_command', 'end_echo', 'round_trips']
 
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
 DEADLINE = 15.0  # timeout of one response, s
-
-
-@dataclasses.dataclass(frozen=True)
-class Loopback:
-    """Round trips of one size: median time ``p50_ms``; ``rate`` of both directions, MB/s."""
-
-    size: int
-    p50_ms: float
-    rate: float
 
 
 class Endpoint:
@@ -82,11 +71,14 @@ class Endpoint:
         self.context.try_shutdown()
 
 
-def measure(deadline: float = DEADLINE) -> list[Loopback]:
+def measure() -> dict[int, tuple[float, float]]:
     """Exchange messages with a second process over the configured transport.
 
+    Returns:
+        By their size in bytes: median of the round trips, ms, and rate of both directions, MB/s.
+
     Raises:
-        TimeoutError: a response did not arrive within ``deadline`` seconds.
+        TimeoutError: a message did not come back.
     """
     name = f'vdl_doctor_{os.getpid()}'
     arrivals: list[float] = []
@@ -94,30 +86,35 @@ def measure(deadline: float = DEADLINE) -> list[Loopback]:
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     peer = Endpoint(name, f'{name}/ping', f'{name}/pong',
                     lambda _: arrivals.append(time.perf_counter()))
-    results = []
+    results = {}
     try:
         # This time includes the start of the second process on a busy machine.
-        if not peer.until(lambda: peer.matched() or child.poll() is not None, deadline * 2):
+        if not peer.until(lambda: peer.matched() or child.poll() is not None, DEADLINE * 2):
             raise TimeoutError('the two processes do not discover each other')
         if child.poll() is not None:
             lines = (child.stderr.read() if child.stderr else '').strip().splitlines()
             raise TimeoutError(f'the second process ended: {lines[-1] if lines else child.poll()}')
         for size, rounds in ROUNDS.items():
-            trips = round_trips(peer, arrivals, size, rounds, deadline)
-            results.append(Loopback(size, trips[rounds // 2] * 1e3,
-                                    2 * size * rounds / sum(trips) / 1e6))
+            trips = round_trips(peer, arrivals, size, rounds, DEADLINE)
+            results[size] = trips[rounds // 2] * 1e3, 2 * size * rounds / sum(trips) / 1e6
     finally:
         peer.close()
-        if child.stdin:
-            child.stdin.close()  # ends the echo
-        try:
-            child.wait(timeout=deadline)
-        except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-        if child.stderr:
-            child.stderr.close()
+        end_echo(child)
     return results
+
+
+def end_echo(process: subprocess.Popen[Any]) -> None:
+    """End a process that runs :func:`echo`."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        process.wait(timeout=DEADLINE)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    for stream in (process.stdout, process.stderr):
+        if stream is not None:
+            stream.close()
 
 
 def round_trips(
@@ -171,7 +168,9 @@ def echo(name: str) -> None:
     peer.close()
 
 
-def check_loopback(system: System, exchange: Callable[[], list[Loopback]] = measure) -> Finding:
+def check_loopback(
+    system: System, exchange: Callable[[], dict[int, tuple[float, float]]] = measure,
+) -> Finding:
     """Send messages of 28 KB and 2.7 MB to another process and back."""
     del system
     if importlib.util.find_spec('rclpy') is None:
@@ -182,10 +181,10 @@ def check_loopback(system: System, exchange: Callable[[], list[Loopback]] = meas
     except (TimeoutError, RuntimeError) as error:
         return Finding('loop-back', 'fail', str(error),
                        'resolve the warnings above, or try VDL_TRANSPORT=udp')
-    text = '; '.join(f'{item.size / 1e6:g} MB: {item.p50_ms:.2f} ms round trip, '
-                     f'{item.rate:.0f} MB/s' for item in results)
-    figures = {}
-    for item in results:
-        figures[f'p50_ms_{item.size}_bytes'] = round(item.p50_ms, 3)
-        figures[f'MBps_{item.size}_bytes'] = round(item.rate, 1)
-    return Finding('loop-back', 'ok', text, '', figures)
+    figures: dict[str, float] = {}
+    for size, (p50_ms, rate) in results.items():
+        figures |= {f'p50_ms_{size}_bytes': round(p50_ms, 3),
+                    f'MBps_{size}_bytes': round(rate, 1)}
+    return Finding('loop-back', 'ok', '; '.join(
+        f'{size / 1e6:g} MB: {p50_ms:.2f} ms round trip, {rate:.0f} MB/s'
+        for size, (p50_ms, rate) in results.items()), '', figures)

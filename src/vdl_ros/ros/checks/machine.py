@@ -1,7 +1,8 @@
-"""Input and result of a check."""
+"""The checks of one machine: ROS, transport, network, processor, devices."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import ctypes.util
 import dataclasses
@@ -11,8 +12,7 @@ import ipaddress
 import os
 import platform
 import re
-import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 
 import psutil
@@ -24,11 +24,8 @@ from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 
-__all__ = ['Finding', 'LOOPBACK_ADVICE', 'System', 'amount', 'check_clock', 'check_cores',
-           'check_cpu', 'check_discovery', 'check_distribution', 'check_domain', 'check_egl',
-           'check_fragments', 'check_libraries', 'check_memory', 'check_middleware',
-           'check_network', 'check_ports', 'check_python', 'check_security', 'check_shared_memory',
-           'check_sockets', 'check_transport', 'check_usb', 'loopback_is_up']
+__all__ = ['CHECKS', 'Finding', 'LOOPBACK_ADVICE', 'System', 'amount', 'loopback_is_up',
+           'middleware', 'ros_version']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +95,28 @@ LOOPBACK_ADVICE = 'sudo ip link set lo up; a new network namespace has it down'
 _UP = 0x1  # IFF_UP of linux/if.h
 
 
+def _judged(
+    name: str, text: str, advice: str, figures: Mapping[str, float] | None = None,
+) -> Finding:
+    """Return a warning if there is advice."""
+    return Finding(name, 'warn' if advice else 'ok', text, advice, figures or {})
+
+
 def loopback_is_up(system: System) -> bool:
     """Return whether the loop-back interface is up, as far as that can be read."""
     flags = system.text('sys/class/net/lo/flags') or ''
     return not re.fullmatch('0x[0-9a-f]+', flags) or bool(int(flags, 16) & _UP)
+
+
+def ros_version(system: System) -> str:
+    """Return the ROS 2 distribution, its origin and the version of rclpy."""
+    names = (item.metadata['Name'] or '' for item in importlib.metadata.distributions())
+    wheels = sorted({match[1] for name in names
+                     if (match := re.fullmatch(r'ros-([a-z]+)-rclpy', name))})
+    name = system.environ.get('ROS_DISTRO') or ''.join(wheels[:1]) or 'unknown distribution'
+    version = transport.package_version('rclpy', system.environ)
+    origin = 'from PyPI wheels' if wheels else 'installed'
+    return f'{name} {origin}' + (f', rclpy {version}' if version else '')
 
 
 def check_distribution(system: System) -> Finding:
@@ -110,37 +125,34 @@ def check_distribution(system: System) -> Finding:
         return Finding('ROS', 'fail', 'rclpy cannot be imported',
                        'source /opt/ros/DISTRO/setup.bash, or run make setup on a '
                        'machine without ROS 2')
-    names = (item.metadata['Name'] or '' for item in importlib.metadata.distributions())
-    wheels = sorted({match[1] for name in names
-                     if (match := re.fullmatch(r'ros-([a-z]+)-rclpy', name))})
-    name = system.environ.get('ROS_DISTRO') or ''.join(wheels[:1]) or 'unknown distribution'
-    version = transport.package_version('rclpy', system.environ)
-    origin = 'from PyPI wheels' if wheels else 'installed'
-    return Finding('ROS', 'ok', f'{name} {origin}' + (f', rclpy {version}' if version else ''))
+    return Finding('ROS', 'ok', ros_version(system))
 
 
-def check_python(system: System, version: tuple[int, ...] = sys.version_info[:3]) -> Finding:
-    """Check that Python is 3.10 or newer."""
+def check_python(system: System) -> Finding:
+    """Report the version of Python."""
     del system
-    text = f'{platform.python_implementation()} {".".join(map(str, version))}'
-    if version < (3, 10):
-        return Finding('Python', 'fail', text, 'use Python 3.10 or newer')
-    return Finding('Python', 'ok', text)
+    return Finding('Python', 'ok',
+                   f'{platform.python_implementation()} {platform.python_version()}')
+
+
+def middleware(system: System) -> str:
+    """Return name and version of the ROS middleware."""
+    wanted = system.environ.get('RMW_IMPLEMENTATION') or 'rmw_fastrtps_cpp'
+    return f'{wanted} {transport.package_version(wanted, system.environ)}'.strip()
 
 
 def check_middleware(system: System) -> Finding:
     """Report the ROS middleware and its version."""
-    wanted = system.environ.get('RMW_IMPLEMENTATION') or 'rmw_fastrtps_cpp'
-    version = transport.package_version(wanted, system.environ)
-    if not version:
-        return Finding('middleware', 'fail', f'{wanted} is not installed',
+    text = middleware(system)
+    if ' ' not in text:
+        return Finding('middleware', 'fail', f'{text} is not installed',
                        'unset RMW_IMPLEMENTATION, or install that middleware')
-    libraries = sorted(path.name for prefix in _prefixes(system)
-                       for path in (prefix / 'lib').glob('libfast[rd]*.so.*.*.*'))
-    text = f'{wanted} {version}'
-    if not wanted.startswith('rmw_fastrtps'):
+    if not text.startswith('rmw_fastrtps'):
         return Finding('middleware', 'warn', text,
                        'only tested with Fast DDS: check the loop-back figures below')
+    prefixes = filter(None, system.environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep))
+    libraries = sorted(path.name for prefix in prefixes
+                       for path in Path(prefix, 'lib').glob('libfast[rd]*.so.*.*.*'))
     return Finding('middleware', 'ok', text + (
         f', Fast DDS {libraries[-1].partition(".so.")[2]}' if libraries else ''))
 
@@ -183,7 +195,7 @@ def check_discovery(system: System) -> Finding:
     server = system.environ.get('ROS_DISCOVERY_SERVER', '')
     text += f', by the server {server}' if server else ''
     advice = ''
-    if transport.reaches_other_hosts(system.environ) and not peers and not server:
+    if reaches_other_hosts(system.environ) and not peers and not server:
         advice = ('on one host, ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST makes large messages '
                   'several times faster')
     return Finding('discovery', 'ok', text, advice)
@@ -203,7 +215,7 @@ def check_transport(system: System) -> Finding:
                        'messages above 512 KB are delayed or lost: unset VDL_TRANSPORT')
     # check_sockets reports the socket limits.
     notes = [note for note in choice.warnings if not note.startswith('net.core')]
-    return Finding('transport', 'warn' if notes else 'ok', choice.describe(), '; '.join(notes))
+    return _judged('transport', choice.describe(), '; '.join(notes))
 
 
 def check_sockets(system: System) -> Finding:
@@ -214,11 +226,9 @@ def check_sockets(system: System) -> Finding:
         return Finding('sockets', 'warn', 'net.core limits cannot be read',
                        'check sysctl net.core.rmem_max')
     text = ', '.join(f'{name} {amount(value)}' for name, value in values.items())
-    small = [name for name, value in values.items() if value < transport.SOCKET_BUFFER]
-    if small:
-        commands = ' '.join(f'net.core.{name}={transport.SOCKET_BUFFER}' for name in small)
-        return Finding('sockets', 'warn', text, f'sudo sysctl -w {commands}')
-    return Finding('sockets', 'ok', text)
+    small = ' '.join(f'net.core.{name}={transport.SOCKET_BUFFER}'
+                     for name, value in values.items() if value < transport.SOCKET_BUFFER)
+    return _judged('sockets', text, f'sudo sysctl -w {small}' if small else '')
 
 
 def check_fragments(system: System) -> Finding:
@@ -229,7 +239,7 @@ def check_fragments(system: System) -> Finding:
         return Finding('fragments', 'ok', 'IP reassembly settings cannot be read')
     text = f'ipfrag_time {seconds} s, ipfrag_high_thresh {amount(memory)}'
     choice = system.environ.get('VDL_TRANSPORT', '') or 'auto'
-    exposed = choice in ('shm', 'default') and transport.reaches_other_hosts(system.environ)
+    exposed = choice in ('shm', 'default') and reaches_other_hosts(system.environ)
     if exposed and (seconds > 5 or memory < REASSEMBLY_MEMORY):
         return Finding('fragments', 'warn', f'{text}: a lost fragment can block large messages '
                        f'for {seconds} s', 'sudo sysctl -w net.ipv4.ipfrag_time=3 '
@@ -246,24 +256,18 @@ def check_shared_memory(system: System) -> Finding:
     files = list(stale_shared_memory(system.root))
     lost = 0
     for path in files:
-        try:
+        with contextlib.suppress(OSError):  # just removed
             lost += path.stat().st_size
-        except OSError:
-            continue
     text = f'{amount(free)} of {amount(size)} free'
-    figures = {'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost}
+    advice = ''
     if files:
-        return Finding('/dev/shm', 'warn', f'{text}; {len(files)} files of dead processes use '
-                       f'{amount(lost)}', 'ros2 run vdl_ros doctor --clean', figures)
-    if free < transport.SEGMENT * 16:
-        return Finding('/dev/shm', 'warn', text, 'make it 1 GiB or more (docker run --shm-size=2g '
-                       'or --ipc=host), or set VDL_TRANSPORT=udp', figures)
-    return Finding('/dev/shm', 'ok', text, '', figures)
-
-
-def _prefixes(system: System) -> list[Path]:
-    text = system.environ.get('AMENT_PREFIX_PATH', '')
-    return [Path(item) for item in text.split(os.pathsep) if item]
+        text += f'; {len(files)} files of dead processes use {amount(lost)}'
+        advice = 'ros2 run vdl_ros doctor --clean'
+    elif free < transport.SEGMENT * 16:
+        advice = ('make it 1 GiB or more (docker run --shm-size=2g or --ipc=host), or set '
+                  'VDL_TRANSPORT=udp')
+    return _judged('/dev/shm', text, advice, {
+        'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost})
 
 
 # Of <net/if.h>.
@@ -374,32 +378,23 @@ def _private_keys(keystore: Path) -> list[Path]:
 
 FEATURES = ('avx2', 'avx512f', 'avx512_bf16', 'amx_bf16')
 ARM_VENDOR, ARM_PRODUCTS = '1267', ('0000', '0001')
-# name, purpose, whether it is optional
-LIBRARIES = (
-    ('numpy', 'tensors on topics', False),
-    ('torch', 'learning', True),
-    ('gymnasium', 'environments', True),
-    ('ale_py', 'Atari games', True),
-    ('mujoco', 'the simulated arm', True),
-)
+LIBRARIES = {'numpy': 'tensors on topics', 'torch': 'learning', 'gymnasium': 'environments',
+             'ale_py': 'Atari games', 'mujoco': 'the simulated arm'}
 
 
 def check_cpu(system: System) -> Finding:
     """Report the vector units and the speed of bfloat16."""
-    flags: set[str] = set()
-    for line in (system.text('proc/cpuinfo') or '').splitlines():
-        if line.startswith(('flags', 'Features')):
-            flags = set(line.partition(':')[2].split())
-            break
+    lines = (system.text('proc/cpuinfo') or '').splitlines()
+    flags = set(next((line for line in lines if line.startswith(('flags', 'Features'))), '')
+                .partition(':')[2].split())
     found = [name for name in FEATURES if name in flags]
     if flags & {'amx_bf16', 'avx512_bf16', 'bf16'}:
         speed = 'bfloat16 in hardware: networks train about 2x faster than in float32'
     else:
         speed = 'no bfloat16 in hardware: float32 is faster'
     text = f'{" ".join(found) or "no AVX2"}; {speed}'
-    if flags and 'avx2' not in flags and 'asimd' not in flags:
-        return Finding('CPU', 'warn', text, 'learning on this CPU is several times slower')
-    return Finding('CPU', 'ok', text)
+    slow = flags and not flags & {'avx2', 'asimd'}
+    return _judged('CPU', text, 'learning on this CPU is several times slower' if slow else '')
 
 
 def check_cores(system: System, usable: int | None = None) -> Finding:
@@ -412,13 +407,9 @@ def check_cores(system: System, usable: int | None = None) -> Finding:
     load = float((system.text('proc/loadavg') or '0').split()[0])
     text = f'{cores:g} usable' + (' (cgroup quota)' if quota and quota < usable else '')
     text += f', load {load:.1f}'
-    figures = {'cores': cores, 'load': load}
-    if cores < 2:
-        return Finding('cores', 'warn', text, 'actor and learner share one core', figures)
-    if load > cores * 0.75:
-        return Finding('cores', 'warn', text, 'other programs use the CPU: figures will be low',
-                       figures)
-    return Finding('cores', 'ok', text, '', figures)
+    advice = ('actor and learner share one core' if cores < 2 else
+              'other programs use the CPU: figures will be low' if load > cores * 0.75 else '')
+    return _judged('cores', text, advice, {'cores': cores, 'load': load})
 
 
 def check_memory(system: System) -> Finding:
@@ -431,10 +422,8 @@ def check_memory(system: System) -> Finding:
     limit = system.number('sys/fs/cgroup/memory.max')
     if limit is not None:
         free = min(free, limit - (system.number('sys/fs/cgroup/memory.current') or 0))
-    if free < 2 << 30:
-        return Finding('memory', 'warn', f'{amount(free)} free', 'training needs 2 GiB or more',
-                       {'free_bytes': free})
-    return Finding('memory', 'ok', f'{amount(free)} free', '', {'free_bytes': free})
+    advice = 'training needs 2 GiB or more' if free < 2 << 30 else ''
+    return _judged('memory', f'{amount(free)} free', advice, {'free_bytes': free})
 
 
 def check_clock(system: System, synchronised: bool | None = None) -> Finding:
@@ -445,9 +434,7 @@ def check_clock(system: System, synchronised: bool | None = None) -> Finding:
         return Finding('clock', 'ok', 'unknown whether it is synchronised')
     if synchronised:
         return Finding('clock', 'ok', 'synchronised')
-    several = bool(system.environ.get('ROS_STATIC_PEERS')) and transport.reaches_other_hosts(
-        system.environ)
-    if several:
+    if system.environ.get('ROS_STATIC_PEERS') and reaches_other_hosts(system.environ):
         return Finding('clock', 'warn', 'not synchronised',
                        'run chrony on each host, or do not compare their stamps')
     return Finding('clock', 'ok', 'not synchronised; only required between hosts')
@@ -492,20 +479,18 @@ def check_libraries(system: System) -> Finding:
     """Report the versions of the Python libraries."""
     del system
     found: list[str] = []
-    absent: list[str] = []
-    needed: list[str] = []
-    for name, purpose, optional in LIBRARIES:
+    missing: list[str] = []
+    for name, purpose in LIBRARIES.items():
         try:
             found.append(f'{name} {importlib.metadata.version(name.replace("_", "-"))}')
         except importlib.metadata.PackageNotFoundError:
             if importlib.util.find_spec(name) is not None:
                 found.append(name)
             else:
-                (absent if optional else needed).append(f'{name} ({purpose})')
-    missing = ', '.join(needed + absent)
-    text = ', '.join(found) + (f'; missing: {missing}' if missing else '')
-    if needed:
-        return Finding('libraries', 'fail', text, f'pip install {needed[0].split()[0]}')
+                missing.append(f'{name} ({purpose})')
+    text = ', '.join(found) + (f'; missing: {", ".join(missing)}' if missing else '')
+    if any(each.startswith('numpy') for each in missing):
+        return Finding('libraries', 'fail', text, 'pip install numpy')
     return Finding('libraries', 'ok', text)
 
 
@@ -534,3 +519,11 @@ def _udev_rule(system: System) -> Path | None:
             if ARM_VENDOR in (system.text(str(path)) or ''):
                 return path
     return None
+
+
+CHECKS: tuple[Callable[[System], Finding], ...] = (
+    check_distribution, check_python, check_middleware, check_domain, check_discovery,
+    check_transport, check_sockets, check_fragments, check_shared_memory, check_cpu, check_cores,
+    check_memory, check_clock, check_egl, check_usb, check_network, check_ports, check_security,
+    check_libraries,
+)

@@ -1,42 +1,36 @@
-"""Estimate the offset between the clocks of two hosts from request and response times.
-
-As in NTP (RFC 5905, section 8), an exchange gives offset and delay. The exchange with the least
-delay has the least queueing, so its offset is used. Half of its delay bounds the error: that is
-the error if one way took no time and the other took it all.
-"""
+"""What two doctors find between their hosts: settings, clocks, and the datagrams that arrived."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
+import platform
 from collections.abc import Mapping, Sequence
 
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import shown
+from vdl_ros.ros.checks.datagrams import GROUP, PACKETS, SMALL, Arrival, domain_ports
 from vdl_ros.ros.checks.machine import (
     LOOPBACK_ADVICE,
     Finding,
     System,
-    check_distribution,
-    check_middleware,
-    check_python,
     loopback_is_up,
+    middleware,
+    ros_version,
 )
-from vdl_ros.ros.checks.peer_messages import GROUP, PACKETS, SMALL, Arrival, domain_ports
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
 
-__all__ = ['Exchange', 'NAMES', 'Offset', 'Way', 'check_clock_offset', 'check_domain_ids',
+__all__ = ['Exchange', 'Way', 'check_clock_offset', 'check_domain_ids',
            'check_fragments', 'check_hop', 'check_multicast', 'check_path_mtu', 'check_ranges',
            'check_settings', 'check_unicast', 'domain_id', 'estimate_offset', 'read_settings']
 
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:
-    """The times of one request and its response, in ns.
+    """The times of one request and its answer, in ns: of this host's clock, and of the peer's.
 
-    ``sent`` and ``returned`` are of this host's clock, ``received`` and ``answered`` of the
-    peer's.
+    ``sent`` and ``returned`` are of this host, ``received`` and ``answered`` of the peer.
     """
 
     sent: int
@@ -55,25 +49,14 @@ class Exchange:
         return ((self.received - self.sent) + (self.answered - self.returned)) / 2
 
 
-@dataclasses.dataclass(frozen=True)
-class Offset:
-    """The peer's clock minus this host's, and the largest error of it, both in s."""
+def estimate_offset(exchanges: Sequence[Exchange]) -> tuple[float, float]:
+    """Return the peer's clock minus this host's, and the largest error of it, both in s.
 
-    seconds: float
-    uncertainty: float
-
-
-def estimate_offset(exchanges: Sequence[Exchange]) -> Offset:
-    """Return the offset by the exchange with the least delay; raises ValueError without any."""
-    if not exchanges:
-        raise ValueError('there are no exchanges')
+    The exchange with the least delay has the least queueing; half of its delay bounds the error
+    (NTP, RFC 5905, section 8).
+    """
     best = min(exchanges, key=lambda each: each.delay)
-    return Offset(best.offset / 1e9, max(best.delay, 0) / 2e9)
-
-
-NAMES = ('vdl_ros', 'Python', 'ROS', 'middleware', 'domain', 'range', 'static peers', 'loop-back',
-         'transport', 'messages', 'SROS2')
-_SUBNET = 'SUBNET'
+    return best.offset / 1e9, max(best.delay, 0) / 2e9
 
 
 def domain_id(environ: Mapping[str, str]) -> int:
@@ -88,12 +71,12 @@ def read_settings(system: System) -> dict[str, str]:
     """Return the settings of this host by name; raises ValueError for those that are wrong."""
     environ = system.environ
     choice = transport.choose(environ, transport.Host.read(system.root))
-    scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper() or _SUBNET
+    scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper() or 'SUBNET'
     return {
         'vdl_ros': transport.package_version('vdl_ros', environ),
-        'Python': check_python(system).finding,
-        'ROS': check_distribution(system).finding,
-        'middleware': check_middleware(system).finding,
+        'Python': platform.python_version(),
+        'ROS': ros_version(system),
+        'middleware': middleware(system),
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
@@ -149,31 +132,22 @@ def check_ranges(
 
 def check_settings(here: Mapping[str, str], there: Mapping[str, str]) -> Finding:
     """Compare what remains: messages of different definitions are not exchanged."""
-    status, parts, advice = 'ok', [], []
-
-    def differs(name: str, how: str, remedy: str = '') -> None:
-        nonlocal status
-        if here[name] == there[name]:
-            return
-        status = 'fail' if 'fail' in (status, how) else 'warn' if 'warn' in (status, how) else 'ok'
-        parts.append(f'{name} {shown(here[name]) or "unknown"} here, '
-                     f'{shown(there[name]) or "unknown"} there')
-        if remedy and remedy not in advice:
-            advice.append(remedy)
-
     other = here['middleware'].split(' ')[0] != there['middleware'].split(' ')[0]
     version = 'install the same version on both'
-    differs('messages', 'fail', version)
-    differs('SROS2', 'fail', 'set ROS_SECURITY_ENABLE alike on both (docs/security.md)')
-    differs('middleware', 'fail' if other else 'warn',
-            'export the same RMW_IMPLEMENTATION on both' if other else version)
-    differs('vdl_ros', 'warn', version)
-    differs('ROS', 'warn', version)
-    differs('transport', 'ok')
-    differs('Python', 'ok')
-    if not parts:
+    table = (('messages', 'fail', version),
+             ('SROS2', 'fail', 'set ROS_SECURITY_ENABLE alike on both (docs/security.md)'),
+             ('middleware', 'fail' if other else 'warn',
+              'export the same RMW_IMPLEMENTATION on both' if other else version),
+             ('vdl_ros', 'warn', version), ('ROS', 'warn', version),
+             ('transport', 'ok', ''), ('Python', 'ok', ''))
+    found = [row for row in table if here[row[0]] != there[row[0]]]
+    if not found:
         return Finding('settings', 'ok', 'versions, messages and settings are the same on both')
-    return Finding('settings', status, '; '.join(parts), '; '.join(advice))
+    status = max((row[1] for row in found), key=('ok', 'warn', 'fail').index)
+    text = '; '.join(f'{name} {shown(here[name]) or "unknown"} here, '
+                     f'{shown(there[name]) or "unknown"} there' for name, _, _ in found)
+    return Finding('settings', status, text,
+                   '; '.join(dict.fromkeys(row[2] for row in found if row[2])))
 
 
 # Of the clocks, s: ages of messages are in ms.
@@ -277,11 +251,11 @@ def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
 
 def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
     """Estimate the offset of the peer's clock."""
-    offset = estimate_offset(exchanges)
-    figures = {'offset_s': offset.seconds, 'uncertainty_s': offset.uncertainty}
-    text = f'{abs(offset.seconds) * 1e3:.3f} ms {"ahead" if offset.seconds >= 0 else "behind"}, ' \
-           f'uncertain by {offset.uncertainty * 1e3:.3f} ms'
-    if abs(offset.seconds) - offset.uncertainty > LARGEST_OFFSET:
+    offset, uncertainty = estimate_offset(exchanges)
+    figures = {'offset_s': offset, 'uncertainty_s': uncertainty}
+    text = f'{abs(offset) * 1e3:.3f} ms {"ahead" if offset >= 0 else "behind"}, ' \
+           f'uncertain by {uncertainty * 1e3:.3f} ms'
+    if abs(offset) - uncertainty > LARGEST_OFFSET:
         return Finding('clock offset', 'warn', f'{text}: ages of messages between the hosts are '
                        'wrong', 'synchronise both clocks: sudo apt install chrony', figures)
     return Finding('clock offset', 'ok', text, '', figures)

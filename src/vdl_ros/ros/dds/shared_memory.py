@@ -1,4 +1,4 @@
-"""Files of Fast DDS in ``/dev/shm``: which are in use, which are locked."""
+"""Files of Fast DDS in ``/dev/shm``: which are in use, and which killed processes have left."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 __all__ = ['FOLDER', 'clean_stale_shared_memory', 'files_in_use', 'first_port', 'is_locked',
@@ -16,12 +16,25 @@ __all__ = ['FOLDER', 'clean_stale_shared_memory', 'files_in_use', 'first_port', 
 
 
 FOLDER = 'dev/shm'
+# The prefix is fastrtps in Fast DDS 2 and fastdds in Fast DDS 3.
+_NAME = re.compile(r'(?:sem\.)?(?P<group>(?:fastrtps|fastdds|fast_datasharing)_\w+?)'
+                   r'(?:_el|_sl|_mutex)?')
+# Minimum age of a lock file to test, and of a file to remove, s: a starting process creates it,
+# then locks it.
+_STARTING_S, _MIN_AGE_S = 0.5, 5.0
+_PORT = re.compile(r'(?:fastrtps|fastdds)_port(\d+)')
+# Ports of a domain: ten that belong to no participant, then two for each participant.
+_PORTS, _FIRST, _PER_DOMAIN = 7400, 10, 250
+# Only the newest: peers have dropped older ports, and participant numbers are limited.
+_MAX_PORTS = 16
 
 
 def files_in_use(root: Path = Path('/')) -> set[str]:
     """Return the names of the files in ``/dev/shm`` that a readable process has mapped or open."""
     names = set()
-    for process in _processes(root):
+    for process in (root / 'proc').iterdir():
+        if not process.name.isdigit():
+            continue
         with contextlib.suppress(OSError):
             for line in (process / 'maps').read_text(errors='replace').splitlines():
                 if '/dev/shm/' in line:
@@ -33,10 +46,6 @@ def files_in_use(root: Path = Path('/')) -> set[str]:
                     if '/dev/shm/' in target:
                         names.add(target.rpartition('/dev/shm/')[2])
     return names
-
-
-def _processes(root: Path) -> Iterable[Path]:
-    return (path for path in (root / 'proc').iterdir() if path.name.isdigit())
 
 
 def is_locked(path: Path) -> bool:
@@ -60,16 +69,6 @@ def is_locked(path: Path) -> bool:
         os.close(handle)
 
 
-# The prefix is fastrtps in Fast DDS 2 and fastdds in Fast DDS 3.
-_NAME = re.compile(r'(?:fastrtps|fastdds)_port(\d+)')
-# Ports of a domain: ten that belong to no participant, then two for each participant.
-_PORTS, _FIRST, _PER_DOMAIN = 7400, 10, 250
-# Only the newest: peers have dropped older ports, and participant numbers are limited.
-_MAX_PORTS = 16
-# Minimum age of a lock file to test, s: a starting process creates it, then locks it.
-_STARTING_S = 0.5
-
-
 def first_port(environ: Mapping[str, str] = os.environ) -> int | None:
     """Return the first participant port of the domain; None if ROS_DOMAIN_ID is not a number."""
     domain = environ.get('ROS_DOMAIN_ID') or '0'
@@ -81,7 +80,7 @@ def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
     found: dict[int, tuple[float, str]] = {}
     with contextlib.suppress(OSError):
         for path in (root / FOLDER).iterdir():
-            match = _NAME.fullmatch(path.name)
+            match = _PORT.fullmatch(path.name)
             if match and first <= int(match[1]) < first + _PER_DOMAIN - _FIRST \
                     and not _is_read(path):
                 with contextlib.suppress(OSError):
@@ -117,12 +116,6 @@ def reserved(environ: Mapping[str, str] = os.environ, root: Path = Path('/')) ->
         yield
 
 
-# The prefix is fastrtps in Fast DDS 2 and fastdds in Fast DDS 3.
-NAME = re.compile(r'(?:sem\.)?(?P<group>(?:fastrtps|fastdds|fast_datasharing)_\w+?)'
-                  r'(?:_el|_sl|_mutex)?')
-MIN_AGE_S = 5.0  # a starting process creates a file, then locks it
-
-
 def stale_shared_memory(
     root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
 ) -> Iterator[Path]:
@@ -135,7 +128,7 @@ def stale_shared_memory(
     groups: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):
         for path in sorted((root / FOLDER).iterdir()):
-            match = NAME.fullmatch(path.name)
+            match = _NAME.fullmatch(path.name)
             if match and (ports or '_port' not in match['group']):
                 groups.setdefault(match['group'], []).append(path)
     # A segment and its lock are removed together.
@@ -161,6 +154,6 @@ def clean_stale_shared_memory(
 
 def _abandoned(path: Path, now: float) -> bool:
     try:
-        return now - path.stat().st_mtime >= MIN_AGE_S and not is_locked(path)
+        return now - path.stat().st_mtime >= _MIN_AGE_S and not is_locked(path)
     except OSError:
         return False  # of another user, or just removed

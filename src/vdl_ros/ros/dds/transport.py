@@ -22,6 +22,7 @@ import contextlib
 import dataclasses
 import hashlib
 import os
+import re
 import string
 import tempfile
 import xml.etree.ElementTree as ElementTree
@@ -55,7 +56,6 @@ FASTDDS_3_TAGS = {
     'nackResponseDelay': 'nack_response_delay',
     'heartbeatResponseDelay': 'heartbeat_response_delay',
 }
-NAMESPACE = 'http://www.eprosima.com/XMLSchemas/fastRTPS_Profiles'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,26 +164,26 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     send = _buffer('net.core.wmem_max', host.wmem_max, warnings)
     receive = _buffer('net.core.rmem_max', host.rmem_max, warnings)
     several_hosts = reaches_other_hosts(environ)
+    name, segment = 'shm', _segment(host.shm_free)
+    reason = 'discovery stays on this host' if requested == 'auto' else 'VDL_TRANSPORT=shm'
     if requested == 'udp' or (requested == 'auto' and several_hosts):
-        reason = 'VDL_TRANSPORT=udp' if requested == 'udp' else 'discovery reaches other hosts'
-        return TransportChoice('udp', reason, 0, send, receive, FRAME_DATAGRAM, tuple(warnings),
-                               not several_hosts)
-    segment = _segment(host.shm_free)
-    if segment == 0:
+        name, reason = 'udp', (
+            'VDL_TRANSPORT=udp' if requested == 'udp' else 'discovery reaches other hosts')
+    elif segment == 0:
         warnings.append(
             f'/dev/shm has {_size(host.shm_free or 0)} free; shared memory needs '
             f'{_size(SMALLEST_SEGMENT * 16)}, so UDP is used')
-        return TransportChoice('udp', 'no room in /dev/shm', 0, send, receive, FRAME_DATAGRAM,
-                               tuple(warnings), not several_hosts)
-    if segment < SEGMENT:
-        warnings.append(f'/dev/shm is nearly full: the segment is {_size(segment)} '
-                        f'instead of {_size(SEGMENT)}, and large messages are slower')
-    if several_hosts:
-        warnings.append('VDL_TRANSPORT=shm while discovery reaches other hosts: large messages '
-                        'to them do not arrive if IP fragments are lost')
-    reason = 'discovery stays on this host' if requested == 'auto' else 'VDL_TRANSPORT=shm'
-    return TransportChoice('shm', reason, segment, send, receive, LARGE_DATAGRAM, tuple(warnings),
-                           not several_hosts)
+        name, reason = 'udp', 'no room in /dev/shm'
+    else:
+        if segment < SEGMENT:
+            warnings.append(f'/dev/shm is nearly full: the segment is {_size(segment)} '
+                            f'instead of {_size(SEGMENT)}, and large messages are slower')
+        if several_hosts:
+            warnings.append('VDL_TRANSPORT=shm while discovery reaches other hosts: large '
+                            'messages to them do not arrive if IP fragments are lost')
+    sizes = (segment, send, receive, LARGE_DATAGRAM) if name == 'shm' else (
+        0, send, receive, FRAME_DATAGRAM)
+    return TransportChoice(name, reason, *sizes, tuple(warnings), not several_hosts)
 
 
 def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
@@ -206,23 +206,18 @@ def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> st
 
     ``fastdds_major`` is 2 (Humble to Jazzy) or 3 (Kilted and later).
     """
+    unused = [part for part, is_used in (('shm', choice.name != 'udp'),
+                                         ('loop-back', choice.loopback)) if not is_used]
+    for part in unused:
+        template = re.sub(f'<!-- only {part} -->.*?<!-- end {part} -->', '', template,
+                          flags=re.DOTALL)
     text = string.Template(template).substitute(
         segment_bytes=choice.segment_bytes, send_bytes=choice.send_bytes,
         receive_bytes=choice.receive_bytes, datagram_bytes=choice.datagram_bytes)
-    root = ElementTree.fromstring(text)
-    if choice.name == 'udp':
-        _drop_shared_memory(root)
-    if not choice.loopback:
-        for parent in list(root.iter()):
-            for child in parent.findall(f'{{{NAMESPACE}}}interfaceWhiteList'):
-                parent.remove(child)
     if fastdds_major >= 3:
-        for element in root.iter():
-            bare = element.tag.rpartition('}')[2]
-            element.tag = element.tag.replace(bare, FASTDDS_3_TAGS.get(bare, bare))
-    # Without a registered name the writer prefixes every tag, which Fast DDS cannot read.
-    ElementTree.register_namespace('', NAMESPACE)
-    return ElementTree.tostring(root, encoding='unicode') + '\n'
+        for tag, renamed in FASTDDS_3_TAGS.items():
+            text = text.replace(tag, renamed)
+    return text
 
 
 def package_version(package: str, environ: Mapping[str, str]) -> str:
@@ -239,19 +234,6 @@ def _fastdds_major(environ: Mapping[str, str]) -> int:
     # The library installs no version file; its ROS layer changed its major version with it.
     layer = package_version('rmw_fastrtps_cpp', environ).partition('.')[0]
     return 3 if layer.isdigit() and int(layer) >= 9 else 2
-
-
-def _drop_shared_memory(root: ElementTree.Element) -> None:
-    def name(element: ElementTree.Element) -> str:
-        return (element.findtext(f'{{{NAMESPACE}}}transport_id') or element.text or '').strip()
-
-    for parent in root.iter():
-        for child in list(parent):
-            tag = child.tag.rpartition('}')[2]
-            is_transport = tag == 'transport_descriptor' or (
-                tag == 'transport_id' and parent.tag.endswith('userTransports'))
-            if is_transport and name(child) == 'vdl_shared_memory':
-                parent.remove(child)
 
 
 def _buffer(name: str, limit: int | None, warnings: list[str]) -> int:

@@ -14,7 +14,6 @@ from trajectory_msgs.msg import JointTrajectory
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots.contract import (
-    Confirmation,
     Contract,
     ContractError,
     ServiceReset,
@@ -38,7 +37,7 @@ def check_reset(contract: Contract) -> None:
         ContractError: a service that is not installed, or a request that does not fit.
     """
     if isinstance(contract.reset, ServiceReset):
-        kind = resolve_service(contract, 'reset: service: type', contract.reset.type)
+        kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
         _request(contract, kind, np.random.default_rng(0))
         known = kind.Response.get_fields_and_field_types()
         if contract.reset.success and contract.reset.success not in known:
@@ -59,19 +58,17 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):
         return _ByTrajectory(contract.reset, node, full)
-    if isinstance(contract.reset, Confirmation):
+    if isinstance(contract.reset, str):
         return _ByPerson(contract.reset, node, full)
     return None
 
 
 class _ByService:
-    """Calls a service."""
-
     def __init__(
         self, contract: Contract, reset: ServiceReset, node: Node, full: Callable[[str], str],
     ) -> None:
         self._contract, self._reset = contract, reset
-        self._type = resolve_service(contract, 'reset: service: type', reset.type)
+        self._type = resolve_service(contract.name, reset.type)
         self._client = node.create_client(self._type, full(reset.name))
         self._random = np.random.default_rng()
         self._call: Any = None
@@ -143,12 +140,8 @@ class _ByTrajectory:
 
 
 class _ByPerson:
-    """Waits for a person."""
-
-    def __init__(
-        self, reset: Confirmation, node: Node, full: Callable[[str], str],
-    ) -> None:
-        self._text, self._log = reset.text, node.get_logger().info
+    def __init__(self, text: str, node: Node, full: Callable[[str], str]) -> None:
+        self._text, self._log = text, node.get_logger().info
         self._service = node.create_service(Trigger, full(CONFIRM), self._on_confirmed)
         self._waits = self._confirmed = False
 
@@ -172,7 +165,6 @@ class _ByPerson:
 
 
 def _request(contract: Contract, kind: Any, random: np.random.Generator) -> Any:
-    """Return a request with the values of the contract."""
     assert isinstance(contract.reset, ServiceReset)
     request = kind.Request(check_fields=True)
     for field, value in contract.reset.request.items():
@@ -194,7 +186,6 @@ def _request(contract: Contract, kind: Any, random: np.random.Generator) -> Any:
 
 
 def _drawn(random: np.random.Generator, value: Any) -> Any:
-    """Return a value, with what is drawn at random."""
     if isinstance(value, dict):
         low, high = value['uniform']
         if len(value) > 1:

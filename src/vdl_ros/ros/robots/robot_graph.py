@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 from builtin_interfaces.msg import Time
+from msgspec.structs import replace
 from numpy.typing import NDArray
 from rclpy.duration import Duration
 from rclpy.node import Node
@@ -152,7 +152,6 @@ class RobotGraph:
             executor.remove_node(self._node)
 
     def _look(self) -> None:
-        """Tick, if it is time."""
         wall = time.monotonic()
         if wall - self._looked >= _OTHERS_S:
             self._looked = wall
@@ -206,7 +205,6 @@ class RobotGraph:
         return -np.inf if self._simulated is None else self._simulated
 
     def _stamp(self) -> Time:
-        """Return the time of stamps."""
         if not self._contract.simulated_clock:
             return self._node.get_clock().now().to_msg()
         nanoseconds = round((self._simulated or 0.0) * 1e9)

@@ -1,4 +1,4 @@
-"""Types and fields that a contract names: resolved once, from the installed interface packages.
+"""The topics of one robot: types and fields that its contract names, and callbacks.
 
 Nothing that comes over the graph chooses a type. What a message holds is checked at each reading.
 """
@@ -38,8 +38,7 @@ from vdl_ros.ros.arm.commanders import is_program
 from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
 
-__all__ = ['RobotInterfaces', 'RobotTopics', 'feature_reader', 'field_reader', 'field_writer',
-           'has_field', 'resolve_message', 'resolve_service']
+__all__ = ['RobotInterfaces', 'RobotTopics', 'resolve_service']
 
 
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
@@ -47,28 +46,8 @@ _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
 _SEQUENCE = re.compile(r'sequence<([^,>]*)(?:, \d+)?>|([^\[\]]*)\[\d+\]')
 
 
-def resolve_message(contract: Contract, place: str, type_name: str) -> Any:
-    """Return the class of a message.
-
-    Args:
-        place: key of the contract that names it.
-        type_name: ``package/msg/Name``.
-
-    Raises:
-        ContractError: it is not installed here.
-    """
-    try:
-        return message_class(type_name)
-    except BagError as error:
-        raise ContractError(f'{contract.name}.yaml: {place}: {error}') from None
-
-
-def resolve_service(contract: Contract, place: str, type_name: str) -> Any:
-    """Return the class of a service, ``package/srv/Name``.
-
-    Raises:
-        ContractError: it is not installed here.
-    """
+def resolve_service(where: str, type_name: str) -> Any:
+    """Return the class of a service, ``package/srv/Name``; raise ContractError without it."""
     package, _, name = type_name.split('/')
     try:
         interfaces, _ = get_resource('rosidl_interfaces', package)
@@ -76,121 +55,96 @@ def resolve_service(contract: Contract, place: str, type_name: str) -> Any:
             return getattr(importlib.import_module(f'{package}.srv'), name)
     except (LookupError, OSError, ImportError, AttributeError):
         pass
-    raise ContractError(f'{contract.name}.yaml: {place}: {type_name!r}: no such service is '
-                        'installed here')
+    raise ContractError(f'{where}: {type_name!r}: no such service is installed here')
 
 
-def has_field(kind: Any, name: str) -> bool:
-    """Return whether a message has a field of this name."""
-    return name in kind.get_fields_and_field_types()
+def _resolve_message(where: str, type_name: str) -> Any:
+    try:
+        return message_class(type_name)
+    except BagError as error:
+        raise ContractError(f'{where}: {error}') from None
 
 
-def feature_reader(
-    contract: Contract, place: str, kind: Any, feature: Feature,
-) -> Callable[[Any], float]:
-    """Return the function that reads a feature from a message.
-
-    The function raises ReadingError where the message does not have it as a finite number; of an
-    optional feature it returns NaN then.
-
-    Raises:
-        ContractError: the message has no such field, or it is not a number.
-    """
-    _, found = _path(contract, place, kind, feature.field)
+def _feature_reader(where: str, kind: Any, feature: Feature) -> Callable[[Any], float]:
+    """Return the function that reads a feature from a message, as :func:`read_feature` does."""
+    found = _type_of(where, kind, feature.field)
     item = _SEQUENCE.fullmatch(found)
-    chosen = bool(feature.key) or feature.index >= 0
     if feature.convert:
-        _check(contract, place, feature.field, found, 'geometry_msgs/Quaternion' in found,
+        _check(where, feature.field, found, 'geometry_msgs/Quaternion' in found,
                f'a quaternion, for {feature.convert}')
+    elif feature.key or feature.index >= 0:
+        _check(where, feature.field, found,
+               item is not None and (item[1] or item[2]) in _NUMBERS,
+               'numbers, for key or index')
     else:
-        _check(contract, place, feature.field, found,
-               (item is not None and (item[1] or item[2]) in _NUMBERS) if chosen
-               else found in _NUMBERS, 'numbers, for key or index' if chosen
-               else 'a number; of several, index or key chooses one')
-    if feature.key and not has_field(kind, 'name'):
-        raise ContractError(f'{contract.name}.yaml: {place}: key: {feature.key!r} is not allowed: '
-                            f'{kind.__name__} has no field "name"')
-
+        _check(where, feature.field, found, found in _NUMBERS,
+               'a number; of several, index or key chooses one')
+    if feature.key and 'name' not in kind.get_fields_and_field_types():
+        raise ContractError(f'{where}: key: {feature.key!r} is not allowed: {kind.__name__} has '
+                            'no field "name"')
     return partial(read_feature, feature)
 
 
-def field_reader(contract: Contract, place: str, kind: Any, field: str) -> Callable[[Any], Any]:
-    """Return the function that reads a field, a number or a text.
-
-    Raises:
-        ContractError: the message has no such field.
-    """
-    get, found = _path(contract, place, kind, field)
-    _check(contract, place, field, found, found in _NUMBERS or found == 'string',
-           'a number or a text')
-    return get
+def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
+    """Return the function that reads a field, a number or a text."""
+    found = _type_of(where, kind, field)
+    _check(where, field, found, found in _NUMBERS or found == 'string', 'a number or a text')
+    return partial(follow, path=field)
 
 
-def field_writer(
-    contract: Contract, place: str, kind: Any, field: str, index: int = -1,
+def _field_writer(
+    where: str, kind: Any, field: str, index: int,
 ) -> Callable[[Any, float], None]:
-    """Return the function that writes a number to a field.
-
-    Args:
-        place: key of the contract that names it.
-        index: place in the field, if it holds several numbers; else -1.
-
-    Raises:
-        ContractError: the message has no such field, or it is not a number.
-    """
-    get, found = _path(contract, place, kind, field)
+    """Return the function that writes a number to a field, or to a place in it unless -1."""
+    found = _type_of(where, kind, field)
     item = _SEQUENCE.fullmatch(found)
     number = (item[1] or item[2]) if item is not None and index >= 0 else found
-    _check(contract, place, field, found, number in _NUMBERS and (index < 0) == (item is None),
+    _check(where, field, found, number in _NUMBERS and (index < 0) == (item is None),
            'a number; of several, index chooses one')
-    *parents, last = field.split('.')
-    whole = number not in ('double', 'float')
+    convert: Callable[[float], Any] = (
+        bool if number == 'boolean' else float if number in ('double', 'float') else round)
 
     def write(message: Any, value: float) -> None:
-        converted: Any = (bool(value) if number == 'boolean' else
-                          round(value) if whole else float(value))
         if index < 0:
-            for name in parents:
-                message = getattr(message, name)
-            setattr(message, last, converted)
+            _write(message, field, convert(value))
             return
-        values = get(message)
+        values = follow(message, field)
         while len(values) <= index:
-            values.append(type(converted)())
-        values[index] = converted
+            values.append(convert(0.0))
+        values[index] = convert(value)
 
     return write
 
 
-def _path(
-    contract: Contract, place: str, kind: Any, field: str,
-) -> tuple[Callable[[Any], Any], str]:
-    """Return the function that follows a dotted path, and the type at its end."""
-    names = field.split('.')
-    found = ''
+def _write(message: Any, field: str, value: Any) -> None:
+    *parents, last = field.split('.')
+    for name in parents:
+        message = getattr(message, name)
+    setattr(message, last, value)
+
+
+def _type_of(where: str, kind: Any, field: str) -> str:
+    """Return the type at the end of a dotted path."""
+    names, found = field.split('.'), ''
     for depth, name in enumerate(names):
         if kind is None:
-            raise ContractError(f'{contract.name}.yaml: {place}: field: {field!r} is not allowed: '
+            raise ContractError(f'{where}: field: {field!r} is not allowed: '
                                 f'{".".join(names[:depth])} is {found}')
         known = kind.get_fields_and_field_types()
         if name not in known:
-            raise ContractError(
-                f'{contract.name}.yaml: {place}: field: {field!r} is not allowed: {kind.__name__} '
-                f'has {", ".join(known)}{suggestion(name, known)}')
+            raise ContractError(f'{where}: field: {field!r} is not allowed: {kind.__name__} has '
+                                f'{", ".join(known)}{suggestion(name, known)}')
         found = known[name]
         package, _, short = found.partition('/')
         kind = message_class(f'{package}/msg/{short}') if short and '<' not in found \
             and '[' not in found else None
+    return found
 
-    return partial(follow, path=field), found
 
-
-def _check(
-    contract: Contract, place: str, field: str, found: str, good: bool, allowed: str,
-) -> None:
+def _check(where: str, field: str, found: str, good: bool, allowed: str) -> None:
     if not good:
-        raise ContractError(f'{contract.name}.yaml: {place}: field: {field!r} is {found}, which '
-                            f'is not allowed: {allowed}')
+        raise ContractError(
+            f'{where}: field: {field!r} is {found}, which is not allowed: {allowed}')
 
 
 # How far in the future a stamp may be, s: the clocks of two hosts differ.
@@ -207,34 +161,33 @@ class RobotInterfaces:
     """
 
     def __init__(self, contract: Contract) -> None:
-        self.contract = contract
-        self.types = {key: resolve_message(contract, f'topics: {key}: type', topic.type)
+        self.contract, file = contract, f'{contract.name}.yaml'
+        self.types = {key: _resolve_message(f'{file}: topics: {key}: type', topic.type)
                       for key, topic in contract.topics.items()}
         self.readers: dict[str, list[tuple[str, Callable[[Any], float]]]] = {
             key: [] for key in contract.topics}
         for index, feature in enumerate(contract.features):
-            self.readers[feature.source].append((feature.name, feature_reader(
-                contract, f'features[{index}]', self.types[feature.source], feature)))
+            self.readers[feature.source].append((feature.name, _feature_reader(
+                f'{file}: features[{index}]', self.types[feature.source], feature)))
         self.stops = []
         for index, stop in enumerate(contract.stops):
-            kind = resolve_message(contract, f'stops[{index}]: type', stop.type)
-            self.stops.append((stop, kind, field_reader(
-                contract, f'stops[{index}]', kind, stop.field)))
+            where = f'{file}: stops[{index}]'
+            kind = _resolve_message(f'{where}: type', stop.type)
+            self.stops.append((stop, kind, _field_reader(where, kind, stop.field)))
         actions = contract.actions
-        self.action = resolve_message(contract, 'actions: type', actions.type)
+        self.action = _resolve_message(f'{file}: actions: type', actions.type)
         self.writers = [
-            field_writer(contract, f'actions: parts[{index}]', self.action, part.field, part.index)
+            _field_writer(f'{file}: actions: parts[{index}]', self.action, part.field, part.index)
             for index, part in enumerate(actions.parts)]
-        self.sender = field_reader(contract, 'actions: sender', self.action, actions.sender) \
+        self.sender = _field_reader(f'{file}: actions: sender', self.action, actions.sender) \
             if actions.sender else None
-        self.is_stamped = has_field(self.action, 'header')
+        self.is_stamped = 'header' in self.action.get_fields_and_field_types()
         for values in zip(*((part.low, part.high) for part in actions.parts), strict=True):
             try:
                 self.message(np.array(values), Time(), '')
             except AssertionError:
-                raise ContractError(
-                    f'{contract.name}.yaml: actions: parts: {list(values)} is not allowed: the '
-                    f'numbers of {actions.type}') from None
+                raise ContractError(f'{file}: actions: parts: {list(values)} is not allowed: the '
+                                    f'numbers of {actions.type}') from None
 
     def message(self, action: NDArray[np.float64], stamp: Time, sender: str) -> Any:
         """Return the message of an action, float64 [parts]."""
@@ -244,11 +197,7 @@ class RobotInterfaces:
         if self.is_stamped:
             message.header.stamp = stamp
         if self.contract.actions.sender:
-            *parents, last = self.contract.actions.sender.split('.')
-            place = message
-            for name in parents:
-                place = getattr(place, name)
-            setattr(place, last, sender)
+            _write(message, self.contract.actions.sender, sender)
         return message
 
     def is_neutral(self, message: Any) -> bool:

@@ -1,11 +1,12 @@
-"""The policies on one topic, of which an actor takes those of one learner."""
+"""An actor's side of a training: it takes policies, and acts with them or by central inference."""
 
 from __future__ import annotations
 
 import time
 import zlib
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -26,7 +27,14 @@ from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.ros.training.messages import to_observation, to_trajectory
 
-__all__ = ['ActorMode', 'CentralInferenceMode', 'LocalInferenceMode', 'PolicyInbox']
+if TYPE_CHECKING:
+    from vdl_ros.attacks.attacked_env import AttackedEnv
+
+__all__ = ['ActorContext', 'ActorMode', 'CentralInferenceMode', 'LocalInferenceMode',
+           'PolicyInbox']
+
+# Longest wait for a recorder, s: an actor that starts again may come after its end.
+_RECORDER_S = 30.0
 
 
 class PolicyInbox:
@@ -92,60 +100,52 @@ class PolicyInbox:
             self._node.get_logger().error(f'policy refused, waiting for another: {error}')
 
 
-if TYPE_CHECKING:
-    from vdl_ros.attacks.attacked_env import AttackedEnv
+@dataclass(frozen=True)
+class ActorContext:
+    """What both modes need of their process.
 
+    Attributes:
+        finished: called with finished episodes and the policy version that acted last.
+        heard: called when the learner has sent something besides policies.
+        on_extras: called with the extras of steps, by the names of rl/data/unroll.py.
+        credit_timeout: as ActorConfig has it, s.
+    """
 
-# Longest wait for a recorder, s: an actor that starts again may come after its end.
-_RECORDER_S = 30.0
-# Called with finished episodes and the policy version that acted last.
-Finished = Callable[[list[FinishedEpisode], int], None]
-# Called with the extras of steps, by the names of rl/data/unroll.py.
-OnExtras = Callable[[Mapping[str, NDArray[Any]]], None]
-
-
-class ActorMode(Protocol):
-    """How an actor handles policies and steps its environments."""
-
-    def on_policy(self, message: Policy) -> None:
-        """Handle a policy message.
-
-        Raises:
-            ValueError: the message is malformed.
-        """
-
-    def act(self) -> bool:
-        """Step the environments if possible; return whether to call it again at once."""
-
-    def close(self) -> None:
-        """Close the environments and topics."""
+    node: Node
+    actor_id: str
+    start_id: int
+    seed: int
+    threads: int
+    credit_timeout: float
+    timer: ThreadTimer
+    finished: Callable[[list[FinishedEpisode], int], None]
+    heard: Callable[[], None]
+    on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
 
 
 class LocalInferenceMode:
     """Records unrolls with a copy of the policy and publishes them as trajectories.
 
-    ``heard`` is called when the learner reports that it is busy; ``await_recorder`` is
-    described in ActorConfig; ``namespace``, such as ``chaser/``, begins the names of topics;
-    ``attacked`` is ``envs`` under an attack, if there is one.
+    Args:
+        sequence: number of the first trajectory.
+        await_recorder: as ActorConfig has it.
+        namespace: such as ``chaser/``; begins the names of topics.
+        attacked: ``envs`` under an attack, if there is one.
     """
 
     def __init__(
-        self, node: Node, envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
-        frames_per_observation: int, *,
-        actor_id: str, start_id: int, sequence: int, seed: int, threads: int,
-        credit_timeout: float, finished: Finished, timer: ThreadTimer,
-        heard: Callable[[], None], on_extras: OnExtras = lambda extras: None,
+        self, context: ActorContext, envs: VectorEnv, train: TrainConfig,
+        algorithm_config: AlgorithmConfig, frames_per_observation: int, *, sequence: int = 0,
         await_recorder: bool = False, namespace: str = '', attacked: AttackedEnv | None = None,
     ) -> None:
-        self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._finished, self._timer, self._heard = finished, timer, heard
-        self._on_extras, self._compression = on_extras, train.compression
+        self._context, self._compression = context, train.compression
+        node = context.node
         self.actor = make_actor(
-            envs, train, algorithm_config, frames_per_observation, seed=seed, timer=timer,
-            threads=threads, stream=zlib.crc32(namespace.encode()),
+            envs, train, algorithm_config, frames_per_observation, seed=context.seed,
+            timer=context.timer, threads=context.threads, stream=zlib.crc32(namespace.encode()),
             follow=None if attacked is None else attacked.follow,
-            exploration=exploration_schedule(algorithm_config, actor_id, train.freeze))
-        self._credit = Credit(train.credit, train.batch_size, credit_timeout)
+            exploration=exploration_schedule(algorithm_config, context.actor_id, train.freeze))
+        self._credit = Credit(train.credit, train.batch_size, context.credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''
         self._awaits_recorder_until = (
@@ -158,7 +158,7 @@ class LocalInferenceMode:
     def _on_busy(self, message: String) -> None:
         """Wait for the policy: the learner has what it needs for its update."""
         if message.data == self._learner_id:
-            self._heard()
+            self._context.heard()
             self._credit.on_busy()
 
     @property
@@ -176,7 +176,7 @@ class LocalInferenceMode:
             from_tensors(message.tensors), message.version, message.agent_steps)
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
-                     if credit.start_id == self._start_id), None)
+                     if credit.start_id == self._context.start_id), None)
         self._credit.on_policy(
             message.learner_id, used, message.version, len(message.credits))
 
@@ -203,17 +203,17 @@ class LocalInferenceMode:
 
     def publish(self, arrays: Arrays, finished: list[FinishedEpisode]) -> None:
         """Publish an unroll, and the episodes that ended."""
-        version = self.actor.policy_version
-        with self._timer('encode'):
+        version, context = self.actor.policy_version, self._context
+        with context.timer('encode'):
             message = to_trajectory(
-                arrays, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
-                start_id=self._start_id, sequence=self._credit.spend(),
+                arrays, stamp=context.node.get_clock().now(), actor_id=context.actor_id,
+                start_id=context.start_id, sequence=self._credit.spend(),
                 learner_id=self._learner_id, policy_version=version,
                 compression=self._compression)
-        with self._timer('publish'):
+        with context.timer('publish'):
             self._publisher.publish(message)
-            self._finished(finished, version)
-        self._on_extras(arrays)
+            context.finished(finished, version)
+        context.on_extras(arrays)
 
     def _awaits_recorder(self) -> bool:
         """Return whether to go on waiting for a second subscriber of the trajectories."""
@@ -222,7 +222,7 @@ class LocalInferenceMode:
         if time.monotonic() < self._awaits_recorder_until:
             return True
         self._awaits_recorder_until = 0.0
-        self._node.get_logger().warning(
+        self._context.node.get_logger().warning(
             f'no recorder of the trajectories within {_RECORDER_S:g} s: it acts without')
         return False
 
@@ -233,15 +233,15 @@ class LocalInferenceMode:
         if self._publisher.get_subscription_count() == 0:
             self._credit.wait_again()
             return
-        self._node.get_logger().warning(
+        self._context.node.get_logger().warning(
             f'no credit: one of {self._credit.outstanding} pending trajectories counts as lost')
         self._credit.write_off()
 
     def close(self) -> None:
         """Close the environments and the topic."""
         self.actor.close()
-        self._node.destroy_publisher(self._publisher)
-        self._node.destroy_subscription(self._busy)
+        self._context.node.destroy_publisher(self._publisher)
+        self._context.node.destroy_subscription(self._busy)
 
 
 class CentralInferenceMode:
@@ -251,16 +251,11 @@ class CentralInferenceMode:
     _RETRY_S = 1.0
 
     def __init__(
-        self, node: Node, envs: VectorEnv, frames_per_observation: int, *,
-        actor_id: str, start_id: int, seed: int, finished: Finished, timer: ThreadTimer,
-        heard: Callable[[], None],
-        on_extras: OnExtras = lambda extras: None,
+        self, context: ActorContext, envs: VectorEnv, frames_per_observation: int,
     ) -> None:
-        self._node, self._actor_id, self._start_id = node, actor_id, start_id
-        self._finished, self._timer, self._heard = finished, timer, heard
-        self._on_extras = on_extras
+        self._context, node = context, context.node
         space: Any = envs.single_observation_space
-        self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), seed)
+        self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), context.seed)
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
         self._learner_id = ''
         self._requested: float | None = None
@@ -274,11 +269,11 @@ class CentralInferenceMode:
             Action, 'actions', self._on_action, qos.TOPICS['actions'])
 
     def _on_action(self, message: Action) -> None:
-        if message.start_id != self._start_id:
+        if message.start_id != self._context.start_id:
             return
         self._statistics.received(message.header.stamp)
         if message.learner_id == self._learner_id and message.step == self._actor.step:
-            self._heard()
+            self._context.heard()
             self._action = message
 
     def on_policy(self, message: Policy) -> None:
@@ -288,35 +283,36 @@ class CentralInferenceMode:
 
     def act(self) -> bool:
         """Step with received actions; publish the observation, again if no actions come."""
+        context = self._context
         message, self._action = self._action, None
         if message is not None and message.step == self._actor.step:
             try:
-                with self._timer('decode'):
+                with context.timer('decode'):
                     actions = from_tensors(message.tensors)['actions']
                     if actions.shape != self._shape:
                         raise ValueError(f'actions: shape {actions.shape} is not {self._shape}')
-                with self._timer('step'):
+                with context.timer('step'):
                     finished = self._actor.take(actions)
             except (KeyError, ValueError) as error:
-                self._node.get_logger().warning(
+                context.node.get_logger().warning(
                     f'actions refused: {error}', throttle_duration_sec=1.0)
             else:
-                with self._timer('publish'):
-                    self._finished(finished, message.policy_version)
-                self._on_extras(self._actor.extras)
+                with context.timer('publish'):
+                    context.finished(finished, message.policy_version)
+                context.on_extras(self._actor.extras)
                 self._requested, self._whole = None, False
-                self._stamp = self._node.get_clock().now().to_msg()
+                self._stamp = context.node.get_clock().now().to_msg()
         now = time.monotonic()
         if self._learner_id and (self._requested is None or now - self._requested > self._RETRY_S):
             # The learner may lack the observation before, if it gave this actor up.
             whole = self._whole or self._requested is not None
             self._requested = now
-            with self._timer('encode'):
+            with context.timer('encode'):
                 observation = to_observation(
                     self._actor.observe(whole=whole), stamp=self._stamp,
-                    actor_id=self._actor_id, start_id=self._start_id,
+                    actor_id=context.actor_id, start_id=context.start_id,
                     step=self._actor.step, learner_id=self._learner_id)
-            with self._timer('publish'):
+            with context.timer('publish'):
                 self._publisher.publish(observation)
         return False
 
@@ -324,5 +320,9 @@ class CentralInferenceMode:
         """Close the environments and topics."""
         self._actor.envs.close()
         self._statistics.close()
-        self._node.destroy_publisher(self._publisher)
-        self._node.destroy_subscription(self._subscription)
+        self._context.node.destroy_publisher(self._publisher)
+        self._context.node.destroy_subscription(self._subscription)
+
+
+#: How an actor handles policies and steps its environments.
+ActorMode = LocalInferenceMode | CentralInferenceMode

@@ -26,8 +26,6 @@ __all__ = ['InferenceService']
 _QUEUE = 1024
 # Period of checks for new credit, which comes without a message.
 _CREDIT_PERIOD_S = 0.005
-# Stamps of observations without an answer that are kept; more than there are sessions.
-_STAMPS = 2048
 
 
 class InferenceService:
@@ -159,10 +157,7 @@ class InferenceService:
         except (TensorError, UnrollError) as error:
             self._reject(self._messages.refusal(message.actor_id, error))
             return None
-        self._stamps.pop(message.start_id, None)
         self._stamps[message.start_id] = message.header.stamp
-        if len(self._stamps) > _STAMPS:
-            del self._stamps[next(iter(self._stamps))]
         return Request(message.actor_id, message.start_id, message.step, arrays, age_s,
                        num_bytes(message.tensors))
 

@@ -1,16 +1,16 @@
-"""A queue of messages from the executor's thread, bounded by their number and their bytes."""
+"""Messages of a training: to and from arrays, and queues of them that are bounded."""
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
+import msgspec
 from builtin_interfaces.msg import Time as TimeMessage
 from numpy.typing import NDArray
 from rclpy.time import Time
@@ -19,6 +19,7 @@ from std_msgs.msg import Header
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Credit, Episode, Observation, Policy, Trajectory
+from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, EndOfBagError, Unroll, UnrollError, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -30,12 +31,9 @@ from vdl_ros.ros.messages.tensors import (
     to_tensors,
 )
 
-__all__ = ['ActorMessages', 'BoundedQueue', 'LengthSchema', 'RefusedError', 'TrajectoryInbox',
+__all__ = ['ActorMessages', 'RefusedError', 'TrajectoryInbox',
            'from_episode', 'memory_budget', 'policy_config', 'to_episode', 'to_observation',
            'to_policy', 'to_trajectory']
-
-
-T = TypeVar('T')
 
 
 def memory_budget() -> int:
@@ -43,64 +41,11 @@ def memory_budget() -> int:
     return max(1 << 30, os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE') // 4)
 
 
-class BoundedQueue(Generic[T]):
-    """A first-in, first-out queue between two threads."""
-
-    def __init__(self, max_items: int, max_bytes: int | None = None) -> None:
-        self.max_items = max_items
-        self.max_bytes = memory_budget() if max_bytes is None else max_bytes
-        self._items: queue.Queue[tuple[T, int]] = queue.Queue(max_items)
-        self._lock = threading.Lock()
-        self._bytes = 0
-
-    def put(self, item: T, num_bytes: int) -> None:
-        """Append an item; do not wait.
-
-        Raises:
-            queue.Full: too many items, or too many bytes, are waiting.
-        """
-        with self._lock:
-            if self._bytes + num_bytes > self.max_bytes:
-                raise queue.Full
-            self._items.put_nowait((item, num_bytes))
-            self._bytes += num_bytes
-
-    def get(self, timeout: float) -> T:
-        """Return the next item; wait up to ``timeout`` s.
-
-        Raises:
-            queue.Empty: there is none.
-        """
-        item, num_bytes = self._items.get(timeout=timeout)
-        with self._lock:
-            self._bytes -= num_bytes
-        return item
-
-    def __len__(self) -> int:
-        """Return the number of items."""
-        return self._items.qsize()
-
-    def __str__(self) -> str:
-        """Return what is waiting, for a log line."""
-        with self._lock:
-            return f'{len(self)} messages of {self._bytes} bytes are waiting'
-
-
-_LONGEST_ID = 256
-
-
-class LengthSchema(Protocol):
-    """Knows the lengths of the arrays in a message."""
-
-    def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """Check the bytes of each array by name; raise UnrollError."""
-
-
 M = TypeVar('M', Observation, Trajectory)
 
 
 class ActorMessages(Generic[M]):
-    """A bounded queue from the executor's thread, which calls ``put``, to another one.
+    """A queue from the executor's thread, which calls ``put``, to another one.
 
     Args:
         name: what a message is, for the warnings.
@@ -109,16 +54,18 @@ class ActorMessages(Generic[M]):
     """
 
     def __init__(
-        self, name: str, schema: LengthSchema, learner_id: str, warn: Callable[[str], None],
-        max_items: int, max_bytes: int | None = None,
+        self, name: str, schema: UnrollSchema | StepSchema, learner_id: str,
+        warn: Callable[[str], None], max_items: int, max_bytes: int | None = None,
     ) -> None:
+        self.max_bytes = memory_budget() if max_bytes is None else max_bytes
         self._name, self._schema, self._learner_id = name, schema, learner_id
         self._warn = warn
         # Of a message that is refused before it is kept, only the reason waits.
-        self._kept: BoundedQueue[tuple[M | str, float]] = BoundedQueue(max_items, max_bytes)
+        self._kept: queue.Queue[tuple[M | str, float, int]] = queue.Queue(max_items)
+        self._lock, self._bytes = threading.Lock(), 0
 
     def put(self, message: M, age_s: float) -> None:
-        """Append a message; drop it if the queue is full.
+        """Append a message; drop it if too many, or too many bytes, are waiting.
 
         A message for another learner, or of another length than the schema's, is not kept.
         """
@@ -130,9 +77,14 @@ class ActorMessages(Generic[M]):
         except (TensorError, UnrollError) as error:
             kept, size = self.refusal(message.actor_id, error), 0
         try:
-            self._kept.put((kept, age_s), size)
+            with self._lock:
+                if self._bytes + size > self.max_bytes:
+                    raise queue.Full
+                self._kept.put_nowait((kept, age_s, size))
+                self._bytes += size
         except queue.Full:
-            self._warn(f'{self._name} of {quoted(message.actor_id)} dropped: {self._kept}')
+            self._warn(f'{self._name} of {quoted(message.actor_id)} dropped: {len(self)} messages '
+                       f'of {self._bytes} bytes are waiting')
 
     def get(self, timeout: float) -> tuple[M | str, float]:
         """Return the next message, or the line why it was refused, and its age, s.
@@ -140,31 +92,26 @@ class ActorMessages(Generic[M]):
         Raises:
             queue.Empty: none within ``timeout`` seconds.
         """
-        return self._kept.get(timeout)
+        kept, age_s, size = self._kept.get(timeout=timeout)
+        with self._lock:
+            self._bytes -= size
+        return kept, age_s
 
     def refusal(self, actor_id: str, error: Exception) -> str:
         """Return the line that an actor's message was refused."""
         return f'{self._name} of {quoted(actor_id)} refused: {error}'
 
-    @property
-    def max_bytes(self) -> int:
-        """Bytes that may wait."""
-        return self._kept.max_bytes
-
     def __len__(self) -> int:
         """Return the number of messages."""
-        return len(self._kept)
+        return self._kept.qsize()
 
 
-def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> int:
+def _checked_length(message: Observation | Trajectory, schema: UnrollSchema | StepSchema) -> int:
     """Return the size of a message, bytes, whose arrays have the right names and lengths.
 
     Raises:
         TensorError, UnrollError: the message does not match ``schema``.
     """
-    if len(message.actor_id) > _LONGEST_ID:
-        raise UnrollError(f'actor_id: {len(message.actor_id)} characters are not allowed: '
-                          f'at most {_LONGEST_ID}')
     lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
     schema.check_lengths(lengths)
     if len(message.tensors) > len(lengths):
@@ -175,6 +122,7 @@ def _checked_length(message: Observation | Trajectory, schema: LengthSchema) -> 
 
 # Characters; all settings together have about 2,000.
 _LARGEST_CONFIG = 1 << 16
+_Config = dict[str, bool | int | float | str | None]
 # Messages that may wait; more than credit lets actors send.
 _QUEUE = 256
 
@@ -215,16 +163,9 @@ def policy_config(message: Policy) -> dict[str, Any]:
         raise ValueError(f'config: {len(message.config)} characters are not allowed: '
                          f'at most {_LARGEST_CONFIG}')
     try:
-        config = json.loads(message.config)
-    # The parser calls itself for each level of nesting.
-    except (ValueError, RecursionError):
-        config = None
-    if not isinstance(config, dict):
-        raise ValueError(f'config: {quoted(message.config, 40)} is not a JSON object')
-    if any(isinstance(value, dict | list) for value in config.values()):
-        raise ValueError(f'config: {quoted(message.config, 40)} is nested; a setting is a number, '
-                         'a text, true or false')
-    return config
+        return msgspec.json.decode(message.config, type=_Config)
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f'config: {quoted(message.config, 40)}: {error}') from None
 
 
 class RefusedError(ValueError):

@@ -1,4 +1,4 @@
-"""What a learner logs of the actors that are connected, or are missing."""
+"""A learner with its topics: unrolls of actors or a bag come in, policies go out."""
 
 from __future__ import annotations
 
@@ -59,6 +59,10 @@ __all__ = ['ConnectedActors', 'EndOfBag', 'PATIENCE_S', 'RemoteEvaluator', 'Trai
 
 #: Without an actor for so long, s, the likely reason is logged.
 PATIENCE_S = 20.0
+# Periods of the timers, s.
+_END_OF_BAG_S, _BUSY_S = 0.5, 1.0
+# Evaluations that may wait; more than are under way.
+_QUEUE = 16
 
 
 class ConnectedActors:
@@ -95,9 +99,6 @@ class ConnectedActors:
                 f'need {advice}a way to this one: ros2 run vdl_ros doctor --peer HOST')
 
 
-_PERIOD_S = 0.5
-
-
 class EndOfBag:
     """Whether the player of a bag has ended and everything that it sent has been received.
 
@@ -108,7 +109,7 @@ class EndOfBag:
         self._node, self._topic = node, topic
         self._has_begun = self._is_over = False
         self._received = self._received_before = 0
-        self._timer = node.create_timer(_PERIOD_S, self._check)
+        self._timer = node.create_timer(_END_OF_BAG_S, self._check)
 
     def on_message(self) -> None:
         """Count a message."""
@@ -129,10 +130,6 @@ class EndOfBag:
         if self._has_begun and not present and self._received == self._received_before:
             self._is_over = True
         self._received_before = self._received
-
-
-# Results that may wait; more than are under way.
-_QUEUE = 16
 
 
 class RemoteEvaluator:
@@ -197,20 +194,11 @@ class RemoteEvaluator:
         return Result(message.agent_steps, Evaluation(tuple(map(from_episode, message.episodes))))
 
 
-_BUSY_PERIOD_S = 1.0
-
-
 @dataclass(frozen=True)
 class TrainingSettings:
     """The settings of a learner's process, as resolved.
 
     Attributes:
-        train: settings of every algorithm.
-        attack: settings of the attack on what the actors' policies observe.
-        run: settings of the learner's process.
-        folder: what is kept in the folder of the run.
-        process: settings of every process.
-        modules: settings of this host's environments.
         resume: folder of the run to resume; empty: a new run.
         learner_id: identifies this start of the learners to their actors.
     """
@@ -228,6 +216,69 @@ class TrainingSettings:
     learner_id: str
 
 
+class _Source:
+    """What a learner learns from: the messages of actors or of a bag, or demonstrations.
+
+    Attributes:
+        inference: answers the actors' observations; None unless the learner acts for them.
+    """
+
+    def __init__(
+        self, node: Node, settings: TrainingSettings, learner: Learner, flow_stats: FlowStats,
+        timers: dict[str, ThreadTimer], warn: Callable[[str], None],
+    ) -> None:
+        train, run = settings.train, settings.run
+        self._node, self._flow_stats = node, flow_stats
+        self._subscription: Subscription | None = None
+        self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
+        self._connected = ConnectedActors(
+            node.get_logger(), run.own_actors if train.synchronous else 0)
+        self.inference: InferenceService | None = None
+        self.inbox: InferenceService | TrajectoryInbox | DemonstrationInbox
+        if isinstance(settings.algorithm, BcConfig):
+            self.inbox = demonstration_inbox(
+                settings.env, train, settings.algorithm, settings.modules, learner, flow_stats)
+            return
+        if train.inference == 'learner':
+            schema = learner.schema
+            steps = StepSchema(schema.observation_space, schema.frames_per_observation)
+            central = CentralInference(
+                learner.copy_policy(), schema, steps, flow_stats, train.credit,
+                timers[INFERENCE],
+                partial(exploration_schedule, learner.algorithm_config, frozen=train.freeze),
+                train.synchronous, max_bytes=2 * memory_budget())
+            actions = node.create_publisher(Action, 'actions', qos.TOPICS['actions'])
+            self.inference = InferenceService(
+                central, steps, flow_stats, settings.learner_id, publish=actions.publish,
+                warn=warn, timer=timers[INFERENCE], training_timer=timers[TRAINING])
+        self.inbox = self.inference or TrajectoryInbox(
+            learner.schema, flow_stats, settings.learner_id, warn, timers[TRAINING],
+            is_over=self._end_of_bag.is_over if self._end_of_bag else None)
+        self._subscribe(self.inbox)
+
+    def _subscribe(self, inbox: InferenceService | TrajectoryInbox) -> None:
+        """Enqueue the actors' messages in the inbox."""
+        central = self.inference is not None
+        topic, kind = ('observations', Observation) if central else ('trajectories', Trajectory)
+        # A lost observation is sent again, so only lost trajectories are counted.
+        statistics = TopicStatistics(
+            self._node, topic, lost=None if central else lambda: self._flow_stats.lost)
+
+        def receive(message: Trajectory | Observation) -> None:
+            inbox.put(message, statistics.received(message.header.stamp))
+            if self._end_of_bag is not None:
+                self._end_of_bag.on_message()
+
+        self._subscription = self._node.create_subscription(
+            kind, topic, receive, qos.TOPICS[topic])
+
+    def report(self) -> None:
+        """Log what is new of the actors; a bag has none."""
+        if self._subscription is not None and self._end_of_bag is None:
+            self._connected.report(
+                self._node.count_publishers(self._subscription.topic_name))
+
+
 class Training:
     """A learner with its topics, its run folder and its training loop.
 
@@ -240,12 +291,11 @@ class Training:
 
     def __init__(self, node: Node, group: Group, settings: TrainingSettings) -> None:
         self._node, self._settings, run = node, settings, settings.run
-        env, train, algorithm_config = settings.env, settings.train, settings.algorithm
-        attack = settings.attack
-        launch_id = settings.process.launch_id
+        env, train, attack = settings.env, settings.train, settings.attack
+        launch_id, first = settings.process.launch_id, group.rank == 0
         # So that no actor acts for a bag, and no player sends one to a learner of actors.
         relearn = {'relearn': True} if run.relearn else {}
-        self._config = json.dumps(as_dict(env, train, algorithm_config, attack) | relearn)
+        self._config = json.dumps(as_dict(env, train, settings.algorithm, attack) | relearn)
         self._timers = {TRAINING: ThreadTimer(), CALLBACKS: ThreadTimer()}
         if train.inference == 'learner':
             self._timers[INFERENCE] = ThreadTimer()
@@ -254,10 +304,9 @@ class Training:
             observation_space, factory.frames_per_observation(env), attack, train)
         self._learner = Learner(
             train, observation_space, action_space, frames, self._timers[TRAINING],
-            algorithm_config=algorithm_config, group=group, device=settings.device,
+            algorithm_config=settings.algorithm, group=group, device=settings.device,
             init='' if group.rank or settings.resume else run.init)
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
-        first = group.rank == 0
         self.folder = RunFolder(
             Path(settings.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
             launch_id=launch_id, resume=bool(settings.resume),
@@ -266,25 +315,12 @@ class Training:
             Policy, 'policy', qos.TOPICS['policy']) if first else None
         # With inference at the learner actors need no weights, only one message with the settings.
         self._announced = False
-        self._inference = self._make_inference() if train.inference == 'learner' else None
-        self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
-        self._source: Subscription | None = None
-        self._connected = ConnectedActors(
-            node.get_logger(), run.own_actors if train.synchronous else 0)
-        self._inbox: InferenceService | TrajectoryInbox | DemonstrationInbox
-        if isinstance(algorithm_config, BcConfig):
-            self._inbox = demonstration_inbox(
-                env, train, algorithm_config, settings.modules, self._learner, self._flow_stats)
-        else:
-            self._inbox = self._inference or TrajectoryInbox(
-                self._learner.schema, self._flow_stats, settings.learner_id, self._warn,
-                self._timers[TRAINING],
-                is_over=self._end_of_bag.is_over if self._end_of_bag else None)
-            self._subscribe(self._inbox)
+        self._source = _Source(
+            node, settings, self._learner, self._flow_stats, self._timers, self._warn)
         self._trainer = Trainer(
-            self._learner, self._inbox, self._flow_stats, self.folder,
-            as_dict(env, settings.modules, train, algorithm_config, attack, run, settings.folder)
-            | factory.describe(env),
+            self._learner, self._source.inbox, self._flow_stats, self.folder,
+            as_dict(env, settings.modules, train, settings.algorithm, attack, run,
+                    settings.folder) | factory.describe(env),
             run, Callbacks(
                 self._publish, node.get_logger().info, node.get_logger().warning,
                 TopicScalars(node, 'trajectories', 'observations', 'actions', 'policy').take
@@ -293,40 +329,11 @@ class Training:
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
             ) if first and train.eval_every else None, timers=self._timers)
         self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
-        self._busy_timer = node.create_timer(_BUSY_PERIOD_S, self._report_busy)
-        self._time_statistics = ThreadTimeStatistics(node, self._timers)
-        self._scalars = RunScalars(node, lambda: self._trainer.reporter.scalars)
-        self._diagnostics = Diagnostics(node, self._health)
-
-    def _make_inference(self) -> InferenceService:
-        """Return the service that answers observations with actions."""
-        learner, timer = self._learner, self._timers[INFERENCE]
-        schema = learner.schema
-        steps = StepSchema(schema.observation_space, schema.frames_per_observation)
-        central = CentralInference(
-            learner.copy_policy(), schema, steps, self._flow_stats, learner.config.credit, timer,
-            partial(exploration_schedule, learner.algorithm_config,
-                    frozen=learner.config.freeze), learner.config.synchronous,
-            max_bytes=2 * memory_budget())
-        return InferenceService(
-            central, steps, self._flow_stats, self._settings.learner_id,
-            publish=self._node.create_publisher(Action, 'actions', qos.TOPICS['actions']).publish,
-            warn=self._warn, timer=timer, training_timer=self._timers[TRAINING])
-
-    def _subscribe(self, inbox: InferenceService | TrajectoryInbox) -> None:
-        """Enqueue the actors' messages in the inbox."""
-        central = self._inference is not None
-        topic, kind = ('observations', Observation) if central else ('trajectories', Trajectory)
-        # A lost observation is sent again, so only lost trajectories are counted.
-        statistics = TopicStatistics(
-            self._node, topic, lost=None if central else lambda: self._flow_stats.lost)
-
-        def receive(message: Trajectory | Observation) -> None:
-            inbox.put(message, statistics.received(message.header.stamp))
-            if self._end_of_bag is not None:
-                self._end_of_bag.on_message()
-
-        self._source = self._node.create_subscription(kind, topic, receive, qos.TOPICS[topic])
+        # They end with this object.
+        self._kept = (node.create_timer(_BUSY_S, self._report_busy),
+                      ThreadTimeStatistics(node, self._timers),
+                      RunScalars(node, lambda: self._trainer.reporter.scalars),
+                      Diagnostics(node, self._health))
 
     def run(self, stop: threading.Event) -> str:
         """Run the training loop in a thread, and the callbacks in this one, until the run is over.
@@ -353,7 +360,7 @@ class Training:
             finally:
                 over.set()
 
-        of_demonstrations = isinstance(self._inbox, DemonstrationInbox)
+        of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
         source = '' if of_demonstrations else 'waiting for trajectories; '
         node.get_logger().info(f'learning on {describe(self._settings.device)}; {source}the run '
                                f'is {where}')
@@ -361,8 +368,8 @@ class Training:
         executor.add_node(node)
         thread = threading.Thread(target=loop, name='training')
         thread.start()
-        if self._inference is not None:
-            self._inference.start()
+        if self._source.inference is not None:
+            self._source.inference.start()
         try:
             while not over.is_set():
                 with self._timers[CALLBACKS].executor_wait():
@@ -370,8 +377,8 @@ class Training:
         finally:
             stop.set()
             thread.join()
-            if self._inference is not None:
-                self._inference.stop()
+            if self._source.inference is not None:
+                self._source.inference.stop()
             executor.remove_node(node)
         if failure:
             raise failure[0]
@@ -402,8 +409,8 @@ class Training:
         """Publish the weights with the credits, or load them into the inference thread."""
         learner = self._learner
         weights = learner.weights()
-        if self._inference is not None:
-            self._inference.load(weights, learner.version, learner.agent_steps)
+        if self._source.inference is not None:
+            self._source.inference.load(weights, learner.version, learner.agent_steps)
             if self._announced:
                 return
             weights, self._announced = {}, True
@@ -419,9 +426,7 @@ class Training:
 
     def _report_busy(self) -> None:
         """Tell the actors that the policy comes late because the learner computes."""
-        # A bag has no actors.
-        if self._source is not None and self._end_of_bag is None:
-            self._connected.report(self._node.count_publishers(self._source.topic_name))
+        self._source.report()
         if self._trainer.busy:
             self._busy.publish(String(data=self._settings.learner_id))
 
@@ -436,7 +441,7 @@ class Training:
             missing = num_actors - flow_stats.actors
             warning = f'nothing received lately from {missing} of {num_actors} actors'
         return warning, {
-            'waiting trajectories': self._inbox.waiting, 'actors': flow_stats.actors,
+            'waiting trajectories': self._source.inbox.waiting, 'actors': flow_stats.actors,
             'received': flow_stats.received, 'lost': flow_stats.lost,
             'rejected': flow_stats.rejected,
             'policy lag, mean': round(flow_stats.lag_mean, 2),

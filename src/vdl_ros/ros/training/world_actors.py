@@ -22,7 +22,7 @@ from vdl_ros.rl.acting.actor import SharedActors
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros import qos
-from vdl_ros.ros.training.actor import LocalInferenceMode, PolicyInbox
+from vdl_ros.ros.training.actor import ActorContext, LocalInferenceMode, PolicyInbox
 from vdl_ros.ros.training.messages import policy_config, to_episode
 
 __all__ = ['WorldActors', 'WorldAgent']
@@ -125,7 +125,6 @@ class WorldActors:
         return True
 
     def _finish(self, index: int) -> None:
-        """Publish the unroll of an agent, or drop it."""
         mode = self.agents[index].mode
         assert mode is not None
         with self._timer('encode'):
@@ -175,13 +174,13 @@ class WorldActors:
         try:
             for agent, view in zip(self.agents, shared.views, strict=True):
                 train = select(TrainConfig, agent.config)
+                context = ActorContext(
+                    self._node, self._actor_id, self._start_id, seed, self._threads,
+                    self._credit_timeout, self._timer, agent.publish_episodes,
+                    agent.policies.choice.heard)
                 agent.mode = LocalInferenceMode(
-                    self._node, view, train, make_algorithm_config(train, agent.config),
-                    factory.frames_per_observation(first), actor_id=self._actor_id,
-                    start_id=self._start_id, sequence=agent.sequence, seed=seed,
-                    threads=self._threads,
-                    credit_timeout=self._credit_timeout, finished=agent.publish_episodes,
-                    timer=self._timer, heard=agent.policies.choice.heard,
+                    context, view, train, make_algorithm_config(train, agent.config),
+                    factory.frames_per_observation(first), sequence=agent.sequence,
                     namespace=f'{agent.name}/')
                 assert agent.message is not None
                 agent.mode.on_policy(agent.message)
