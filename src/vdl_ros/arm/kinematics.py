@@ -328,8 +328,7 @@ class Planner:
             raise ValueError(f'{", ".join(missing)}: not measured')
         names = tuple(name for name in MOVED if known[name])
         # As far as they are not known.
-        straight = np.zeros(len(JOINTS)).clip(self._geometry.lower, self._geometry.upper)
-        start = np.where(np.isfinite(here), here, straight)
+        start = np.where(np.isfinite(here), here, self._geometry.upright)
         goal = self._inverse.solve(place, start, names)
         duration = max(_SHORTEST, float(self._inverse.travel_time(start, goal)))
         return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)

@@ -98,7 +98,7 @@ class _Data:
         self.times = np.array(recording.times)
         self.positions = np.array(recording.positions)
         self.loaded = scene.load > 0.0
-        straight = np.zeros(len(JOINTS)).clip(scene.geometry.lower, scene.geometry.upper)
+        straight = scene.geometry.upright
         poses = np.where(np.isfinite(self.positions), self.positions, straight)
         self._gravity, self._scale = Gravity(scene), np.where(self.loaded, scene.load, 1.0)
         self._straight = straight

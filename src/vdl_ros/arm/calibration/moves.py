@@ -149,7 +149,7 @@ class CalibrationMoves:
         self._speed = geometry.velocity
         self._wanted_joints = tuple(name for name in _ORDER if name in joints)
         #: The arm upright, its gripper half open.
-        self._home = np.zeros(len(JOINTS)).clip(self._lower, self._upper)
+        self._home = geometry.upright
         self._home[-1] = (self._lower[-1] + self._upper[-1]) / 2.0
         self._reach = np.minimum(config.reach, config.share * (self._upper - self._lower))
         self.recording = Recording()

@@ -79,7 +79,7 @@ class BatchedMotors:
         self._scene = scene
         self._substep = period / SUBSTEPS
         self._lower, self._upper = scene.geometry.lower, scene.geometry.upper
-        self._effort = np.array([scene.geometry.joints[name].effort for name in JOINTS])
+        self._effort = scene.geometry.effort
         self.parameters = TwinParameters.of(scene.geometry, count)
         shape = (count, len(JOINTS))
         self.target, self._motor = np.zeros(shape), np.zeros(shape)

@@ -55,10 +55,9 @@ class ArmSimulation:
         given = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
         #: Speeds before ``speed_variation``, float64 [5], rad/s.
         self.nominal_speed: Positions = np.where(given > 0.0, given, self.geometry.velocity)
-        effort = np.array([self.geometry.joints[name].effort for name in JOINTS])
         self._motors = GearMotors(
             self.config, self.nominal_speed, self.geometry.lower, self.geometry.upper,
-            self.scene.load, effort / self._stiffness)
+            self.scene.load, self.geometry.effort / self._stiffness)
         self._steps = 0
         self._debt = 0.0
         self._queue: collections.deque[tuple[int, Motors]] = collections.deque()
@@ -159,7 +158,7 @@ class ArmSimulation:
     def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
         """Return ``pose`` as float64 [5]."""
         if pose is None:
-            pose = np.zeros(len(JOINTS)).clip(self.geometry.lower, self.geometry.upper)
+            pose = self.geometry.upright
         if isinstance(pose, Mapping):
             for name in pose:
                 if name not in JOINTS:
