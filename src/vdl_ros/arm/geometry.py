@@ -108,11 +108,7 @@ class ArmGeometry:
 
 
 def urdf_file() -> Path:
-    """Return the path of owi535.urdf.xacro in the installed package or the checkout.
-
-    Raises:
-        GeometryError: there is no such file.
-    """
+    """Return the path of owi535.urdf.xacro in the installed package or the checkout."""
     try:
         return find_resource('urdf/owi535.urdf.xacro')
     except FileNotFoundError as error:
@@ -154,11 +150,7 @@ def _one_line(error: BaseException) -> str:
 def load(
     arguments: Mapping[str, float | str] | None = None, path: Path | None = None,
 ) -> ArmGeometry:
-    """Return the arm's geometry; arguments as of :func:`expand`.
-
-    Raises:
-        GeometryError: an invalid file or description.
-    """
+    """Return the arm's geometry; arguments as of :func:`expand`."""
     return parse(expand(arguments, path))
 
 
@@ -232,8 +224,7 @@ def _joint(element: ElementTree.Element) -> Joint:
     if lower >= upper:
         raise GeometryError(f'{what}: lower limit {lower:g} is not below the upper, {upper:g}')
     if kind == 'revolute' and max(-lower, upper) > 2.0 * math.pi:
-        raise GeometryError(
-            f'{what}: limits {lower:g} and {upper:g} are more than one revolution')
+        raise GeometryError(f'{what}: limits {lower:g} and {upper:g} are more than one revolution')
     for key in ('velocity', 'effort'):
         if values[key] <= 0.0:
             raise GeometryError(f'{what}: {key} {values[key]:g} is not positive')

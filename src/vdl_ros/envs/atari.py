@@ -39,7 +39,13 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
-from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
+from vdl_ros.envs.checked_vector_env import (
+    EnvError,
+    ResetResult,
+    StepResult,
+    VectorEnvironment,
+    Wrapper,
+)
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.pixels import MIDDLE, bilinear, shrink
 
@@ -72,8 +78,7 @@ def make_atari(
     env: VectorEnvironment = Lives(frames, config.episodic_life)
     if not render:
         return env
-    colour = Lives(
-        _vector(config, game, num_envs, num_threads, colour=True), config.episodic_life)
+    colour = Lives(_vector(config, game, num_envs, num_threads, colour=True), config.episodic_life)
     return RenderedGames(env, colour, FRAMES_PER_SECOND / config.frame_skip)
 
 
@@ -131,9 +136,7 @@ class FieldFrames(Wrapper):
         self._stacks = np.zeros(self.observation_space.shape or (), np.uint8)
         self._done = np.zeros(self.num_envs, np.bool_)
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start new games."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.ones(self.num_envs, np.bool_)
@@ -175,9 +178,7 @@ class Lives(Wrapper):
         self._lives = np.zeros(self.num_envs, np.int32)
         self._life_lost = np.zeros(self.num_envs, np.bool_)
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start new games; ``seed`` is a list of one seed per game."""
         observations, info = self.env.reset(
             seed=None if seed is None else np.array(seed), options=options)  # type: ignore[arg-type]
@@ -186,10 +187,7 @@ class Lives(Wrapper):
         info['game_over'] = np.zeros(self.num_envs, np.bool_)
         return observations, info
 
-    def step(
-        self, actions: NDArray[np.int64],
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """Step the games; actions are indices int64 [B]."""
         if self._life_lost.any():
             actions = np.where(self._life_lost, self._restart, actions)
@@ -222,9 +220,7 @@ class RenderedGames(Wrapper):
         """The only render mode."""
         return 'rgb_array'
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start new games in both copies."""
         self._images = self.colour.reset(seed=seed, options=options)[0]
         return self.env.reset(seed=seed, options=options)

@@ -68,8 +68,7 @@ def test_the_vector_resets_itself_in_the_step_after_the_end():
     assert np.flatnonzero(truncated[:, 0]).tolist() == [6, 14, 22, 30, 38]
     begins = np.flatnonzero(truncated[:, 0])[:-1] + 1
     assert not rewards[begins].any()
-    commands = [index for index, feature in enumerate(FEATURES)
-                if '_command_' in feature.name]
+    commands = [index for index, feature in enumerate(FEATURES) if '_command_' in feature.name]
     assert not observations[begins + 1][..., commands].any()
     assert observations[begins][..., commands].any()
     tail = [feature.name for feature in FEATURES].index('target_from_tool_z')

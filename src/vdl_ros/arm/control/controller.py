@@ -47,11 +47,7 @@ class ControllerConfig:
         'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
 
     def __post_init__(self) -> None:
-        """Check the order of the bands.
-
-        Raises:
-            SettingError: bands in the wrong order; the message names them.
-        """
+        """Check the order of the bands."""
         for less, more in (('stop_band', 'start_band'), ('start_band', 'goal_tolerance'),
                            ('start_band', 'path_tolerance')):
             if getattr(self, less) >= getattr(self, more):
@@ -192,9 +188,7 @@ class TrajectoryController:
             command = np.zeros(len(JOINTS), np.int8)
         return self._send(now, command)
 
-    def _follow(
-        self, now: float, elapsed: float, measured: Positions, stamp: float,
-    ) -> Directions:
+    def _follow(self, now: float, elapsed: float, measured: Positions, stamp: float) -> Directions:
         """Return the command that moves the joints towards their targets."""
         trajectory = self._trajectory
         assert trajectory is not None

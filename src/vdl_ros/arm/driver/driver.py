@@ -1,4 +1,4 @@
-"""Settings of the arm's driver: safety limits, USB device and wiring."""
+"""The arm's driver: its settings, the run time limits, and when motors have to be off."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from vdl_ros.arm.driver.guardian import GuardianError
+from vdl_ros.arm.driver.guardian import Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['ArmDriver', 'Guard', 'Link', 'Notice', 'RunTimeLimiter', 'SafetyConfig', 'UsbConfig']
-
+__all__ = ['ArmDriver', 'Link', 'Notice', 'RunTimeLimiter', 'SafetyConfig', 'UsbConfig']
 
 _SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
 # Somewhat longer than the joint's travel takes at 20 deg/s.
@@ -69,11 +68,7 @@ class UsbConfig:
 
     @property
     def signs(self) -> Signs:
-        """Return the signs by motor.
-
-        Raises:
-            SettingError: a sign is 0.
-        """
+        """Return the signs by motor."""
         values = {name: getattr(self, f'{name}_sign') for name in JOINTS}
         for name, value in values.items():
             if value == 0:
@@ -158,26 +153,6 @@ class Link(Protocol):
 
     def close(self) -> None:
         """Release the device."""
-
-
-class Guard(Protocol):
-    """Stops the arm if this process dies or hangs; ``guardian.Guardian``."""
-
-    @property
-    def alive(self) -> bool:
-        """Return whether it is running and answers heartbeats."""
-
-    def start(self) -> None:
-        """Start it unless it is alive, or raise GuardianError."""
-
-    def set_lamp(self, lit: bool) -> None:
-        """Set the lamp's state that a stop keeps."""
-
-    def heartbeat(self, moving: bool) -> None:
-        """Report whether motors may be on; while they are, silence means this process hangs."""
-
-    def end(self, *, stopped: bool) -> None:
-        """End it; without ``stopped`` it first tries to stop the motors."""
 
 
 # Called with 'info', 'warning' or 'error', and one line.
@@ -306,8 +281,7 @@ class ArmDriver:
         self.refused += 1
         self._desired = self._desired.stopped()
         self._apply(now)
-        self._refusals = {
-            text: at for text, at in self._refusals.items() if now - at < _REFUSAL_S}
+        self._refusals = {text: at for text, at in self._refusals.items() if now - at < _REFUSAL_S}
         if reason not in self._refusals and len(self._refusals) < _REFUSALS:
             self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')

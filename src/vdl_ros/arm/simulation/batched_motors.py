@@ -14,7 +14,6 @@ from vdl_ros.arm.simulation.scene import Scene
 
 __all__ = ['BatchedMotors', 'SUBSTEPS', 'TwinParameters']
 
-
 Array = NDArray[np.float64]
 
 

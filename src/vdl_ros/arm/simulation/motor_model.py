@@ -105,13 +105,7 @@ class GearMotors:
         self._wait = [0.0] * count
 
     def step(self, command: Sequence[int], positions: list[float], torques: list[float]) -> bool:
-        """Simulate one step; return whether any gear moved.
-
-        Args:
-            command: -1, 0 or 1 for each motor.
-            positions: of the joints, rad.
-            torques: of the gears on the joints, N m.
-        """
+        """Simulate one step; return whether any gear moved."""
         moved = False
         for index, now in enumerate(command):
             turning = self._turning[index]

@@ -18,7 +18,6 @@ from vdl_ros.arm.simulation.scene import PREFIX, Scene
 
 __all__ = ['Gravity', 'History', 'KinematicTwin', 'MEMORY', 'PhysicsTwin']
 
-
 Array = NDArray[np.float64]
 
 

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult, StepResult
 
 __all__ = ['ArmEnv', 'ArmObserver', 'ArmVectorEnv', 'ArmView', 'Feature', 'IN_FLIGHT',
            'JointReading', 'MOVING', 'Outcome', 'RATE', 'arm_features', 'bounded', 'bounds',
            'feature_space', 'target_features']
-
 
 Array = NDArray[np.float64]
 
@@ -186,12 +186,6 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     """One arm; see docs/arm_learning.md for observations, actions and rewards.
 
     ``info`` of a step has ``is_success`` and what :class:`Outcome` names.
-
-    Args:
-        render_mode: ``rgb_array`` or None.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
@@ -205,14 +199,12 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
         self.observation_space = self._task.observation_space
         self.action_space = self._task.action_space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode: a random twin, start and target."""
         super().reset(seed=seed, options=options)
         return _first(self._task.reset(np.zeros(1, np.intp), self.np_random)), {}
 
-    def step(self, action: NDArray[np.int64]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.int64]) -> SingleStepResult:
         """Command the motors for 0.1 s."""
         outcome: Outcome = self._task.step(np.asarray(action)[None], self.np_random)
         info = {'is_success': outcome.success, **outcome.info}
@@ -236,9 +228,6 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
     """B arms, simulated together; arguments as of :class:`ArmEnv`.
 
     ``info`` has the same names, each with an array [B].
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': ['rgb_array'],
@@ -261,20 +250,14 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
         self._steps = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, np.bool_)
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start an episode of every arm; ``seed`` is one number."""
-        assert not isinstance(seed, list)
         super().reset(seed=seed, options=options)
         self._steps[:] = 0
         self._over[:] = False
         return self._task.reset(np.arange(self.num_envs), self.np_random), {}
 
-    def step(
-        self, actions: NDArray[np.int64],
-    ) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """Command the motors for 0.1 s; start the next episode of arms whose last one is over."""
         outcome: Outcome = self._task.step(actions, self.np_random)
         observations = outcome.observations

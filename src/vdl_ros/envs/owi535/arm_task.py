@@ -30,7 +30,6 @@ __all__ = ['AddedDelay', 'ArmTask', 'CLOSE', 'CUBE', 'FEEDBACKS', 'HELD_OUT', 'H
            'Twins', 'Workspace', 'World', 'check_range', 'ranges_and_speed', 'shaped', 'uniform',
            'world']
 
-
 Array = NDArray[np.float64]
 #: Intervals; a value is drawn uniformly from their union.
 Ranges = tuple[tuple[float, float], ...]
@@ -121,8 +120,7 @@ def _nominal() -> TwinRanges:
     fields = {field.name for field in dataclasses.fields(TwinParameters)} - {'speed'}
     motors: dict[str, Any] = {
         name: ((getattr(config, name), getattr(config, name)),) for name in fields}
-    return TwinRanges(
-        speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
+    return TwinRanges(speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
 
 
 #: What a policy is trained on.
@@ -135,7 +133,6 @@ HELD_OUT = TwinRanges(
 NOMINAL = _nominal()
 #: By the value of an environment's argument ``randomisation``.
 RANDOMISATIONS = {'inside': INSIDE, 'held_out': HELD_OUT, 'none': NOMINAL}
-
 
 #: Measurements come at the rate of the camera: an age varies by its period, s.
 JITTER = 1.0 / 30.0
@@ -295,10 +292,6 @@ def ranges_and_speed(
 ) -> tuple[TwinRanges, Array]:
     """Return from which ranges twins are drawn, and about which speed, float64 [5], rad/s.
 
-    Args:
-        randomisation: a name in ``RANDOMISATIONS``.
-        calibration: file of a measured arm, defaults for what it lacks; empty: none.
-
     Raises:
         EnvError: an argument that is not allowed.
     """
@@ -322,14 +315,11 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
 
 def check_range(name: str, value: object, low: float, high: float) -> None:
     """Raise EnvError if ``value`` is not a number from ``low`` to ``high``."""
-    if (isinstance(value, bool) or not isinstance(value, int | float)
-            or not low <= value <= high):
+    if (isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high):
         raise EnvError(f'{name}: {quoted(value)} is not allowed: {low:g} to {high:g}')
 
 
-def shaped(
-    progress: Array, distance: Array, success: Bools, switched: NDArray[np.intp],
-) -> Array:
+def shaped(progress: Array, distance: Array, success: Bools, switched: NDArray[np.intp]) -> Array:
     """Return what the dense rewards of all tasks have, float64 [N], added to that of progress."""
     return np.asarray(
         progress + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success

@@ -51,7 +51,6 @@ __all__ = ['CLOSE', 'CUBES', 'CubeObserver', 'CubeReading', 'CubeTask', 'FARTHES
            'PickPlaceEnv', 'PickPlaceTask', 'PickPlaceVectorEnv', 'PushEnv', 'PushTask',
            'PushVectorEnv', 'SIDE', 'cube_features', 'draw_grips', 'draw_starts', 'grip_point']
 
-
 Array = NDArray[np.float64]
 
 
@@ -286,9 +285,6 @@ class CubeTask(ArmTask):
 
     ``goals`` are float64 [B, 3], m in ``base_link``; ``cubes`` the true poses, float64 [B, 7], m
     and quaternions w, x, y, z.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     event, is_fatal = 'lost', True
@@ -381,8 +377,7 @@ class CubeTask(ArmTask):
             radius = np.sqrt(random.uniform(NEAREST**2, FARTHEST**2, len(rows)))
             cube[rows] = radius[:, None] * _direction(random.uniform(-SIDE, SIDE, len(rows)))
             away = random.uniform(SHORTEST, LONGEST, len(rows))[:, None]
-            goals[rows] = cube[rows] + away * _direction(
-                random.uniform(-np.pi, np.pi, len(rows)))
+            goals[rows] = cube[rows] + away * _direction(random.uniform(-np.pi, np.pi, len(rows)))
             radius = np.linalg.norm(goals[rows], axis=1)
             side = np.abs(np.arctan2(goals[rows, 1], goals[rows, 0]))
             rows = rows[(radius < NEAREST) | (radius > FARTHEST) | (side > SIDE)]
@@ -425,9 +420,6 @@ class PickPlaceTask(CubeTask):
 
     Args:
         practice: share of episodes that begin with the open gripper around the cube.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     motors = JOINTS

@@ -50,7 +50,6 @@ __all__ = ['CLOSE', 'FEATURES', 'Feature', 'HOLD', 'IN_FLIGHT', 'JointReading', 
            'ReachPixelsEnv', 'ReachPixelsTask', 'ReachPixelsVectorEnv', 'ReachTask',
            'ReachVectorEnv', 'check', 'dense_reward', 'describe', 'travel_time']
 
-
 Array = NDArray[np.float64]
 
 #: The motors of the task, in the order of actions: the gripper does not move ``tool0``.
@@ -134,9 +133,6 @@ class ReachTask(ArmTask):
 
     Args:
         rate: steps per second, for controllers that are faster than the task, Hz.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     steps, event, is_fatal = REACH_STEPS, 'collided', False
@@ -226,11 +222,7 @@ class MisfitError(ValueError):
 def describe(
     randomisation: str = 'inside', calibration: str = '', rate: float = RATE,
 ) -> dict[str, Any]:
-    """Return the description, plain values in SI units; arguments as of ``ReachTask``.
-
-    Raises:
-        EnvError: an argument that is not allowed.
-    """
+    """Return the description, plain values in SI units; arguments as of ``ReachTask``."""
     geometry = load()
     twins, speed = ranges_and_speed(randomisation, calibration, geometry)
     ranges = dataclasses.asdict(twins)
@@ -350,9 +342,6 @@ class ReachPixelsTask(ReachTask):
 
     Args:
         joints: whether measured joints are observed beside image and commands.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     def __init__(self, count: int, joints: bool = True, **arguments: Any) -> None:

@@ -42,7 +42,6 @@ from vdl_ros.robots.task import Measured, Task
 
 __all__ = ['CLOCK_SKEW', 'ReachOnRobot', 'ReachRunner', 'ReachableSpace']
 
-
 Array = NDArray[np.float64]
 #: int8 [5]: -1, 0 or 1 for each joint.
 Directions = NDArray[np.int8]
@@ -193,9 +192,7 @@ class ReachRunner:
         self._progress.distance = math.nan
         self._command(np.zeros(len(MOTORS), np.int8))
 
-    def update(
-        self, now: float, reading: JointReading | None, paused: str = '',
-    ) -> Directions:
+    def update(self, now: float, reading: JointReading | None, paused: str = '') -> Directions:
         """Return the motor directions until the next update, int8 [5].
 
         Args:
@@ -227,8 +224,7 @@ class ReachRunner:
     def _run(self, now: float, reading: JointReading) -> Directions:
         """Return what the policy commands."""
         assert self.target is not None
-        observation = self._past.observe(
-            self._observer, reading, now, self._commands, self.target)
+        observation = self._past.observe(self._observer, reading, now, self._commands, self.target)
         motors = np.asarray(self._act(
             observation[None], np.array([self._is_fresh])), np.int8)[0] - np.int8(1)
         self._is_fresh = False
@@ -337,9 +333,7 @@ class ReachOnRobot(Task):
         self.target = self._kinematics.pose(self._positions(measured[-1]))[:3, 3]
         self._past, self._success = _Past(), False
 
-    def command(
-        self, action: NDArray[np.float64], measured: Measured,
-    ) -> NDArray[np.float64]:
+    def command(self, action: NDArray[np.float64], measured: Measured) -> NDArray[np.float64]:
         """Keep a wrist that is not measured where it is, as in the environment."""
         if math.isnan(measured['wrist']):
             action = np.where(np.arange(len(MOTORS)) == _WRIST, 0.0, action)
@@ -348,8 +342,7 @@ class ReachOnRobot(Task):
     def observe(self, measured: Measured) -> NDArray[np.float32]:
         """Return the observation, by the function of the environment."""
         stamp = measured.stamps[self._source]
-        reading = JointReading(
-            np.array([measured[name] for name in JOINTS]), np.array(stamp))
+        reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
         return self._past.observe(
             self._observer, reading, stamp + measured.ages[self._source],
             measured.actions[:IN_FLIGHT].astype(np.int8), self.target)
@@ -362,8 +355,7 @@ class ReachOnRobot(Task):
         travel = travel_time(
             self._geometry, positions, np.broadcast_to(
                 self._at_target, (2, *self._at_target.shape)))
-        self._success = self._past.is_success(
-            after.time, float(distances[1]), self.contract.rate)
+        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
         switched = np.count_nonzero(before.actions[0] != after.actions[0])
         return float(dense_reward(
             distances[:1] - distances[1:], travel[:1] - travel[1:], distances[1:],

@@ -61,7 +61,7 @@ def test_observations_are_those_of_the_environment():
     readings = [(0.0, task.reading.positions[0].copy(), float(task.reading.stamp[0]))]
     for _ in range(20):
         seen.append(task.step(FORWARD, random).observations[0])
-        readings.append((float(task._time[0]), task.reading.positions[0].copy(),
+        readings.append((float(task.time[0]), task.reading.positions[0].copy(),
                          float(task.reading.stamp[0])))
     runs.set_target(place, 0.0)
     for now, positions, stamp in readings:
