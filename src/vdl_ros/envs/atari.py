@@ -1,28 +1,17 @@
 """Atari 2600 games with ale-py's vector environment and the preprocessing of Mnih et al. 2015.
 
-Properties of ale-py 0.12 (https://ale.farama.org/vector-environment), checked by the tests:
-
 * Observations are uint8 [B, S, 84, 84], grey, the oldest frame first. A frame is the maximum of
-  the last two of ``frame_skip`` emulator frames, shrunk by area averaging.
-* After a reset, also an automatic one, the stack is S - 1 black frames and the first one of the
-  episode; then each observation is the previous one shifted by one frame.
-* Every step returns new arrays. Actions are int64 [B].
+  the last two of ``frame_skip`` emulator frames, shrunk by area averaging. After a reset the stack
+  is S - 1 black frames and the first one.
 * An episode starts with one frame of FIRE if the game has that button, then a random number of
   idle frames: below ``noop_max`` in total. They do not count as steps or for the time limit.
 * An episode is truncated after 108,000 emulator frames (30 minutes of play), or ``time_limit``
   steps. ``truncated`` is never set together with ``terminated``.
-* Rewards are the game's score, not clipped; the learner clips them.
 
 With ``episodic_life`` a lost life sets ``terminated``, but the game continues, as in the wrappers
-of OpenAI Baselines: the NEXT_STEP reset step presses FIRE (or nothing) for one step, and the stack
-continues without black frames. ale-py's own option would restart the game, so that agents never
-reach a second life. ``info['game_over']`` bool [B] is true when the game ended; a raw return is
-the sum of rewards up to ``game_over``, without those of the reset steps. For published scores
-evaluate without ``episodic_life``.
-
-With ``frame_processing`` 'universe' frames are those of universe-starter-agent instead: the last
-emulator frame, its field of 160 x 160 pixels below the score, the mean of red, green and blue,
-shrunk as in ``envs/pixels.py``.
+of OpenAI Baselines: the reset step presses FIRE (or nothing), and the stack continues without
+black frames. ale-py's own option would restart the game, so that agents never reach a second life.
+A raw return is the sum of rewards up to ``info['game_over']``, without those of reset steps.
 
 The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """

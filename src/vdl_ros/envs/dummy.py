@@ -1,18 +1,13 @@
-"""Dummy environments with a given observation size and speed: ``dummy/OBS28224-FPS100-v0``.
-
-Benchmarks use them in place of environments that are not installed or need more cores. The id is
-``dummy/OBS<n>[-FPS<f>[-SERIAL|-BUSY]]-v0``:
+"""Dummy environments of a given size and speed, ``dummy/OBS28224-FPS100-v0``, and counters.
 
 * ``OBS<n>``: an observation is n bytes of noise, uint8 [n], which hardly compress.
 * ``FPS<f>``: a step sleeps 1/f s; a vector of B copies sleeps 1/f s too, like B machines that
   simulate in parallel. Without it, a step does not sleep.
 * ``-SERIAL``: a vector of B copies sleeps B/f s, like one machine that simulates them in turn.
-* ``-BUSY``: as ``-SERIAL``, but computing instead of sleeping: 1/f s of processor time for each
-  copy, so environments that share a core slow each other down.
+* ``-BUSY``: as ``-SERIAL``, but computing instead of sleeping.
 
-Time between steps does not count, and ``reset`` takes no time. Gymnasium's SyncVectorEnv always
-steps its copies in turn. Actions, Discrete(2), have no effect; the reward is 1; an episode is
-truncated after 1000 steps or ``time_limit``.
+Actions, Discrete(2), have no effect; the reward is 1; an episode is truncated after 1000 steps or
+``time_limit``.
 """
 
 from __future__ import annotations

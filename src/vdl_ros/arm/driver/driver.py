@@ -164,9 +164,13 @@ class ArmDriver:
 
     Call :meth:`tick` at 50 Hz: watchdog, run time limits and reconnection depend on it.
 
+    Motors are off, whatever is commanded, while the driver is not active; during an emergency stop
+    and until its neutral command; ``command_timeout`` after the last command; in the direction in
+    which a motor has reached its run time limit; and after a reconnection until what was commanded
+    before has been released.
+
     Args:
         connect: opens the device or raises ArmUsbError.
-        guard: stops the arm if this process fails.
         sent: called with every command that the device accepted.
         notice: called with one line for the user, once for each event.
         clock: monotonic, s.
@@ -190,8 +194,8 @@ class ArmDriver:
         # When senders last commanded a motor that an emergency stop keeps off.
         self._held_back: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
-        # None: unknown, as the device reports nothing.
-        self._sent: Motors | None = None
+        #: The command that the device follows; None: unknown, as the device reports nothing.
+        self.sent: Motors | None = None
         self._sent_at = -math.inf
         self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
         # The directions that have to be released after a reconnection, and until when commands
@@ -202,14 +206,13 @@ class ArmDriver:
         self._next_try = -math.inf
 
     @property
-    def sent(self) -> Motors | None:
-        """Return the command that the device follows; None if unknown."""
-        return self._sent
+    def _stopped(self) -> bool:
+        return self.sent is not None and not self.sent.moving
 
     @property
     def locked_out(self) -> dict[str, int]:
         """Return by motor the direction that is locked out."""
-        return {**self._unreleased, **self._run_time.exhausted}
+        return self._unreleased | self._run_time.exhausted
 
     @property
     def state(self) -> str:
@@ -219,12 +222,7 @@ class ArmDriver:
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """Open the device, stop all motors, start the guard.
-
-        Raises:
-            ArmUsbError: the device cannot be used.
-            GuardianError: the guard, which stops the arm if this process dies, does not start.
-        """
+        """Open the device, stop all motors, start the guard; raise ArmUsbError, GuardianError."""
         self._desired = Motors()
         try:
             self._attach()
@@ -255,7 +253,7 @@ class ArmDriver:
         stopped = self.deactivate()
         if self._link is not None:
             self._link.close()
-        self._link, self._opened, self._sent, self.fault = None, False, None, ''
+        self._link, self._opened, self.sent, self.fault = None, False, None, ''
         # Without ``stopped`` the guard sends a stop itself.
         self._guard.end(stopped=stopped)
         return stopped
@@ -264,16 +262,16 @@ class ArmDriver:
         """Run the motors like this until the next command, for ``command_timeout`` at most."""
         if not self.active:
             return
-        motors = self._hold_back(motors, sender, self._clock())
-        for name in JOINTS:
-            if self._unreleased.get(name, 0) != getattr(motors, name):
-                self._unreleased.pop(name, None)
+        now = self._clock()
+        motors = self._hold_back(motors, sender, now)
+        self._unreleased = {name: direction for name, direction in self._unreleased.items()
+                            if getattr(motors, name) == direction}
         if not motors.moving:
             self._held_until = -math.inf
-        elif self._clock() < self._held_until:
+        elif now < self._held_until:
             self._require_release(motors)
-        self._desired, self._commanded_at = motors, self._clock()
-        self._apply(self._commanded_at)
+        self._desired, self._commanded_at = motors, now
+        self._apply(now)
 
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
@@ -328,10 +326,6 @@ class ArmDriver:
             self._reattach()
         self._guard.heartbeat(not self._stopped)
 
-    @property
-    def _stopped(self) -> bool:
-        return self._sent is not None and not self._sent.moving
-
     def _apply(self, now: float, always: bool = False) -> None:
         """Send the desired command if it differs from the last one or a refresh is due."""
         # Logged after the motors are off: writing to a terminal that is paused blocks.
@@ -353,7 +347,7 @@ class ArmDriver:
             name: 0 for name, direction in self.locked_out.items()
             if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
-        if always or wanted != self._sent or now - self._sent_at >= self._config.refresh_period:
+        if always or wanted != self.sent or now - self._sent_at >= self._config.refresh_period:
             try:
                 self._send(link, wanted)
             except ArmUsbError as error:
@@ -385,7 +379,7 @@ class ArmDriver:
         link.send(encode(motors, self._signs))
         now = self._clock()
         self._run_time.update(motors, now)
-        self._sent, self._sent_at = motors, now
+        self.sent, self._sent_at = motors, now
         self.transfers += 1
         self._on_sent(motors)
 
@@ -393,13 +387,13 @@ class ArmDriver:
         """Try to stop over the failing link, then close it."""
         self.errors += 1
         self.fault = str(error)
-        link, self._link, self._sent = self._link, None, None
+        link, self._link, self.sent = self._link, None, None
         # Until it takes the next command the device follows the last one: its time is counted.
         if link is not None:
             try:
                 self._send(link, self._desired.stopped())
             except ArmUsbError:
-                self._sent = None
+                self.sent = None
             link.close()
         # Retry at once: motors may be on.
         self._next_try = -math.inf
@@ -439,6 +433,6 @@ class ArmDriver:
             self._guard.start()
         except (ArmUsbError, GuardianError):
             link.close()
-            self._sent = None
+            self.sent = None
             raise
         self._link = link

@@ -1,13 +1,7 @@
-"""Guardian process: stops the arm when its driver dies or hangs with motors on.
+"""Guardian process: stops the arm when its driver dies or hangs with motors on (docs/design.md).
 
-The arm follows its last command until the next one, so a killed driver would leave it moving. The
-guardian holds the read end of a pipe whose write end only the driver has. The kernel closes it
-when the driver ends, for whatever reason; the guardian then opens the device and sends the stop.
-It has a session of its own and ignores the signals that end processes, so that it outlives the
-driver's process group. While motors are on, the driver sends heartbeats. When they stop (Ctrl-Z, a
-blocked call), the guardian sends the stop beside the driver and goes on watching. A stop that the
-device does not accept is sent again until it is; only a missing device ends the attempts.
-
+It holds the read end of a pipe, which the kernel closes when the driver ends. It has a session of
+its own and ignores the signals that end processes, so that it outlives the driver's process group.
 The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; ``m``, motors may be
 on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends. The guardian answers
 each ``m`` on its standard output, so that the driver notices a guardian that hangs.
