@@ -177,7 +177,6 @@ def parse(urdf: str) -> ArmGeometry:
 
 
 def _attribute(element: ElementTree.Element | None, key: str, what: str) -> str:
-    """Return a required attribute."""
     value = None if element is None else element.get(key)
     if not value:
         raise GeometryError(f'{what}: no {key}')

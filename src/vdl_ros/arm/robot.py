@@ -179,7 +179,6 @@ class Robot(ABC):
         self._driver.tick()
 
     def _run(self) -> None:
-        """Call :meth:`_follow` until the end."""
         while not self._ending.wait(_TICK_S):
             try:
                 with self._lock:
@@ -192,7 +191,6 @@ class Robot(ABC):
                 return
 
     def _check(self) -> None:
-        """Raise RobotError unless it is connected and works."""
         if not self._connected:
             raise RobotError(f'{self.name}: not connected: call connect() first')
         if self._failure is not None:

@@ -1,4 +1,4 @@
-"""Observations in float32, after scaling, so that small perturbations are not rounded away.
+"""Environments under attack: observations are float32, after scaling.
 
 Environments send images as bytes, and policies divide them by 255: a perturbation of 0.001 would
 be less than the distance of two bytes.

@@ -308,7 +308,6 @@ class Grid:
         return self._training(seed, phase).command()
 
     def _training(self, seed: int, phase: Phase) -> TrainingProcess:
-        """Return the training of a phase."""
         settings = {
             'config': str(self.config(seed)), 'init': str(self._policy(seed, phase)),
             'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': '1e9',

@@ -1,8 +1,7 @@
 """Creates vector environments by id.
 
 The B copies of an actor are in one process: in the environment's own vectorized version if it has
-one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the result see
-``envs/checked_vector_env.py``, and for delays and real time ``envs/lag/``.
+one (CartPole, Atari, dummy), else in a SyncVectorEnv.
 """
 
 from __future__ import annotations
@@ -260,6 +259,5 @@ def _draws(spec: EnvSpec) -> bool:
 
 
 def _creator(spec: EnvSpec) -> Any:
-    """Return the class of an environment."""
     point = spec.entry_point
     return load_env_creator(point) if isinstance(point, str) else point

@@ -1,4 +1,4 @@
-"""The last actions as a part of the observation."""
+"""Late observations and actions, and the last actions as a part of the observation."""
 
 from __future__ import annotations
 
@@ -159,7 +159,6 @@ def add_lag(env: CheckedVectorEnv, config: EnvConfig, seed: int) -> VectorEnviro
 
 
 def _delays(config: EnvConfig) -> tuple[Delay, Delay]:
-    """Return the delays of observations and actions."""
     return tuple(Delay(low, low + more) for low, more in (  # type: ignore[return-value]
         (config.observation_delay, config.random_observation_delay),
         (config.action_delay, config.random_action_delay)))

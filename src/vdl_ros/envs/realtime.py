@@ -1,4 +1,4 @@
-"""Observations and actions that come late, in the time of the environment."""
+"""Observations and actions that come late: in the time of the environment, or on its own clock."""
 
 from __future__ import annotations
 

@@ -152,7 +152,6 @@ class ParallelWorlds:
         self, rewards: Sequence[Mapping[Any, float]], lived: Sequence[set[Any]],
         terminated: Sequence[set[Any]], truncated: Sequence[set[Any]],
     ) -> None:
-        """Keep the outcome of a step by body."""
         for name, key in self._keys.items():
             is_alive = np.array([key in each for each in lived])
             ends = [np.array([key in each for each in flags]) & is_alive
@@ -258,7 +257,6 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observations(), rewards, terminated, truncated, {'is_lost': lost}
 
     def _observations(self) -> Any:
-        """Return the observations of all bodies, [B, ...]."""
         found = [self.worlds.outcomes[name].observations for name in self.names]
         if self._kinds is None:
             return _joined(found)

@@ -128,7 +128,6 @@ def read(path: Path | str) -> Calibration:
 
 
 def _calibration(content: Any) -> Calibration:
-    """Return the calibration of a file's content."""
     entries = _mapping('the file', content, {
         'schema', 'units', *(field.name for field in dataclasses.fields(Calibration))})
     for name, expected in (('schema', SCHEMA), ('units', UNITS)):

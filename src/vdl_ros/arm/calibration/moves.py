@@ -198,7 +198,6 @@ class CalibrationMoves:
         return command
 
     def _read(self, stamp: float, positions: Array) -> None:
-        """Take a reading."""
         lost = [name for name in self.joints if not math.isfinite(positions[JOINTS.index(name)])]
         if lost:
             raise CalibrationError(f'{", ".join(lost)}: not measured any more')
@@ -238,7 +237,6 @@ class CalibrationMoves:
         return bool(self._checker.collides(inside).any())
 
     def _run(self) -> _Script:
-        """Do everything."""
         yield from self._rest()
         self.joints = tuple(name for name in self._wanted_joints
                             if math.isfinite(self.recording.positions[-1][JOINTS.index(name)]))

@@ -1,4 +1,4 @@
-"""Settings of the trajectory controller."""
+"""The trajectory controller for on/off motors, and its settings."""
 
 from __future__ import annotations
 
@@ -189,7 +189,6 @@ class TrajectoryController:
         return self._send(now, command)
 
     def _follow(self, now: float, elapsed: float, measured: Positions, stamp: float) -> Directions:
-        """Return the command that moves the joints towards their targets."""
         trajectory = self._trajectory
         assert trajectory is not None
         joints = list(trajectory.joints)
@@ -268,7 +267,6 @@ class TrajectoryController:
         return measured if bool(np.isfinite(needed).all()) else None
 
     def _why(self, measured: Positions | None, paused: str) -> str:
-        """Return why the trajectory made no progress."""
         seconds = self.config.goal_timeout
         if paused:
             return f'{paused} for {seconds:g} s'
@@ -279,7 +277,6 @@ class TrajectoryController:
                 f'no progress for {seconds:g} s')
 
     def _end(self, state: str, reason: str) -> None:
-        """End the trajectory."""
         self.state, self.reason = state, reason
         self._trajectory = None if state != 'done' else self._trajectory
         if self._now is not None:

@@ -1,4 +1,4 @@
-"""Joint trajectories: validation and interpolation."""
+"""Joint trajectories, checked and interpolated, and the tolerances of their goals."""
 
 from __future__ import annotations
 

@@ -210,7 +210,6 @@ class UsbArm:
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turn pyusb's errors into this module's."""
         try:
             yield
         except NotImplementedError as error:

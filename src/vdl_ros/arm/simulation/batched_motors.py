@@ -1,4 +1,4 @@
-"""Parameters of many simulated arms: what ``SimulationConfig`` states of one, as arrays."""
+"""Motors and gears of many simulated arms, as ``motor_model.py`` has those of one."""
 
 from __future__ import annotations
 

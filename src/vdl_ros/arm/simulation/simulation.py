@@ -138,7 +138,6 @@ class ArmSimulation:
         self._command = Motors()
 
     def _step(self) -> None:
-        """Simulate one step of the physics."""
         while self._queue and self._queue[0][0] <= self._steps:
             _, self._command = self._queue.popleft()
         data, scene = self.data, self.scene
@@ -149,7 +148,6 @@ class ArmSimulation:
         self._steps += 1
 
     def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
-        """Return ``pose`` as float64 [5]."""
         if pose is None:
             pose = self.geometry.upright
         if isinstance(pose, Mapping):

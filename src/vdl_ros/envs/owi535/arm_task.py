@@ -329,8 +329,8 @@ def shaped(progress: Array, distance: Array, success: Bools, switched: NDArray[n
 class ArmTask:
     """B arms with their sensors and commands; the base of all tasks.
 
-    A task states ``motors``, ``steps`` and the spaces, sets ``_twin``, and has :meth:`reset`,
-    ``_observe``, ``_simulate`` and ``_reward``.
+    A task states ``motors``, ``steps`` and the spaces, sets ``_twin``, and has ``reset``,
+    ``render``, ``_observe``, ``_simulate`` and ``_reward``.
 
     Args:
         reward: one of ``REWARDS``; sparse: 1 for success, else 0.
@@ -391,10 +391,6 @@ class ArmTask:
         """True joint positions, float64 [B, 5], rad."""
         return self._twin.positions
 
-    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
-        """Start episodes of arms ``rows``, int [N]; return their observations, [N, ...]."""
-        raise NotImplementedError
-
     def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
         """Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward; simulate a period."""
         directions, switched = self._command(actions, random)
@@ -416,10 +412,6 @@ class ArmTask:
                 'distance': distance, self.event: happened,
                 'observation_delay': self.time - self.reading.stamp,
                 'action_delay': self._command_delay.copy()})
-
-    def render(self, arm: int) -> NDArray[np.uint8]:
-        """Return an image of one arm, uint8 [H, W, 3]."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Free what the task has opened."""

@@ -222,7 +222,6 @@ class ReachRunner:
         return self._run(now, reading)
 
     def _run(self, now: float, reading: JointReading) -> Directions:
-        """Return what the policy commands."""
         assert self.target is not None
         observation = self._past.observe(self._observer, reading, now, self._commands, self.target)
         motors = np.asarray(self._act(
