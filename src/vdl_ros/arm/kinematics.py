@@ -33,11 +33,7 @@ class Kinematics:
 
     def pose(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
         """Return the pose of ``frame``, float64 [..., 4, 4]."""
-        q = np.asarray(positions, np.float64)
-        result: Array = np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4))
-        for joint in self._chain(frame):
-            result = result @ self._local(joint, q)
-        return np.array(result)
+        return self.poses(positions, (frame,))[frame]
 
     def poses(
         self, positions: ArrayLike, frames: Collection[str] | None = None,
@@ -58,21 +54,18 @@ class Kinematics:
         Rows are the velocity of the frame's origin (m/s) and its angular velocity (rad/s), in
         ``base_link``, for one rad/s of each joint.
         """
-        q = np.asarray(positions, np.float64)
-        shape = q.shape[:-1]
-        moving: list[tuple[Joint, Array, Array]] = []
-        pose: Array = np.broadcast_to(np.eye(4), (*shape, 4, 4))
-        for joint in self._chain(frame):
-            pose = pose @ self._local(joint, q)
-            if joint.type != 'fixed':
-                # A joint leaves its own axis where it is.
-                moving.append((joint, pose[..., :3, 3], pose[..., :3, :3] @ joint.axis))
-        tip = pose[..., :3, 3]
-        result = np.zeros((*shape, 6, len(JOINTS)))
-        for joint, origin, axis in moving:
-            column = JOINTS.index(joint.mimic or joint.name)
+        q, chain = np.asarray(positions, np.float64), self._chain(frame)
+        poses = self.poses(q, [joint.child for joint in chain])
+        result = np.zeros((*q.shape[:-1], 6, len(JOINTS)))
+        for joint in chain:
+            if joint.type == 'fixed':
+                continue
+            # A joint leaves its own axis where it is.
+            pose, column = poses[joint.child], JOINTS.index(joint.mimic or joint.name)
+            axis = pose[..., :3, :3] @ joint.axis
             if joint.type == 'revolute':
-                result[..., :3, column] += joint.multiplier * np.cross(axis, tip - origin)
+                away = poses[frame][..., :3, 3] - pose[..., :3, 3]
+                result[..., :3, column] += joint.multiplier * np.cross(axis, away)
                 result[..., 3:, column] += joint.multiplier * axis
             else:
                 result[..., :3, column] += joint.multiplier * axis
