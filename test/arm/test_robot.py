@@ -17,10 +17,10 @@ import pytest
 
 from vdl_ros.arm import robot
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import DeviceMissingError, Signs, decode
 from vdl_ros.arm.joints import JOINTS, MotorError
 from vdl_ros.arm.robot import OWI535, RobotError, SimulatedOWI535
-from vdl_ros.arm.simulation.simulation import NullGuardian
 
 PAGE = Path(__file__).resolve().parents[2] / 'docs' / 'arm.md'
 OFF = {**{f'{name}.motor': 0.0 for name in JOINTS}, 'lamp': 0.0}
@@ -56,7 +56,7 @@ def until(condition, what, timeout=120.0):
 @pytest.fixture
 def usb(bench, monkeypatch):
     """Return a function that makes the arm on the bench; test_guardian.py tests the guardian."""
-    monkeypatch.setattr(robot, 'Guardian', lambda *arguments: NullGuardian())
+    monkeypatch.setattr(robot, 'Guardian', lambda *arguments: Guard())
     return lambda **arguments: OWI535(BACKEND, **{'safety': PATIENT, **arguments})
 
 
@@ -121,8 +121,7 @@ def test_an_exception_ends_with_motors_off(usb, bench):
 
 
 def test_the_twin_moves_as_long_as_actions_come():
-    with SimulatedOWI535(
-            safety=SafetyConfig(wrist_max_run_time=0.3), real_time=False) as arm:
+    with SimulatedOWI535(safety=SafetyConfig(wrist_max_run_time=0.3), real_time=False) as arm:
         for _ in range(10):
             arm.send_action({'base.motor': 1})
             arm.wait(0.1)

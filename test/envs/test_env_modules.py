@@ -174,6 +174,5 @@ def test_only_names_of_modules_are_allowed_and_the_folder_is_not_searched(tmp_pa
             import_modules(EnvModulesConfig(env_modules=f'os,{name}'))
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'nowhere.py').touch()
-    with pytest.raises(
-            SettingError, match='in this folder: export PYTHONPATH=.PWD:.PYTHONPATH$'):
+    with pytest.raises(SettingError, match='in this folder: export PYTHONPATH=.PWD:.PYTHONPATH$'):
         import_modules(EnvModulesConfig(env_modules=' nowhere, os'))

@@ -13,8 +13,7 @@ def decode(path):
     """Return codec, images per second and images uint8 [N, H, W, 3] of a video."""
     with av.open(str(path)) as container:
         stream = container.streams.video[0]
-        images = np.stack([
-            frame.to_ndarray(format='rgb24') for frame in container.decode(stream)])
+        images = np.stack([frame.to_ndarray(format='rgb24') for frame in container.decode(stream)])
         return stream.codec_context.name, float(stream.average_rate), images
 
 
@@ -54,8 +53,7 @@ def test_episodes_follow_one_another(tmp_path):
         return np.clip(5 * (observations[:, 1:] - observations[:, :1]), -1, 1).astype(np.float32)
 
     path = tmp_path / 'reach.mp4'
-    returns, length = record_episodes(
-        EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path, episodes=3)
+    returns, length = record_episodes(EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, path, episodes=3)
     first, first_length = record_episodes(
         EnvConfig(env_id='vdl/Reach1D-v0'), 3, act, tmp_path / 'one.mp4')
     assert len(returns) == 3

@@ -10,7 +10,6 @@ from vdl_ros.common.quoting import quoted
 
 __all__ = ['MotorError', 'Motors']
 
-
 #: Order of every array with one number per joint.
 JOINTS = ('base', 'shoulder', 'elbow', 'wrist', 'gripper')
 

@@ -1,4 +1,4 @@
-"""Forward kinematics and Jacobian of the arm, vectorized over poses."""
+"""Kinematics of the arm, vectorized over poses: forward, Jacobian, inverse; moves to places."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from vdl_ros.arm.joints import JOINTS
 __all__ = ['InverseKinematics', 'JointGoal', 'Kinematics', 'Planner', 'TOLERANCE',
            'UnreachableError']
 
-
 Array = NDArray[np.float64]
 
 
@@ -23,7 +22,8 @@ class Kinematics:
     """Computes poses and Jacobians of the arm's frames.
 
     Positions are float64 [..., 5], rad, in the order of ``joints.JOINTS``; poses are float64
-    [..., 4, 4] in ``base_link``, m: they transform points from the frame to the base.
+    [..., 4, 4] in ``base_link``, m: they transform points from the frame to the base. An unknown
+    frame is a KeyError.
     """
 
     def __init__(self, geometry: ArmGeometry):
@@ -32,28 +32,14 @@ class Kinematics:
         self._steps = {name: _step(joint) for name, joint in geometry.joints.items()}
 
     def pose(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
-        """Return the pose of ``frame``, float64 [..., 4, 4].
-
-        Raises:
-            KeyError: there is no such frame.
-            ValueError: ``positions`` has not five columns.
-        """
-        q = _checked(positions)
-        result: Array = np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4))
-        for joint in self._chain(frame):
-            result = result @ self._local(joint, q)
-        return np.array(result)
+        """Return the pose of ``frame``, float64 [..., 4, 4]."""
+        return self.poses(positions, (frame,))[frame]
 
     def poses(
         self, positions: ArrayLike, frames: Collection[str] | None = None,
     ) -> dict[str, Array]:
-        """Return the poses of frames by name, each float64 [..., 4, 4]; of all frames by default.
-
-        Raises:
-            KeyError: there is no such frame.
-            ValueError: ``positions`` has not five columns.
-        """
-        q = _checked(positions)
+        """Return the poses of frames by name, each float64 [..., 4, 4]; by default of all."""
+        q = np.asarray(positions, np.float64)
         found: dict[str, Array] = {
             self._geometry.root: np.array(np.broadcast_to(np.eye(4), (*q.shape[:-1], 4, 4)))}
         for frame in self._geometry.links if frames is None else frames:
@@ -67,26 +53,19 @@ class Kinematics:
 
         Rows are the velocity of the frame's origin (m/s) and its angular velocity (rad/s), in
         ``base_link``, for one rad/s of each joint.
-
-        Raises:
-            KeyError: there is no such frame.
-            ValueError: ``positions`` has not five columns.
         """
-        q = _checked(positions)
-        shape = q.shape[:-1]
-        moving: list[tuple[Joint, Array, Array]] = []
-        pose: Array = np.broadcast_to(np.eye(4), (*shape, 4, 4))
-        for joint in self._chain(frame):
-            pose = pose @ self._local(joint, q)
-            if joint.type != 'fixed':
-                # A joint leaves its own axis where it is.
-                moving.append((joint, pose[..., :3, 3], pose[..., :3, :3] @ joint.axis))
-        tip = pose[..., :3, 3]
-        result = np.zeros((*shape, 6, len(JOINTS)))
-        for joint, origin, axis in moving:
-            column = JOINTS.index(joint.mimic or joint.name)
+        q, chain = np.asarray(positions, np.float64), self._chain(frame)
+        poses = self.poses(q, [joint.child for joint in chain])
+        result = np.zeros((*q.shape[:-1], 6, len(JOINTS)))
+        for joint in chain:
+            if joint.type == 'fixed':
+                continue
+            # A joint leaves its own axis where it is.
+            pose, column = poses[joint.child], JOINTS.index(joint.mimic or joint.name)
+            axis = pose[..., :3, :3] @ joint.axis
             if joint.type == 'revolute':
-                result[..., :3, column] += joint.multiplier * np.cross(axis, tip - origin)
+                away = poses[frame][..., :3, 3] - pose[..., :3, 3]
+                result[..., :3, column] += joint.multiplier * np.cross(axis, away)
                 result[..., 3:, column] += joint.multiplier * axis
             else:
                 result[..., :3, column] += joint.multiplier * axis
@@ -115,14 +94,6 @@ class Kinematics:
         if joint.type == 'prismatic':
             return np.asarray(step[0] + value * step[1])
         return np.asarray(step[0] + np.sin(value) * step[1] + np.cos(value) * step[2])
-
-
-def _checked(positions: ArrayLike) -> Array:
-    """Return positions as float64 [..., 5]."""
-    q = np.asarray(positions, np.float64)
-    if q.ndim == 0 or q.shape[-1] != len(JOINTS):
-        raise ValueError(f'positions: shape {q.shape} has not {len(JOINTS)} columns')
-    return q
 
 
 def _step(joint: Joint) -> Array:
@@ -190,25 +161,18 @@ class InverseKinematics:
     ) -> Positions:
         """Return the joint positions, float64 [5], rad, that are reached soonest from ``start``.
 
-        With a checker they are free of collisions, and so is the straight line to them.
-
-        Args:
-            place: of ``tool0`` in ``base_link``, float64 [3], m.
-            start: where the joints are, float64 [5], rad.
-            joints: those that may move; the others stay where they are.
+        With a checker they are free of collisions, and so is the straight line to them. ``place``
+        is float64 [3], m; joints other than ``joints`` stay where they are.
 
         Raises:
             UnreachableError: no position within the limits brings ``tool0`` to the place, or all
                 that do collide, there or on the way.
-            ValueError: ``place`` is not three numbers, or ``start`` is not five.
+            ValueError: ``place`` is not three finite numbers.
         """
         there = np.asarray(place, np.float64)
         if there.shape != (3,) or not np.isfinite(there).all():
             raise ValueError(f'place: {there.tolist()} is not allowed: three finite numbers, m')
         here = np.asarray(start, np.float64)
-        if here.shape != (len(JOINTS),) or not np.isfinite(here).all():
-            raise ValueError(
-                f'start: {here.tolist()} is not allowed: {len(JOINTS)} finite numbers, rad')
         here = here.clip(self._geometry.lower, self._geometry.upper)
         moved = np.array([name in joints for name in JOINTS])
         q = self._converge(self._starts(there, here, moved), there, moved)
@@ -328,8 +292,7 @@ class Planner:
             raise ValueError(f'{", ".join(missing)}: not measured')
         names = tuple(name for name in MOVED if known[name])
         # As far as they are not known.
-        straight = np.zeros(len(JOINTS)).clip(self._geometry.lower, self._geometry.upper)
-        start = np.where(np.isfinite(here), here, straight)
+        start = np.where(np.isfinite(here), here, self._geometry.upright)
         goal = self._inverse.solve(place, start, names)
         duration = max(_SHORTEST, float(self._inverse.travel_time(start, goal)))
         return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)

@@ -21,12 +21,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link, SafetyConfig, UsbConfig
-from vdl_ros.arm.driver.guardian import Guardian
+from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.guardian import Guard, Guardian
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import Signs, UsbArm, load_backend
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
-from vdl_ros.arm.simulation.simulation import ArmSimulation, NullGuardian, Pacer, SimulatedLink
+from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, SimulatedLink
 from vdl_ros.common.quoting import quoted
 
 __all__ = ['OWI535', 'Robot', 'RobotError', 'SimulatedOWI535']
@@ -63,6 +63,8 @@ class Robot(ABC):
             safety or SafetyConfig(), signs, link, guard, sent=lambda motors: None,
             notice=self._notice, clock=clock)
         self._lock = threading.RLock()
+        # Whether time passes between calls, so that a thread has to follow it.
+        self._has_own_time = True
         self._connected = False
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
@@ -140,11 +142,8 @@ class Robot(ABC):
         with self._lock:
             self._check()
             sent = self._sent()
-        positions = np.asarray(self._positions(), np.float64)
-        if positions.shape != (len(JOINTS),):
-            raise ValueError(f'positions: shape {positions.shape} is not ({len(JOINTS)},)')
-        return {f'{name}.pos': float(value)
-                for name, value in zip(JOINTS, positions, strict=True)} | sent
+        return {f'{name}.pos': float(value) for name, value in zip(
+            JOINTS, np.asarray(self._positions(), np.float64), strict=True)} | sent
 
     def send_action(self, action: Mapping[str, float]) -> dict[str, float]:
         """Run the motors like this until the next action, for ``command_timeout`` at most.
@@ -171,11 +170,6 @@ class Robot(ABC):
         """Let ``seconds`` of the arm's time pass."""
         time.sleep(seconds)
 
-    @property
-    def _has_own_time(self) -> bool:
-        """Return whether time passes between calls, so that a thread has to follow it."""
-        return True
-
     @abstractmethod
     def _positions(self) -> ArrayLike:
         """Return the measured positions, float64 [5], rad."""
@@ -185,7 +179,6 @@ class Robot(ABC):
         self._driver.tick()
 
     def _run(self) -> None:
-        """Call :meth:`_follow` until the end."""
         while not self._ending.wait(_TICK_S):
             try:
                 with self._lock:
@@ -198,7 +191,6 @@ class Robot(ABC):
                 return
 
     def _check(self) -> None:
-        """Raise RobotError unless it is connected and works."""
         if not self._connected:
             raise RobotError(f'{self.name}: not connected: call connect() first')
         if self._failure is not None:
@@ -222,9 +214,9 @@ class Robot(ABC):
     def _sent(self) -> dict[str, float]:
         """Return the command that the device follows; NaN if it is not known."""
         sent = self._driver.sent
-        values = [math.nan] * len(_MOTORS) if sent is None else sent.values
-        return {**{name: float(value) for name, value in zip(_MOTORS, values, strict=True)},
-                _LAMP: math.nan if sent is None else float(sent.lamp)}
+        if sent is None:
+            return dict.fromkeys((*_MOTORS, _LAMP), math.nan)
+        return dict(zip((*_MOTORS, _LAMP), map(float, (*sent.values, sent.lamp)), strict=True))
 
     def _notice(self, level: str, text: str) -> None:
         getattr(_log, level)('%s: %s', self.name, text)
@@ -288,9 +280,9 @@ class SimulatedOWI535(Robot):
         self.simulation = simulation or ArmSimulation()
         signs = Signs()
         super().__init__(
-            safety, signs, lambda: SimulatedLink(self.simulation, signs), NullGuardian(),
+            safety, signs, lambda: SimulatedLink(self.simulation, signs), Guard(),
             clock=lambda: self.simulation.time)
-        self._real_time = real_time
+        self._has_own_time = real_time
         self._pacer = Pacer()
 
     def connect(self) -> None:
@@ -300,15 +292,11 @@ class SimulatedOWI535(Robot):
 
     def wait(self, seconds: float) -> None:
         """Let ``seconds`` of the arm's time pass."""
-        if self._real_time:
+        if self._has_own_time:
             super().wait(seconds)
             return
         with self._lock:
             self._advance(seconds)
-
-    @property
-    def _has_own_time(self) -> bool:
-        return self._real_time
 
     def _positions(self) -> ArrayLike:
         with self._lock:

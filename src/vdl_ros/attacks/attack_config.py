@@ -47,10 +47,9 @@ class SurrogateConfig:
 class Schedule:
     """When an attack computes a perturbation.
 
-    Attributes:
-        period: it computes one in every so many steps of an episode, beginning with the first.
-        reuse: it applies the last one in the steps between.
-        by_value: it computes one only where the value is larger than ``adversarial_value``.
+    It computes one in every ``period`` steps of an episode, beginning with the first, and with
+    ``reuse`` applies the last one in the steps between; ``by_value``: it computes one only where
+    the value is larger than ``adversarial_value``.
     """
 
     period: int = 1

@@ -1,4 +1,4 @@
-"""Observations in float32, after scaling, so that small perturbations are not rounded away.
+"""Environments under attack: observations are float32, after scaling.
 
 Environments send images as bytes, and policies divide them by 255: a perturbation of 0.001 would
 be less than the distance of two bytes.
@@ -21,7 +21,7 @@ from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.attacks.attacker import Attacker, PolicyVictim
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, ScaledImage, is_image
 from vdl_ros.common.settings import SettingError
-from vdl_ros.envs.checked_vector_env import VectorEnvironment, Wrapper
+from vdl_ros.envs.checked_vector_env import ResetResult, StepResult, VectorEnvironment, Wrapper
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import TrainConfig
 
@@ -186,18 +186,13 @@ class AttackedEnv(Wrapper):
         if not self._follows:
             self._attacker.follow(PolicyVictim(policy), state)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode in every environment."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.zeros(self.num_envs, np.bool_)
         return self._perturb(observations, np.ones(self.num_envs, np.bool_)), info
 
-    def step(
-        self, actions: NDArray[Any],
-    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> StepResult:
         """Step every environment once; see the class."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._attacker.append_last_action(actions, rewards)

@@ -19,9 +19,8 @@ from vdl_ros.attacks.attack_config import AttackConfig, schedule
 from vdl_ros.rl.policy.distributions import Categorical, DiagonalGaussian, EpsilonGreedy
 from vdl_ros.rl.policy.policy import Output, Policy
 
-__all__ = ['Attacker', 'Loss', 'Patch', 'Perturbed', 'PolicyVictim', 'Seen', 'Victim', 'fgsm',
+__all__ = ['Attacker', 'Loss', 'Patch', 'Perturbed', 'PolicyVictim', 'Seen', 'fgsm',
            'gradient', 'near', 'pgd', 'pgd_l2', 'random_noise']
-
 
 Loss = Callable[[Tensor], Tensor]
 
@@ -122,22 +121,18 @@ class Patch:
         shown[self._area] = self.pixels if pixels is None else pixels
         return shown
 
-    def learn(self, loss: Callable[[Tensor], Tensor], images: Tensor, size: float) -> None:
+    def learn(self, loss: Loss, images: Tensor, size: float) -> None:
         """Change the pixels by ``size`` each, so that the loss of images [B, ...] grows."""
-        with torch.enable_grad():
-            pixels = self.pixels.detach().requires_grad_()
-            found, = torch.autograd.grad(loss(self.apply(images, pixels)).sum(), pixels)
+        found = gradient(lambda pixels: loss(self.apply(images, pixels)), self.pixels)
         self.pixels = (self.pixels + size * found.sign()).clamp(0.0, 1.0)
 
 
 class Seen(NamedTuple):
     """What a policy sees in a step of B environments.
 
-    Attributes:
-        image: float32 [B, ...], the image scaled to [0, 1], or all numbers.
-        numbers: float32 [B, V], numbers beside an image; None if there are none.
-        is_reset: bool [B], where an episode starts.
-        state: float32 [B, S], the state of the policy before.
+    ``image`` is float32 [B, ...], scaled to [0, 1], or all numbers; ``numbers`` float32 [B, V],
+    those beside an image, or None; ``is_reset`` bool [B], where an episode starts; ``state``
+    float32 [B, S], the state of the policy before.
     """
 
     image: Tensor
@@ -150,41 +145,27 @@ class Seen(NamedTuple):
         return Seen(*(None if each is None else each[index] for each in self))  # type: ignore[arg-type]
 
 
-class Victim(Protocol):
-    """A network whose inputs are perturbed; of each method, see :class:`PolicyVictim`."""
+class _Victim(Protocol):
+    """A network whose inputs are perturbed; see :class:`PolicyVictim`."""
+
+    has_state: bool
+    is_flat_at_best: bool
 
     @property
-    def has_state(self) -> bool:
-        """Whether the network is recurrent."""
-
-    @property
-    def unit(self) -> Tensor:
-        """Unit of perturbations, float32, of the image's shape or []."""
-
-    @property
-    def is_flat_at_best(self) -> bool:
-        """Whether the gradient of :meth:`loss` is 0 at the image itself."""
-
-    def initial_state(self, batch: int) -> Tensor:
-        """Return the state before the first observation, [batch, S]."""
-
-    def output(self, image: Tensor, seen: Seen) -> Output:
-        """Return the output for ``image``, [B, ...], instead of the one seen."""
-
-    def best_actions(self, output: Output) -> Tensor:
-        """Return what the network decides, [B] or [B, A]."""
-
-    def loss(self, output: Output, actions: Tensor) -> Tensor:
-        """Return what an attack makes larger, float [B]."""
-
-    def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
-        """Return ``state`` [B, S] with actions and rewards of the last step."""
+    def unit(self) -> Tensor: ...
+    def initial_state(self, batch: int) -> Tensor: ...
+    def output(self, image: Tensor, seen: Seen) -> Output: ...
+    def best_actions(self, output: Output) -> Tensor: ...
+    def loss(self, output: Output, actions: Tensor) -> Tensor: ...
+    def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor: ...
 
 
 class PolicyVictim:
     """A policy whose observations are perturbed, or whose gradients are used for that.
 
     It shares the policy's weights, and computes in float32 where the policy may act in bfloat16.
+    ``has_state`` says whether it is recurrent, ``is_flat_at_best`` whether the gradient of
+    :meth:`loss` is 0 where the best actions were chosen.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -195,6 +176,7 @@ class PolicyVictim:
             tensor.data = shared[name].data
         self._policy.precision = torch.float32
         self.has_state = policy.state_size > 0
+        self.is_flat_at_best = isinstance(policy.distribution, DiagonalGaussian)
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the state before the first observation, [batch, S]."""
@@ -210,8 +192,7 @@ class PolicyVictim:
 
     def output(self, image: Tensor, seen: Seen) -> Output:
         """Return the policy's output for ``image``, [B, ...], instead of the one seen."""
-        output = self._policy(
-            image[None], seen.is_reset[None], seen.state, numbers=seen.numbers)
+        output = self._policy(image[None], seen.is_reset[None], seen.state, numbers=seen.numbers)
         return Output(output.parameters[0], output.values[0], output.state)
 
     def best_actions(self, output: Output) -> Tensor:
@@ -235,11 +216,6 @@ class PolicyVictim:
         others = logits.scatter(-1, index, -torch.inf).logsumexp(-1)
         return others - logits.gather(-1, index).squeeze(-1)
 
-    @property
-    def is_flat_at_best(self) -> bool:
-        """Whether the gradient of :meth:`loss` is 0 where the best actions were chosen."""
-        return isinstance(self._policy.distribution, DiagonalGaussian)
-
     def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
         """Return ``state`` [B, S] with actions and rewards [B], if they are inputs."""
         return self._policy.append_last_action(
@@ -248,12 +224,10 @@ class PolicyVictim:
 
 
 class Perturbed(NamedTuple):
-    """Perturbed observations of one step.
+    """Perturbed observations of one step, float32 [B, ...].
 
-    Attributes:
-        image: float32 [B, ...].
-        l2: float32 [B], norm of the perturbation / sqrt(n), in the unit of epsilon.
-        injects: bool [B], which are perturbed.
+    ``l2`` is the norm of the perturbation / sqrt(n), in the unit of epsilon, float32 [B];
+    ``injects`` says which are perturbed, bool [B].
     """
 
     image: Tensor
@@ -279,7 +253,7 @@ class Attacker:
         self._config, self._generator, self._batch = config, generator, batch
         self._schedule = schedule(config.adversarial_mode)
         self._channels_last = channels_last
-        self._victim: Victim | None = None
+        self._victim: _Victim | None = None
         self._policy_state: Callable[[], Tensor] | None = None
         self._state = torch.zeros(batch, 0)
         self._steps: NDArray[np.int64] = np.zeros(batch, np.int64)
@@ -288,7 +262,7 @@ class Attacker:
         self._computed: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         self._patch: Patch | None = None
 
-    def follow(self, victim: Victim, state: Callable[[], Tensor] | None = None) -> None:
+    def follow(self, victim: _Victim, state: Callable[[], Tensor] | None = None) -> None:
         """Use the gradients of ``victim`` from the next observation on.
 
         Args:
@@ -355,37 +329,36 @@ class Attacker:
             self._state = after.state
         return perturbed
 
-    def _noise(self, victim: Victim, seen: Seen) -> Tensor:
+    def _noise(self, victim: _Victim, seen: Seen) -> Tensor:
         """Return a perturbation of all environments, in the unit of epsilon, [B, ...]."""
         config, unit = self._config, victim.unit
         mode, epsilon = config.adversarial_mode, config.adversarial_epsilon
         if mode == 'random':
             return random_noise(seen.image, epsilon, self._generator)
-        actions: list[Tensor] = []
+        actions: Tensor | None = None
         start = None
+        if victim.is_flat_at_best or mode == 'patch':
+            actions = victim.best_actions(victim.output(seen.image, seen))
         if victim.is_flat_at_best:
-            actions.append(victim.best_actions(victim.output(seen.image, seen)))
             start = near(seen.image, epsilon, self._generator)
 
         def loss(image: Tensor) -> Tensor:
+            nonlocal actions
             output = victim.output(image, seen)
-            if not actions:
+            if actions is None:
                 # The first image is the clean one.
-                actions.append(victim.best_actions(output))
-            return victim.loss(output, actions[0])
+                actions = victim.best_actions(output)
+            return victim.loss(output, actions)
 
         if mode == 'patch':
-            if not actions:
-                actions.append(victim.best_actions(victim.output(seen.image, seen)))
             if self._patch is None:
                 self._patch = Patch(
                     tuple(seen.image.shape[1:]), config.adversarial_patch, self._channels_last)
             self._patch.learn(loss, seen.image, epsilon)
             return self._patch.apply(seen.image) - seen.image
-        if mode == 'pgd':
-            return pgd(loss, seen.image, epsilon, unit, config.adversarial_steps, start)
-        if mode == 'pgd_l2':
-            return pgd_l2(loss, seen.image, epsilon, unit, config.adversarial_steps, start)
+        if mode in ('pgd', 'pgd_l2'):
+            attack = pgd if mode == 'pgd' else pgd_l2
+            return attack(loss, seen.image, epsilon, unit, config.adversarial_steps, start)
         return fgsm(loss, seen.image, epsilon, unit, start)
 
     @staticmethod

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
 from vdl_ros.attacks.attacked_env import PerturbedObservations
-from vdl_ros.attacks.attacker import Attacker, PolicyVictim, Seen, Victim
+from vdl_ros.attacks.attacker import Attacker, PolicyVictim, Seen
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
 from vdl_ros.rl.policy.distributions import Categorical
@@ -108,8 +108,8 @@ def boundaries(
 
 
 def _boundary(
-    victim: Victim, policy: Policy, seen: Seen, noise: Tensor, step: int, grid: int, samples: int,
-    fold: NDArray[np.int64], generator: torch.Generator,
+    victim: PolicyVictim, policy: Policy, seen: Seen, noise: Tensor, step: int, grid: int,
+    samples: int, fold: NDArray[np.int64], generator: torch.Generator,
 ) -> Boundary:
     """Return the boundary around one observation, [1, ...]."""
     norm = float(noise.norm())

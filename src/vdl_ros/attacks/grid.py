@@ -23,7 +23,6 @@ __all__ = ['BASELINE', 'CLEAN', 'Episodes', 'FGSM', 'Grid', 'Phase', 'PhaseError
            'figures', 'frozen', 'learned', 'make_phases', 'markdown', 'read_episodes',
            'read_trace']
 
-
 #: The policy that all others begin with.
 BASELINE = 'baseline'
 #: Begin of the names of phases whose first episodes are drawn step by step.
@@ -74,14 +73,11 @@ def frozen(
                  value_threshold)
 
 
-def make_phases(
-    scale: float = 1.0, thresholds: Sequence[float] = THRESHOLDS,
-) -> dict[str, Phase]:
+def make_phases(scale: float = 1.0, thresholds: Sequence[float] = THRESHOLDS) -> dict[str, Phase]:
     """Return the phases by name, each after the one whose policy it needs.
 
-    Args:
-        scale: factor of all sizes of attacks, which are those of images from 0 to 1.
-        thresholds: values of states above which the two value-guided attacks inject.
+    ``scale`` is a factor of all sizes of attacks, which are those of images from 0 to 1;
+    ``thresholds`` are values of states above which the two value-guided attacks inject.
     """
     return {phase.name: phase for phase in _attack_phases(scale, *thresholds)}
 
@@ -119,11 +115,7 @@ def chain(phases: Mapping[str, Phase], name: str) -> list[Phase]:
 
 
 def choose(phases: Mapping[str, Phase], names: Sequence[str]) -> list[Phase]:
-    """Return the phases with these names and those that they build on, in the order of the grid.
-
-    Args:
-        phases: all phases by name.
-        names: of those that are wanted; none: all.
+    """Return the phases with these names, or all, and those that they build on, in their order.
 
     Raises:
         ValueError: there is no such phase.
@@ -146,11 +138,7 @@ _COLUMNS = ('none', 'random', 'fgsm', 'pgd', 'fgsm of the first policy')
 
 
 def defence_phases(scale: float = 1.0, *, images: bool) -> dict[str, Phase]:
-    """Return the phases of all defences by name, each after the one whose policy it needs.
-
-    Args:
-        images: whether observations are images, which can be smoothed.
-    """
+    """Return the phases of all defences, as :func:`make_phases`; ``images`` can be smoothed."""
     return {phase.name: phase for phase in _defence_phases(scale, images)}
 
 
@@ -183,11 +171,7 @@ def _attacks(size: float, after: str) -> Iterator[Phase]:
 
 
 def defence_table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return a Markdown table, a row for each defence, a column for each attack; '' without.
-
-    Args:
-        found: figures of phases, see :func:`vdl_ros.attacks.grid.figures`.
-    """
+    """Return :func:`figures` as a Markdown table of defences and attacks; '' without any."""
     rows: dict[str, dict[str, str]] = {}
     for each in found:
         column = _column(each)
@@ -196,10 +180,13 @@ def defence_table(found: Sequence[Mapping[str, Any]]) -> str:
             rows.setdefault(_row(each), {})[column] = f'{each["mean"]:.1f}{interval}'
     if len(rows) < 2:
         return ''
-    cells = [('policy', *_COLUMNS), ('---',) * (1 + len(_COLUMNS)),
-             *((name, *(row.get(column, '') for column in _COLUMNS))
-               for name, row in rows.items())]
-    return '\n'.join('| ' + ' | '.join(each) + ' |' for each in cells)
+    return _table(('policy', *_COLUMNS), [
+        (name, *(row.get(column, '') for column in _COLUMNS)) for name, row in rows.items()])
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    return '\n'.join(
+        '| ' + ' | '.join(cells) + ' |' for cells in (head, ('---',) * len(head), *rows))
 
 
 def _row(found: Mapping[str, Any]) -> str:
@@ -321,7 +308,6 @@ class Grid:
         return self._training(seed, phase).command()
 
     def _training(self, seed: int, phase: Phase) -> TrainingProcess:
-        """Return the training of a phase."""
         settings = {
             'config': str(self.config(seed)), 'init': str(self._policy(seed, phase)),
             'total_steps': str(self._steps(phase)), 'seed': str(seed), 'stop_at_return': '1e9',
@@ -397,8 +383,7 @@ def figures(
 ) -> list[dict[str, Any]]:
     """Return the figures of each phase that at least one seed has completed.
 
-    Args:
-        summaries: of each phase by name, what summary.json of each seed has.
+    ``summaries`` are by phase what summary.json of each seed has.
 
     Returns:
         The phase's attributes, its name as ``phase``; ``returns`` of the last 100 episodes at
@@ -437,8 +422,7 @@ def markdown(found: Sequence[Mapping[str, Any]]) -> str:
             str(len(each['returns'])), f'{each["mean"]:.1f}',
             '' if interval is None else f'± {interval:.1f}', str(each['episodes']),
             '' if baseline is None else f'{baseline - each["mean"]:.1f}'))
-    return '\n'.join(
-        '| ' + ' | '.join(cells) + ' |' for cells in (_HEAD, ('---',) * len(_HEAD), *rows))
+    return _table(_HEAD, rows)
 
 
 def _policy(found: Mapping[str, Any]) -> str:

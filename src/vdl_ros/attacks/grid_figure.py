@@ -20,7 +20,6 @@ from vdl_ros.common.files import atomic_file
 
 __all__ = ['draw_returns', 'draw_values', 'smoothed']
 
-
 matplotlib.use('Agg')
 
 Array = NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""The pose network as an attack sees it: joint angles, and a direction to turn them."""
+"""Attacks on the images of a camera by the gradients of a pose network."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ __all__ = ['AttackedImage', 'ImageAttack', 'PoseVictim', 'check_mode', 'warning'
 
 
 class PoseVictim:
-    """A pose estimator whose images are perturbed, as a :class:`~vdl_ros.attacks.attacker.Victim`.
+    """A pose estimator whose images are perturbed; methods as of ``attacker.PolicyVictim``.
 
     Images are float [B, H, H, 3] from 0 to 1, RGB, of any height. What it decides are the angles
     of base, shoulder and elbow, rad.
@@ -68,12 +68,9 @@ _LEVELS = 255
 
 
 class AttackedImage(NamedTuple):
-    """An image after the attack.
+    """An image after the attack, RGB, uint8 [height, width, 3].
 
-    Attributes:
-        pixels: RGB, uint8 [height, width, 3].
-        l2: root mean square of the change of the square that the network sees, from 0 to 1.
-        changed: whether a byte has changed.
+    ``l2`` is the root mean square of the change of the square that the network sees, from 0 to 1.
     """
 
     pixels: NDArray[np.uint8]

@@ -1,28 +1,17 @@
 """Atari 2600 games with ale-py's vector environment and the preprocessing of Mnih et al. 2015.
 
-Properties of ale-py 0.12 (https://ale.farama.org/vector-environment), checked by the tests:
-
 * Observations are uint8 [B, S, 84, 84], grey, the oldest frame first. A frame is the maximum of
-  the last two of ``frame_skip`` emulator frames, shrunk by area averaging.
-* After a reset, also an automatic one, the stack is S - 1 black frames and the first one of the
-  episode; then each observation is the previous one shifted by one frame.
-* Every step returns new arrays. Actions are int64 [B].
+  the last two of ``frame_skip`` emulator frames, shrunk by area averaging. After a reset the stack
+  is S - 1 black frames and the first one.
 * An episode starts with one frame of FIRE if the game has that button, then a random number of
   idle frames: below ``noop_max`` in total. They do not count as steps or for the time limit.
 * An episode is truncated after 108,000 emulator frames (30 minutes of play), or ``time_limit``
   steps. ``truncated`` is never set together with ``terminated``.
-* Rewards are the game's score, not clipped; the learner clips them.
 
 With ``episodic_life`` a lost life sets ``terminated``, but the game continues, as in the wrappers
-of OpenAI Baselines: the NEXT_STEP reset step presses FIRE (or nothing) for one step, and the stack
-continues without black frames. ale-py's own option would restart the game, so that agents never
-reach a second life. ``info['game_over']`` bool [B] is true when the game ended; a raw return is
-the sum of rewards up to ``game_over``, without those of the reset steps. For published scores
-evaluate without ``episodic_life``.
-
-With ``frame_processing`` 'universe' frames are those of universe-starter-agent instead: the last
-emulator frame, its field of 160 x 160 pixels below the score, the mean of red, green and blue,
-shrunk as in ``envs/pixels.py``.
+of OpenAI Baselines: the reset step presses FIRE (or nothing), and the stack continues without
+black frames. ale-py's own option would restart the game, so that agents never reach a second life.
+A raw return is the sum of rewards up to ``info['game_over']``, without those of reset steps.
 
 The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """
@@ -39,7 +28,13 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
-from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper
+from vdl_ros.envs.checked_vector_env import (
+    EnvError,
+    ResetResult,
+    StepResult,
+    VectorEnvironment,
+    Wrapper,
+)
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.pixels import MIDDLE, bilinear, shrink
 
@@ -72,8 +67,7 @@ def make_atari(
     env: VectorEnvironment = Lives(frames, config.episodic_life)
     if not render:
         return env
-    colour = Lives(
-        _vector(config, game, num_envs, num_threads, colour=True), config.episodic_life)
+    colour = Lives(_vector(config, game, num_envs, num_threads, colour=True), config.episodic_life)
     return RenderedGames(env, colour, FRAMES_PER_SECOND / config.frame_skip)
 
 
@@ -131,9 +125,7 @@ class FieldFrames(Wrapper):
         self._stacks = np.zeros(self.observation_space.shape or (), np.uint8)
         self._done = np.zeros(self.num_envs, np.bool_)
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start new games."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.ones(self.num_envs, np.bool_)
@@ -175,9 +167,7 @@ class Lives(Wrapper):
         self._lives = np.zeros(self.num_envs, np.int32)
         self._life_lost = np.zeros(self.num_envs, np.bool_)
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start new games; ``seed`` is a list of one seed per game."""
         observations, info = self.env.reset(
             seed=None if seed is None else np.array(seed), options=options)  # type: ignore[arg-type]
@@ -186,10 +176,7 @@ class Lives(Wrapper):
         info['game_over'] = np.zeros(self.num_envs, np.bool_)
         return observations, info
 
-    def step(
-        self, actions: NDArray[np.int64],
-    ) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """Step the games; actions are indices int64 [B]."""
         if self._life_lost.any():
             actions = np.where(self._life_lost, self._restart, actions)
@@ -222,9 +209,7 @@ class RenderedGames(Wrapper):
         """The only render mode."""
         return 'rgb_array'
 
-    def reset(
-        self, *, seed: Any = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start new games in both copies."""
         self._images = self.colour.reset(seed=seed, options=options)[0]
         return self.env.reset(seed=seed, options=options)

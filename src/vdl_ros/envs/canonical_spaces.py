@@ -169,11 +169,7 @@ class Observations:
                 for part, columns, one_hot in self._numbers]
 
     def convert(self, observations: Any) -> NDArray[Any]:
-        """Return a batch of observations as one array [B, ...].
-
-        Args:
-            observations: as a vector environment returns them: arrays [B, ...] in the
-                dictionaries and tuples of the space.
+        """Return observations of a vector environment as one array [B, ...].
 
         Raises:
             ValueError: a whole number is outside its space.

@@ -21,14 +21,17 @@ from numpy.typing import NDArray
 from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
 
 __all__ = ['CheckedObservation', 'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'ObservationError',
-           'Outcome', 'Seeds', 'VectorEnvironment', 'Wrapper', 'check_memory', 'seeds_for']
-
+           'ResetResult', 'Seeds', 'SingleStepResult', 'StepResult', 'VectorEnvironment',
+           'Wrapper', 'check_memory', 'seeds_for']
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
-#: Observations, rewards, terminated, truncated and info of a step.
-Outcome: TypeAlias = tuple[
+#: Observations and info.
+ResetResult: TypeAlias = tuple[Any, dict[str, Any]]
+#: Observations, rewards, terminated, truncated and info of a step of B environments, and of one.
+StepResult: TypeAlias = tuple[
     NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+SingleStepResult: TypeAlias = tuple[Any, Any, bool, bool, dict[str, Any]]
 if TYPE_CHECKING:
     Wrapper: TypeAlias = VectorWrapper[Any, Any, Any, Any, Any]
 else:
@@ -132,14 +135,8 @@ class CheckedVectorEnv(Wrapper):
         """As ``Observations.columns``."""
         return self._observations.columns
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
-        """Start an episode in every sub-environment.
-
-        Returns:
-            Observations [B, ...] and the environment's info.
-        """
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
+        """Start an episode in every sub-environment."""
         if seed is None:
             seed, self._first_seed = self._first_seed, None
         else:
@@ -148,7 +145,7 @@ class CheckedVectorEnv(Wrapper):
         observations, info = self.env.reset(seed=each, options=options)
         return self._observations.convert(observations), info
 
-    def step(self, actions: NDArray[Any]) -> Outcome:
+    def step(self, actions: NDArray[Any]) -> StepResult:
         """Step every sub-environment once.
 
         Returns:
@@ -161,14 +158,10 @@ class CheckedVectorEnv(Wrapper):
         return self.from_environment(self.env.step(self.to_environment(actions)))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions as the environment takes them.
-
-        Raises:
-            EnvError: ``actions`` do not fit the action space.
-        """
+        """Return actions as the environment takes them."""
         return self._actions.convert(self._checked(actions))
 
-    def from_environment(self, outcome: tuple[Any, ...]) -> Outcome:
+    def from_environment(self, outcome: tuple[Any, ...]) -> StepResult:
         """Return what a step of the environment returned, as :meth:`step`."""
         observations, rewards, terminated, truncated, info = outcome
         return (self._observations.convert(observations), np.asarray(rewards, np.float32),
@@ -218,15 +211,13 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
         ObservationError: from ``reset`` and ``step``.
     """
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._check(observation, 'reset')
         return observation, info
 
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    def step(self, action: Any) -> SingleStepResult:
         """Step the environment once."""
         outcome = self.env.step(action)
         self._check(outcome[0], 'step')

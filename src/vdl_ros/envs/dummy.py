@@ -1,18 +1,13 @@
-"""Dummy environments with a given observation size and speed: ``dummy/OBS28224-FPS100-v0``.
-
-Benchmarks use them in place of environments that are not installed or need more cores. The id is
-``dummy/OBS<n>[-FPS<f>[-SERIAL|-BUSY]]-v0``:
+"""Dummy environments of a given size and speed, ``dummy/OBS28224-FPS100-v0``, and counters.
 
 * ``OBS<n>``: an observation is n bytes of noise, uint8 [n], which hardly compress.
 * ``FPS<f>``: a step sleeps 1/f s; a vector of B copies sleeps 1/f s too, like B machines that
   simulate in parallel. Without it, a step does not sleep.
 * ``-SERIAL``: a vector of B copies sleeps B/f s, like one machine that simulates them in turn.
-* ``-BUSY``: as ``-SERIAL``, but computing instead of sleeping: 1/f s of processor time for each
-  copy, so environments that share a core slow each other down.
+* ``-BUSY``: as ``-SERIAL``, but computing instead of sleeping.
 
-Time between steps does not count, and ``reset`` takes no time. Gymnasium's SyncVectorEnv always
-steps its copies in turn. Actions, Discrete(2), have no effect; the reward is 1; an episode is
-truncated after 1000 steps or ``time_limit``.
+Actions, Discrete(2), have no effect; the reward is 1; an episode is truncated after 1000 steps or
+``time_limit``.
 """
 
 from __future__ import annotations
@@ -21,7 +16,6 @@ import dataclasses
 import functools
 import re
 import time
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -32,13 +26,12 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepResult, StepResult
 
 __all__ = ['COUNTER', 'CounterEnv', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'LARGEST',
            'MIXED_COUNTER', 'MixedCounterEnv', 'NAMESPACE', 'PIXEL_COUNTER', 'PIXEL_FRAMES',
-           'PixelCounterEnv', 'REACH', 'Reach1DEnv', 'SLOWEST', 'StepTime', 'episode_length',
+           'PixelCounterEnv', 'REACH', 'Reach1DEnv', 'SLOWEST', 'episode_length',
            'parse', 'register_counters', 'register_dummies']
-
 
 NAMESPACE = 'dummy/'
 LARGEST = 1 << 26
@@ -83,11 +76,7 @@ def parse(env_id: str) -> Dummy:
 
 
 def register_dummies(env_id: str) -> None:
-    """Add the environment to Gymnasium's registry, if it is not there.
-
-    Raises:
-        EnvError: as :func:`parse`.
-    """
+    """Add the environment to Gymnasium's registry, if it is not there."""
     if env_id not in gymnasium.registry:
         parse(env_id)
         gymnasium.register(
@@ -96,44 +85,31 @@ def register_dummies(env_id: str) -> None:
             kwargs={'name': env_id})
 
 
-class StepTime:
-    """Makes steps take a given time on average, to the precision of the clock.
+class _StepTime:
+    """Makes steps of ``copies`` take a given time on average, to the precision of the clock.
 
     A sleep may end late by more than a short step takes; so each step is shortened by the delay of
     the previous one, at most by a whole step.
-
-    ``pause`` is called with the remaining seconds until none remain.
     """
 
-    def __init__(
-        self, seconds: float, clock: Callable[[], float], pause: Callable[[float], object],
-    ) -> None:
-        self.seconds = seconds
-        self._clock = clock
-        self._pause = pause
-        self._late = 0.0
-        self._due = 0.0
-
-    @classmethod
-    def of(cls, dummy: Dummy, copies: int = 1) -> StepTime:
-        """Return the step time for a vector of ``copies``."""
-        seconds = dummy.step_s * (1 if dummy.together else copies)
-        if dummy.busy:
-            # Processor time, so that waiting for a core does not count as computing.
-            return cls(seconds, time.thread_time, lambda left: None)
-        return cls(seconds, time.perf_counter, time.sleep)
+    def __init__(self, dummy: Dummy, copies: int) -> None:
+        self._seconds = dummy.step_s * (1 if dummy.together else copies)
+        self._busy = dummy.busy
+        # Processor time, so that waiting for a core does not count as computing.
+        self._clock = time.thread_time if dummy.busy else time.perf_counter
+        self._late = self._due = 0.0
 
     def begin(self) -> None:
-        """Start a step."""
-        if self.seconds:
-            self._due = self._clock() + self.seconds - self._late
+        if self._seconds:
+            self._due = self._clock() + self._seconds - self._late
 
     def finish(self) -> None:
         """Wait for the rest of the step."""
-        if self.seconds:
+        if self._seconds:
             while (left := self._due - self._clock()) > 0.0:
-                self._pause(left)
-            self._late = min(-left, self.seconds)
+                if not self._busy:
+                    time.sleep(left)
+            self._late = min(-left, self._seconds)
 
 
 @functools.lru_cache(maxsize=2)
@@ -147,61 +123,31 @@ def _noise(size: int) -> NDArray[np.uint8]:
 
 
 class DummyEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
-    """One environment: each observation is the next window of noise.
+    """One environment: each observation is the next window of noise."""
 
-    Raises:
-        EnvError: as :func:`parse`.
-    """
+    def __init__(self, name: str) -> None:
+        self._one = DummyVectorEnv(1, name)
+        self.observation_space: spaces.Space[Any] = self._one.single_observation_space
+        self.action_space: spaces.Space[Any] = self._one.single_action_space
 
-    def __init__(self, name: str, step_time: StepTime | None = None) -> None:
-        dummy = parse(name)
-        self.observation_space: spaces.Space[Any] = spaces.Box(0, 255, (dummy.size,), np.uint8)
-        self.action_space: spaces.Space[Any] = spaces.Discrete(2)
-        self._step_time = step_time or StepTime.of(dummy)
-        self._noise = _noise(dummy.size)
-        self._stride = dummy.size % _WINDOWS or 1
-        self._at: int | None = None
-
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode, with a seed at a new position in the noise."""
-        super().reset(seed=seed, options=options)
-        if seed is not None or self._at is None:
-            self._at = int(self.np_random.integers(_WINDOWS))
-        return self._observation(), {}
+        return self._one.reset(seed=seed)[0][0], {}
 
-    def step(
-        self, action: np.int64,
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> SingleStepResult:
         """Take the step's time; the action has no effect."""
-        self._step_time.begin()
-        observation = self._observation()
-        self._step_time.finish()
-        return observation, 1.0, False, False, {}
-
-    def _observation(self) -> NDArray[np.uint8]:
-        assert self._at is not None
-        self._at = (self._at + self._stride) % _WINDOWS
-        observation: NDArray[np.uint8] = self._noise[self._at].copy()
-        return observation
+        return self._one.step(np.zeros(1, np.int64))[0][0], 1.0, False, False, {}
 
 
 class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any]]):
     """B copies; the id tells whether their steps take the time of one or of B.
 
     All episodes start and end together.
-
-    Raises:
-        EnvError: as :func:`parse`.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}
 
-    def __init__(
-        self, num_envs: int, name: str, max_episode_steps: int = _EPISODE,
-        step_time: StepTime | None = None,
-    ) -> None:
+    def __init__(self, num_envs: int, name: str, max_episode_steps: int = _EPISODE) -> None:
         dummy = parse(name)
         self.num_envs = num_envs
         self.single_observation_space = spaces.Box(0, 255, (dummy.size,), np.uint8)
@@ -209,27 +155,21 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._limit = max_episode_steps
-        self._step_time = step_time or StepTime.of(dummy, num_envs)
+        self._step_time = _StepTime(dummy, num_envs)
         self._noise = _noise(dummy.size)
         self._stride = dummy.size % _WINDOWS or 1
         self._at: NDArray[np.int64] | None = None
         self._time = 0
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start an episode in every copy; ``seed`` is one number."""
-        assert not isinstance(seed, list)
         super().reset(seed=seed, options=options)
         if seed is not None or self._at is None:
             self._at = self.np_random.integers(_WINDOWS, size=self.num_envs)
         self._time = 0
         return self._observations(), {}
 
-    def step(
-        self, actions: NDArray[np.int64],
-    ) -> tuple[NDArray[np.uint8], NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """Take the step's time; the actions have no effect."""
         self._step_time.begin()
         is_reset = self._time >= self._limit
@@ -268,16 +208,13 @@ class CounterEnv(gymnasium.Env[NDArray[Any], np.int64]):
     """
 
     def __init__(self) -> None:
-        self.observation_space: spaces.Space[Any] = spaces.Box(
-            0.0, np.inf, (3,), np.float32)
+        self.observation_space: spaces.Space[Any] = spaces.Box(0.0, np.inf, (3,), np.float32)
         self.action_space: spaces.Space[Any] = spaces.Discrete(2)
         self.identity = 0
         self.episode = -1
         self.time = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start the next episode, or episode 0 with a seed."""
         super().reset(seed=seed, options=options)
         if seed is not None:
@@ -287,7 +224,7 @@ class CounterEnv(gymnasium.Env[NDArray[Any], np.int64]):
         self.time = 0
         return self._observation(), {}
 
-    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> SingleStepResult:
         """Count one step; the action has no effect."""
         del action
         self.time += 1
@@ -310,13 +247,10 @@ class PixelCounterEnv(CounterEnv):
 
     def __init__(self) -> None:
         super().__init__()
-        self.observation_space = spaces.Box(
-            0, 255, (PIXEL_FRAMES, self.size, self.size), np.uint8)
+        self.observation_space = spaces.Box(0, 255, (PIXEL_FRAMES, self.size, self.size), np.uint8)
         self._images = 0
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start the next episode, or episode 0 and frame 0 with a seed."""
         if seed is not None:
             self._images = 0
@@ -349,7 +283,7 @@ class MixedCounterEnv(PixelCounterEnv):
             'phase': spaces.Tuple((spaces.Discrete(3, start=1), spaces.MultiBinary(2)))})
         self.action_space = spaces.MultiDiscrete([2, 3])
 
-    def step(self, action: np.int64) -> tuple[NDArray[Any], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> SingleStepResult:
         """Count one step; the action has no effect."""
         observation, reward, terminated, truncated, info = super().step(action)
         return observation, reward, terminated, truncated, {**info, 'is_success': terminated}
@@ -378,17 +312,13 @@ class Reach1DEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self.action_space: spaces.Space[Any] = spaces.Box(-1.0, 1.0, (1,), np.float32)
         self._state = np.zeros(2, np.float32)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.float32], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Choose a random start and goal."""
         super().reset(seed=seed, options=options)
         self._state = self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
         return self._state.copy(), {}
 
-    def step(
-        self, action: NDArray[np.float32],
-    ) -> tuple[NDArray[np.float32], float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.float32]) -> SingleStepResult:
         """Move the point."""
         move = 0.2 * float(np.clip(action[0], -1.0, 1.0))
         self._state[0] = np.clip(self._state[0] + move, -1.0, 1.0)
@@ -412,5 +342,4 @@ def register_counters() -> None:
             (MIXED_COUNTER, 'MixedCounterEnv', None),
             (REACH, 'Reach1DEnv', 20)):
         if env_id not in gymnasium.registry:
-            gymnasium.register(
-                env_id, entry_point=f'{__name__}:{name}', max_episode_steps=limit)
+            gymnasium.register(env_id, entry_point=f'{__name__}:{name}', max_episode_steps=limit)

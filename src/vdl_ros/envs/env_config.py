@@ -1,4 +1,4 @@
-"""Settings of the environments."""
+"""Settings of the environments, Atari's included: they travel together."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ['EnvConfig', 'EnvModulesConfig']
 class EnvConfig:
     """Settings of the environments of one actor, from which ``envs/factory.py`` creates them.
 
-    The defaults of the Atari settings are
-    the protocol of Mnih et al. 2015 (https://doi.org/10.1038/nature14236); for the one of Machado
-    et al. 2018 (https://arxiv.org/abs/1709.06009) set ``sticky_actions`` to 0.25 and
-    ``full_action_space`` to true.
+    The defaults of the Atari settings are the protocol of Mnih et al. 2015
+    (https://doi.org/10.1038/nature14236); for the one of Machado et al. 2018
+    (https://arxiv.org/abs/1709.06009) set ``sticky_actions`` to 0.25 and ``full_action_space`` to
+    true.
     """
 
     env_id: str = setting(

@@ -1,4 +1,4 @@
-"""Imports the modules that a user of this host names; they register environments.
+"""The modules with environments that a user names, and the arguments and wrappers of those.
 
 Names of environments and wrappers come over the graph, names of modules never do: what comes over
 the graph can only choose among what this process has imported.
@@ -26,7 +26,6 @@ from vdl_ros.envs.env_config import EnvModulesConfig
 
 __all__ = ['OF_GYMNASIUM', 'WrapperClass', 'import_modules', 'make_wrappers', 'parse_kwargs',
            'parse_wrappers', 'wrappers_of_modules']
-
 
 WrapperClass = type['gymnasium.Wrapper[object, object, object, object]']
 
@@ -84,8 +83,7 @@ _DEEPEST = 8
 _RESERVED = frozenset({
     'additional_wrappers', 'disable_env_checker', 'id', 'max_episode_steps', 'num_envs',
     'render_mode', 'vector_kwargs', 'vectorization_mode', 'wrappers'})
-_WRAPPERS = ('names separated by commas, or a JSON list such as '
-             '["A", {"B": {"argument": 1}}]')
+_WRAPPERS = ('names separated by commas, or a JSON list such as ' '["A", {"B": {"argument": 1}}]')
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:
@@ -154,7 +152,6 @@ def _is_deeper(value: Any, levels: int) -> bool:
 
 Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
 
-
 OF_GYMNASIUM = (
     'ClipAction', 'ClipReward', 'DelayObservation', 'DiscretizeAction', 'FilterObservation',
     'FlattenObservation', 'FrameStackObservation', 'GrayscaleObservation',
@@ -165,14 +162,8 @@ OF_GYMNASIUM = (
 _LARGEST = 256
 
 
-def make_wrappers(
-    text: str, num_envs: int,
-) -> list[Callable[[gymnasium.Env[Any, Any]], Wrapped]]:
-    """Return functions that wrap an environment, innermost first.
-
-    Args:
-        text: the setting ``env_wrappers``.
-        num_envs: number of environments that will be wrapped.
+def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any, Any]], Wrapped]]:
+    """Return functions that wrap each of ``num_envs`` environments, innermost first.
 
     Raises:
         EnvError: an unknown wrapper, or arguments that are not allowed. The functions raise it

@@ -1,8 +1,7 @@
 """Creates vector environments by id.
 
 The B copies of an actor are in one process: in the environment's own vectorized version if it has
-one (CartPole, Atari, dummy), else in a SyncVectorEnv. For the properties of the result see
-``envs/checked_vector_env.py``, and for delays and real time ``envs/lag/``.
+one (CartPole, Atari, dummy), else in a SyncVectorEnv.
 """
 
 from __future__ import annotations
@@ -85,12 +84,9 @@ def bodies(config: EnvConfig) -> list[str]:
 def make_shared(
     config: EnvConfig, seed: int, shares: Sequence[Sequence[str]], num_envs: int | None = None,
 ) -> SharedWorlds:
-    """Return ``num_envs`` copies of a world in which several agents act.
+    """Return ``num_envs`` copies of a world in which several agents act, as :func:`make`.
 
-    Args:
-        config: settings of the world; ``bodies`` there is ignored.
-        shares: names of the bodies of each agent.
-        num_envs: number of worlds; None: that of ``config``.
+    ``shares`` are the names of each agent's bodies, instead of ``config.bodies``.
 
     Raises:
         EnvError: as :func:`make`; or a setting that worlds of several agents do not have.
@@ -98,8 +94,7 @@ def make_shared(
     for name in ('realtime_fps', 'observation_delay', 'random_observation_delay', 'action_delay',
                  'random_action_delay', 'observe_last_actions'):
         if value := getattr(config, name):
-            raise EnvError(f'{name}: {value:g} is not allowed with several agents in one world: '
-                           '0')
+            raise EnvError(f'{name}: {value:g} is not allowed with several agents in one world: 0')
     count = config.num_envs if num_envs is None else num_envs
     first = _make(dataclasses.replace(config, bodies=','.join(shares[0])), seed, count, False)
     worlds = first.unwrapped.worlds  # type: ignore[attr-defined]
@@ -112,12 +107,18 @@ def make_shared(
         raise
 
 
+def _refuse(config: EnvConfig, name: str, reason: str) -> None:
+    """Raise an EnvError if a setting is given that the environment does not have."""
+    if value := getattr(config, name):
+        raise EnvError(f'{name}: {quoted(value)} is not allowed with env_id '
+                       f'{quoted(config.env_id)}: {reason}')
+
+
 def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
     """Return ``count`` copies that wait for their agent."""
-    for name in ('env_kwargs', 'env_wrappers', 'bodies'):
-        if getattr(config, name) and config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
-            raise EnvError(f'{name}: {quoted(getattr(config, name))} is not allowed with env_id '
-                           f'{quoted(config.env_id)}: other settings choose its variant')
+    if config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
+        for name in ('env_kwargs', 'env_wrappers', 'bodies'):
+            _refuse(config, name, 'other settings choose its variant')
     # Of other environments the size is not known before they are there.
     if config.env_id.startswith(dummy.NAMESPACE):
         check_memory(count, dummy.parse(config.env_id).size)
@@ -128,12 +129,9 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
     kwargs = parse_kwargs(config.env_kwargs)
     if is_world(spec.id):
         kwargs['bodies'] = config.bodies
-    elif config.bodies:
-        raise EnvError(f'bodies: {quoted(config.bodies)} is not allowed with env_id '
-                       f'{quoted(config.env_id)}: it is no world of several bodies')
-    if config.env_wrappers and is_world(spec.id):
-        raise EnvError(f'env_wrappers: {quoted(config.env_wrappers)} is not allowed with env_id '
-                       f'{quoted(config.env_id)}: wrappers are of environments with one body')
+        _refuse(config, 'env_wrappers', 'wrappers are of environments with one body')
+    else:
+        _refuse(config, 'bodies', 'it is no world of several bodies')
     wrappers = make_wrappers(config.env_wrappers, count)
     if config.time_limit:
         kwargs['max_episode_steps'] = config.time_limit
@@ -167,8 +165,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
     except EnvError:
         raise
     except Exception as error:
-        refuses = isinstance(
-            error, gymnasium.error.Error | ImportError | TypeError | ValueError)
+        refuses = isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError)
         # Other errors of this package are bugs, of anybody else's code they are what it refuses.
         if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
             raise
@@ -183,11 +180,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:
-    """Return the observation and action space of one copy, as in ``envs/canonical_spaces.py``.
-
-    Raises:
-        EnvError: as :func:`make`.
-    """
+    """Return the observation and action space of one copy, as in ``envs/canonical_spaces.py``."""
     env = make(config, seed=0, num_envs=1)
     try:
         return env.single_observation_space, env.single_action_space
@@ -213,9 +206,9 @@ def frames_per_observation(config: EnvConfig) -> int:
 def describe(config: EnvConfig) -> dict[str, Any]:
     """Return what a checkpoint has to say of its environment beside the settings; {} for most.
 
-    It is for a program that acts outside of the environment: the class of the environment has a
-    function ``checkpoint_description`` that returns plain values; it is called with those of
-    ``env_kwargs`` that it has.
+    The class of an environment whose policy may act outside of it has a function
+    ``checkpoint_description`` that returns plain values; it is called with those of ``env_kwargs``
+    that it has.
 
     Raises:
         EnvError: an unknown environment.
@@ -244,20 +237,16 @@ def _spec(env_id: str) -> EnvSpec:
     if env_id.startswith(dummy.NAMESPACE):
         dummy.register_dummies(env_id)
     spec = gymnasium.registry.get(env_id)
-    if spec is None and env_id.startswith(ROBOT):
-        raise EnvError(
-            f'env_id: no robot {quoted(env_id)} on this host, or this process is no ROS node: '
-            f'its contract is NAME.yaml in config/robots or in the folder robots'
-            f'{suggestion(env_id, gymnasium.registry)}')
     if spec is None:
-        raise EnvError(
-            f'env_id: no environment {quoted(env_id)} on this host; the module that registers it '
+        hint = (f'no robot {quoted(env_id)} on this host, or this process is no ROS node: '
+                'its contract is NAME.yaml in config/robots or in the folder robots'
+                ) if env_id.startswith(ROBOT) else (
+            f'no environment {quoted(env_id)} on this host; the module that registers it '
             'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
-            'env_modules:=MODULE with a node, else by --env_modules MODULE'
-            f'{suggestion(env_id, gymnasium.registry)}')
+            'env_modules:=MODULE with a node, else by --env_modules MODULE')
+        raise EnvError(f'env_id: {hint}{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
-        raise EnvError(
-            f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')
+        raise EnvError(f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')
     return spec
 
 
@@ -270,6 +259,5 @@ def _draws(spec: EnvSpec) -> bool:
 
 
 def _creator(spec: EnvSpec) -> Any:
-    """Return the class of an environment."""
     point = spec.entry_point
     return load_env_creator(point) if isinstance(point, str) else point

@@ -1,4 +1,4 @@
-"""The last actions as a part of the observation."""
+"""Late observations and actions, and the last actions as a part of the observation."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from vdl_ros.envs.canonical_spaces import Column, Observations
 from vdl_ros.envs.checked_vector_env import (
     CheckedVectorEnv,
     EnvError,
+    ResetResult,
+    StepResult,
     VectorEnvironment,
     Wrapper,
     check_memory,
@@ -72,19 +74,14 @@ class LastActionsVectorEnv(Wrapper):
         """As ``Observations.columns``."""
         return self._observations.columns
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode in every environment."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._last[:] = 0.0
         self._over[:] = False
         return self._joined(observations), info
 
-    def step(
-        self, actions: NDArray[Any],
-    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> StepResult:
         """Step every environment once."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._last[:, 1:] = self._last[:, :-1].copy()
@@ -162,7 +159,6 @@ def add_lag(env: CheckedVectorEnv, config: EnvConfig, seed: int) -> VectorEnviro
 
 
 def _delays(config: EnvConfig) -> tuple[Delay, Delay]:
-    """Return the delays of observations and actions."""
     return tuple(Delay(low, low + more) for low, more in (  # type: ignore[return-value]
         (config.observation_delay, config.random_observation_delay),
         (config.action_delay, config.random_action_delay)))

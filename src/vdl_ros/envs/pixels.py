@@ -1,4 +1,4 @@
-"""Grey frames as universe-starter-agent makes them, from 80 x 80 points by bilinear interpolation.
+"""CartPole and CarRacing in pixels; frames of CartPole are those of universe-starter-agent.
 
 Its agents see 42 x 42 pixels: the image is shrunk to 80 x 80, then to 42 x 42, so that thin things
 do not fall between two pixels.
@@ -13,9 +13,10 @@ from gymnasium import Env, spaces
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 from numpy.typing import NDArray
 
-__all__ = ['CarRacingPixelsEnv', 'CartPolePixelsEnv', 'Controls', 'MIDDLE', 'REPEATS', 'SIZE',
-           'bilinear', 'draw', 'shrink']
+from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult
 
+__all__ = ['CarRacingPixelsEnv', 'CartPolePixelsEnv', 'MIDDLE', 'REPEATS', 'SIZE',
+           'bilinear', 'draw', 'shrink']
 
 #: Height and width between the two steps, and of the result.
 MIDDLE, SIZE = 80, 42
@@ -96,9 +97,7 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
     frame of each; after a reset the first one three times; after the pole has fallen the last one
     again.
 
-    Args:
-        render_mode: 'rgb_array' or None.
-        gravity: m/s^2.
+    ``gravity`` is in m/s^2.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 17}
@@ -118,17 +117,13 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
         self._cart_pole.total_mass = mass_cart + mass_pole
         self._cart_pole.polemass_length = mass_pole * self._cart_pole.length
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode."""
         super().reset(seed=seed)
         state, info = self._cart_pole.reset(seed=seed, options=options)
         return draw(state[:1], state[2:3]).repeat(REPEATS, axis=0), info
 
-    def step(
-        self, action: np.int64,
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> SingleStepResult:
         """Push the cart left (0) or right (1) for three steps, or until the pole falls."""
         states: list[NDArray[np.float32]] = []
         total, terminated = 0.0, False
@@ -156,33 +151,14 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
 _CHANGES = ((0, 1.0), (0, -1.0), (0, 0.0), (1, 1.0), (1, 0.0), (2, 1.0), (2, 0.0))
 
 
-class Controls:
-    """Steering, gas and brake, which stay as they are until an action changes one of them."""
-
-    def __init__(self) -> None:
-        self.values: NDArray[np.float32] = np.zeros(3, np.float32)
-
-    def apply(self, action: int) -> NDArray[np.float32]:
-        """Return the controls after an action, float32 [3].
-
-        Args:
-            action: 0, 1, 2: steer right, left, straight; 3, 4: gas on, off; 5, 6: brake on, off;
-                7: nothing.
-        """
-        if action < len(_CHANGES):
-            control, value = _CHANGES[action]
-            self.values[control] = value
-        return np.array(self.values)
-
-
 class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
-    """Drive a car by pictures, uint8 [96, 96, 3]; actions Discrete(8) of :class:`Controls`.
+    """Drive a car by pictures, uint8 [96, 96, 3].
 
-    It needs Box2D: ``pip install box2d``.
+    Steering, gas and brake stay as they are until an action changes one of them. 0, 1, 2: steer
+    right, left, straight; 3, 4: gas on, off; 5, 6: brake on, off; 7: nothing. It needs Box2D:
+    ``pip install box2d``.
 
-    Args:
-        render_mode: 'rgb_array' or None.
-        arguments: of Gymnasium's CarRacing.
+    ``arguments`` are those of Gymnasium's CarRacing.
 
     Raises:
         gymnasium.error.DependencyNotInstalled: Box2D is not installed.
@@ -195,25 +171,22 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
 
         self.render_mode = render_mode
         self._car: Any = CarRacing(render_mode=render_mode, **arguments)
-        self._controls = Controls()
+        self._controls = np.zeros(3, np.float32)
         self.observation_space: spaces.Space[Any] = self._car.observation_space
         self.action_space: spaces.Space[Any] = spaces.Discrete(len(_CHANGES) + 1)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start on a new track with all controls released."""
         super().reset(seed=seed)
-        self._controls = Controls()
-        observation, info = self._car.reset(seed=seed, options=options)
-        return observation, info
+        self._controls = np.zeros(3, np.float32)
+        return self._car.reset(seed=seed, options=options)  # type: ignore[no-any-return]
 
-    def step(
-        self, action: np.int64,
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> SingleStepResult:
         """Drive for 20 ms."""
-        observation, reward, terminated, truncated, info = self._car.step(
-            self._controls.apply(int(action)))
+        if action < len(_CHANGES):
+            control, value = _CHANGES[int(action)]
+            self._controls[control] = value
+        observation, reward, terminated, truncated, info = self._car.step(self._controls.copy())
         return observation, float(reward), terminated, truncated, info
 
     def render(self) -> Any:

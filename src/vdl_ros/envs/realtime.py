@@ -1,4 +1,4 @@
-"""Observations and actions that come late, in the time of the environment."""
+"""Observations and actions that come late: in the time of the environment, or on its own clock."""
 
 from __future__ import annotations
 
@@ -17,10 +17,16 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.metrics import PARTS
 from vdl_ros.common.quoting import quoted
-from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment, Wrapper, check_memory
+from vdl_ros.envs.checked_vector_env import (
+    EnvError,
+    ResetResult,
+    StepResult,
+    VectorEnvironment,
+    Wrapper,
+    check_memory,
+)
 
 __all__ = ['Delay', 'DelayedVectorEnv', 'Outcome', 'RealTimeVectorEnv', 'TickWindow', 'no_action']
-
 
 # Distinguishes this random stream from those of the environments.
 _STREAM = 0x1A6
@@ -139,9 +145,7 @@ class DelayedVectorEnv(Wrapper):
             steps = np.round(delay.draw(self._random, count) * self._rate, 9)
             late[rows] = np.floor(steps + self._random.random(count))
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode in every environment, with delays of its own."""
         if seed is not None:
             self._random = np.random.default_rng([_STREAM, seed])
@@ -153,10 +157,7 @@ class DelayedVectorEnv(Wrapper):
         self._observations = _Latest(self._most[0], observations)
         return observations, info | self._info()
 
-    def step(
-        self, actions: NDArray[Any],
-    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> StepResult:
         """Step with earlier actions, and return earlier observations."""
         begin = self._over
         self._actions.append(np.where(self._like(begin, actions), self._none, actions))
@@ -307,9 +308,7 @@ class RealTimeVectorEnv(Wrapper):
         self._thread = threading.Thread(target=self._run, name='environment', daemon=True)
         self._thread.start()
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[NDArray[Any], dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode in every environment, and the clock."""
         def restart() -> tuple[NDArray[Any], dict[str, Any]]:
             observations, info = self.env.reset(seed=seed, options=options)
@@ -324,10 +323,7 @@ class RealTimeVectorEnv(Wrapper):
         self._returning(self._made, info)
         return observations, info
 
-    def step(
-        self, actions: NDArray[Any],
-    ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_],
-               dict[str, Any]]:
+    def step(self, actions: NDArray[Any]) -> StepResult:
         """Give new actions; return what has become when they were applied."""
         sent = self._clock()
         with self._changed:

@@ -63,12 +63,10 @@ def record_episodes(
     The return of an episode that is cut by a limit is that until there.
 
     Args:
-        config: the environment; a video of a game shows all lives.
-        seed: of the first episode; the others follow from it.
         act: function from observations [1, ...], is_reset [1] and previous rewards [1] to
             actions [1, ...].
         path: the MP4 file.
-        episodes: how many at least, one after the other.
+        episodes: how many at least.
         min_steps: more episodes follow until there are so many steps.
         fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.
         max_steps: largest number of steps; default: 30 minutes of Atari.

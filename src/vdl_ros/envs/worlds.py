@@ -22,22 +22,23 @@ from gymnasium.vector.utils import batch_space, concatenate, create_empty_array,
 from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, Outcome, seeds_for
+from vdl_ros.envs.checked_vector_env import (
+    CheckedVectorEnv,
+    EnvError,
+    ResetResult,
+    StepResult,
+    seeds_for,
+)
 
 __all__ = ['BodyOutcome', 'BodyVectorEnv', 'ParallelWorlds', 'SharedWorlds', 'choose_bodies',
            'is_world', 'make_worlds', 'register_mpe2', 'register_world']
 
 
 class BodyOutcome(NamedTuple):
-    """What a step did to one body in each of W worlds.
+    """What a step did to one body in each of W worlds; arrays [W].
 
-    Attributes:
-        observations: [W, ...], or a dictionary or tuple of such.
-        rewards: [W] float32.
-        terminated: [W] bool.
-        truncated: [W] bool.
-        is_lost: [W] bool, where the step is none of the body's: it was gone before, or the world
-            was reset.
+    Observations may be a dictionary or tuple of arrays. ``is_lost`` is where the step is none of
+    the body's: it was gone before, or the world was reset.
     """
 
     observations: Any
@@ -62,6 +63,9 @@ class ParallelWorlds:
 
     Attributes:
         names: of the bodies, in the order of the world.
+        observation_spaces: by body.
+        action_spaces: by body.
+        outcomes: by body, what the last step, or the last reset, did to it.
 
     Raises:
         EnvError: a world without bodies.
@@ -78,12 +82,12 @@ class ParallelWorlds:
             raise EnvError('the world has no body')
         self._keys = dict(zip(self.names, first.possible_agents, strict=True))
         self.metadata: Mapping[str, Any] = getattr(first, 'metadata', {})
-        self._observation_spaces: dict[str, gymnasium.Space[Any]] = {
+        self.observation_spaces: dict[str, gymnasium.Space[Any]] = {
             name: first.observation_space(key) for name, key in self._keys.items()}
         # Copies: they are seeded to draw random actions.
-        self._action_spaces: dict[str, gymnasium.Space[Any]] = {
+        self.action_spaces: dict[str, gymnasium.Space[Any]] = {
             name: copy.deepcopy(first.action_space(key)) for name, key in self._keys.items()}
-        self._outcomes: dict[str, BodyOutcome] = {}
+        self.outcomes: dict[str, BodyOutcome] = {}
         self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
         self._steps = [0] * num_worlds
         # Whether the limit has ended the episode of a world.
@@ -91,26 +95,12 @@ class ParallelWorlds:
         # Of the last reset, until a step.
         self._seed: int | None = None
 
-    def observation_space(self, name: str) -> gymnasium.Space[Any]:
-        """Return the space of the observations of a body."""
-        return self._observation_spaces[name]
-
-    def action_space(self, name: str) -> gymnasium.Space[Any]:
-        """Return the space of the actions of a body."""
-        return self._action_spaces[name]
-
-    def outcome(self, name: str) -> BodyOutcome:
-        """Return what the last step, or the last reset, did to a body."""
-        return self._outcomes[name]
-
     def reset(self, seed: int | None = None) -> None:
         """Start an episode in every world.
 
-        Agents that share worlds each reset them: a second reset with the same seed, before any
-        step, does nothing.
-
-        Args:
-            seed: from which each world gets its own; None: the random streams go on.
+        Each world gets a seed made from ``seed``; without it the random streams go on. Agents that
+        share worlds each reset them: a second reset with the same seed, before any step, does
+        nothing.
         """
         if seed is not None and seed == self._seed:
             return
@@ -118,7 +108,7 @@ class ParallelWorlds:
         if seed is not None:
             *of_worlds, of_others = seeds_for(seed, self.num_worlds + 1)
             seeds[:] = of_worlds
-            for number, space in enumerate(self._action_spaces.values()):
+            for number, space in enumerate(self.action_spaces.values()):
                 space.seed(of_others + number)
         for w, world in enumerate(self._worlds):
             self._reset(w, world, seeds[w])
@@ -147,7 +137,7 @@ class ParallelWorlds:
             else:
                 found = world.step({
                     key: actions[name][w] if (name := str(key)) in actions
-                    else self._action_spaces[name].sample() for key in live})
+                    else self.action_spaces[name].sample() for key in live})
                 self._last[w].update(found[0])
                 self._steps[w] += 1
             self._is_over[w] = bool(self._limit) and self._steps[w] >= self._limit
@@ -162,19 +152,18 @@ class ParallelWorlds:
         self, rewards: Sequence[Mapping[Any, float]], lived: Sequence[set[Any]],
         terminated: Sequence[set[Any]], truncated: Sequence[set[Any]],
     ) -> None:
-        """Keep the outcome of a step by body."""
         for name, key in self._keys.items():
             is_alive = np.array([key in each for each in lived])
             ends = [np.array([key in each for each in flags]) & is_alive
                     for flags in (terminated, truncated)]
             got = np.array([each.get(key, 0.0) for each in rewards], np.float32)
-            self._outcomes[name] = BodyOutcome(
+            self.outcomes[name] = BodyOutcome(
                 self._observe(name, key), np.where(is_alive, got, np.float32(0.0)),
                 ends[0], ends[1], ~is_alive)
 
     def _observe(self, name: str, key: Any) -> Any:
         """Return the latest observations of a body, [W, ...]."""
-        space = self._observation_spaces[name]
+        space = self.observation_spaces[name]
         items = [last[key] if key in last else _zeros(space) for last in self._last]
         out: Any = create_empty_array(space, n=self.num_worlds)
         return concatenate(space, items, out)
@@ -228,7 +217,7 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         self.worlds, self.names = worlds, list(names)
         self.metadata = dict(worlds.metadata) | {'autoreset_mode': AutoresetMode.NEXT_STEP}
         self.num_envs = len(self.names) * worlds.num_worlds
-        actions = {name: worlds.action_space(name) for name in self.names}
+        actions = {name: worlds.action_spaces[name] for name in self.names}
         self.single_action_space = actions[self.names[0]]
         for name, space in actions.items():
             if space != self.single_action_space:
@@ -237,24 +226,21 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
                     f'with {space} cannot have one policy: give each kind an agent')
         kinds: list[Any] = []
         for name in self.names:
-            if (space := worlds.observation_space(name)) not in kinds:
+            if (space := worlds.observation_spaces[name]) not in kinds:
                 kinds.append(space)
         # Of bodies of several kinds, the index of each one's kind and the number of kinds.
         self._kinds = None if len(kinds) == 1 else (
-            [kinds.index(worlds.observation_space(name)) for name in self.names], len(kinds))
+            [kinds.index(worlds.observation_spaces[name]) for name in self.names], len(kinds))
         self.single_observation_space = kinds[0] if self._kinds is None else _padded(kinds)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start an episode in every world, for all agents in it; ``seed`` is a number or None."""
-        assert not isinstance(seed, list)
         self.worlds.reset(seed)
         return self._observations(), {}
 
-    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def step(self, actions: Any) -> StepResult:
         """Step the worlds; bodies of other agents act at random."""
         self.worlds.step(self.split(actions))
         return self.outcome()
@@ -263,16 +249,15 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         """Return actions [B, ...] by body."""
         return dict(zip(self.names, np.split(actions, len(self.names)), strict=True))
 
-    def outcome(self) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    def outcome(self) -> StepResult:
         """Return what the last step of the worlds did, as :meth:`step`."""
-        found = [self.worlds.outcome(name) for name in self.names]
+        found = [self.worlds.outcomes[name] for name in self.names]
         rewards, terminated, truncated, lost = (
             np.concatenate(parts) for parts in list(zip(*found, strict=True))[1:])
         return self._observations(), rewards, terminated, truncated, {'is_lost': lost}
 
     def _observations(self) -> Any:
-        """Return the observations of all bodies, [B, ...]."""
-        found = [self.worlds.outcome(name).observations for name in self.names]
+        found = [self.worlds.outcomes[name].observations for name in self.names]
         if self._kinds is None:
             return _joined(found)
         kinds, count = self._kinds
@@ -335,14 +320,10 @@ class SharedWorlds:
             if names.count(name) > 1:
                 raise EnvError(f'bodies: {name} is of two agents')
 
-    def step(self, actions: Sequence[NDArray[Any]]) -> list[Outcome]:
+    def step(self, actions: Sequence[NDArray[Any]]) -> list[StepResult]:
         """Step the worlds once; bodies of no agent act at random.
 
-        Args:
-            actions: of each agent, as its vector environment takes them.
-
-        Returns:
-            For each agent what its vector environment returns.
+        Actions and results are those of each agent's vector environment.
 
         Raises:
             EnvError: actions that do not fit the action space.
@@ -388,12 +369,7 @@ def is_world(env_id: str) -> bool:
 def make_worlds(
     env_id: str, num_worlds: int, max_episode_steps: int = 0, **kwargs: Any,
 ) -> ParallelWorlds:
-    """Return copies of a world.
-
-    Raises:
-        TypeError, ValueError, DependencyNotInstalled: arguments that the world does not take, or
-            a package that is missing.
-    """
+    """Return copies of a world."""
     return ParallelWorlds(partial(_WORLDS[env_id], **kwargs), num_worlds, max_episode_steps)
 
 

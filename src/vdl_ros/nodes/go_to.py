@@ -26,7 +26,6 @@ from std_msgs.msg import String
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
-from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import JointGoal, Kinematics, Planner
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
@@ -228,7 +227,7 @@ def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
 
 def _distance(geometry: ArmGeometry, measured: Positions, place: Sequence[float]) -> float:
     """Return how far ``tool0`` is from ``place``, m; a joint that is not measured is at 0."""
-    straight = np.zeros(len(JOINTS)).clip(geometry.lower, geometry.upper)
+    straight = geometry.upright
     here = np.where(np.isfinite(measured), measured, straight)
     return float(np.linalg.norm(Kinematics(geometry).pose(here)[:3, 3] - place))
 

@@ -21,13 +21,13 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.driver.driver import SafetyConfig
+from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.simulation import (
     ArmSimulation,
-    NullGuardian,
     Pacer,
     PoseError,
     SimulatedLink,
@@ -67,7 +67,7 @@ class SimArmNode(Node):
         signs = Signs()
         self._topics = ArmTopics(
             self, select(SafetyConfig, given), signs,
-            lambda: SimulatedLink(self._simulation, signs), NullGuardian(),
+            lambda: SimulatedLink(self._simulation, signs), Guard(),
             clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
         self._topics.driver.open()
         self._topics.driver.activate()

@@ -114,8 +114,7 @@ def test_arm_passes_every_point_and_waits_for_slow_motors(times):
         if times is TIMES:
             assert np.abs(loop.controller.error).max() < config.path_tolerance + 0.05
     # Up to the tolerance of a path; the last point exactly.
-    assert nearest.max() < (
-        math.radians(3.0) if times is TIMES else config.path_tolerance + 0.02)
+    assert nearest.max() < (math.radians(3.0) if times is TIMES else config.path_tolerance + 0.02)
     assert progress == sorted(progress)
     assert progress[-1] == 1.0
     assert_there(loop, POINTS[-1])

@@ -14,7 +14,7 @@ import pytest
 
 from vdl_ros.arm.driver import guardian as module
 from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
-from vdl_ros.arm.driver.usb import DisconnectedError, TransferTimeoutError, UsbArm, load_backend
+from vdl_ros.arm.driver.usb import ArmUsbError, DisconnectedError, UsbArm, load_backend
 from vdl_ros.arm.joints import Motors
 
 BACKEND = 'fake_owi535:make'
@@ -96,8 +96,7 @@ def test_guardian_stops_the_arm_of_a_dead_driver(bench, driver, number):
 
 
 @pytest.mark.process
-def test_guardian_stops_the_arm_of_a_stopped_driver_and_repeats_a_failed_stop(
-        bench, driver):
+def test_guardian_stops_the_arm_of_a_stopped_driver_and_repeats_a_failed_stop(bench, driver):
     begin = time.monotonic()
     driver.send('beat')
     os.kill(driver.process.pid, signal.SIGSTOP)
@@ -237,7 +236,7 @@ def test_stalled_bus_does_not_end_the_attempts_to_stop():
     def stalled(now):
         if now[0] < 3600.0:
             now[0] += 0.1
-            raise TransferTimeoutError('stalled')
+            raise ArmUsbError('stalled')
         return SimpleNamespace(send=taken.append, close=lambda: None)
 
     problem, duration = stop(stalled, lines.append)

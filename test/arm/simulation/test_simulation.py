@@ -176,9 +176,6 @@ def test_many_short_steps_equal_one_long_step_and_time_goes_on():
     long.reset()
     assert long.step(0.010) == 3
     assert long.time == long.data.time == long.requested_time == pytest.approx(1.020)
-    for seconds in (math.nan, math.inf, -0.01):
-        with pytest.raises(ValueError, match='seconds: .* is not allowed: a number, at least 0'):
-            long.step(seconds)
     assert long.step(0.0) == 0
     assert long.time == pytest.approx(1.020)
 
@@ -196,7 +193,6 @@ def test_impossible_pose_is_refused_and_changes_nothing():
             ({'elbow': None}, 'elbow: nan is not allowed'),
             ([0, 0, 0, 0], r'pose: shape \(4,\) is not \(5,\)'),
             ([[0] * 5], r'pose: shape \(1, 5\) is not'),
-            ('straight', "pose: 'straight' is not 5 numbers"),
             ({'elbow': 2.7}, 'pose: hand would be inside table'),
             ([0.1, 0.5, -2.7, 0.1, 0.2], 'pose: hand would be inside base_link')):
         with pytest.raises(PoseError, match=message):
@@ -233,11 +229,6 @@ def test_large_lag_is_dropped_and_a_simulation_far_ahead_resyncs():
     assert pacer.due(0.01, 60.0) == 0.0
     assert pacer.due(0.02, 60.0) == pytest.approx(0.01)
     assert pacer.resyncs == 1
-    for name, value in (('real_time_factor', 0.0), ('max_lag', -1.0),
-                        ('real_time_factor', math.nan), ('max_lag', math.inf)):
-        with pytest.raises(
-                ValueError, match=f'^{name}: .* is not allowed: a number, more than 0'):
-            Pacer(**{name: value})
 
 
 @pytest.fixture(scope='module')

@@ -68,8 +68,7 @@ def test_the_vector_resets_itself_in_the_step_after_the_end():
     assert np.flatnonzero(truncated[:, 0]).tolist() == [6, 14, 22, 30, 38]
     begins = np.flatnonzero(truncated[:, 0])[:-1] + 1
     assert not rewards[begins].any()
-    commands = [index for index, feature in enumerate(FEATURES)
-                if '_command_' in feature.name]
+    commands = [index for index, feature in enumerate(FEATURES) if '_command_' in feature.name]
     assert not observations[begins + 1][..., commands].any()
     assert observations[begins][..., commands].any()
     tail = [feature.name for feature in FEATURES].index('target_from_tool_z')
@@ -104,8 +103,8 @@ def test_success_is_a_second_within_two_centimetres_at_any_rate(reward, rate, st
         assert [outcome.rewards.tolist() for outcome in outcomes] == [[0] * 3] * 10 + [[1] * 3]
     elif rate == 10.0:
         assert outcomes[-1].rewards == pytest.approx(
-            reach.WITHIN * (1 - outcomes[-1].distance / reach.CLOSE)
-            + reach.SUCCESS - reach.STEP_COST, abs=1e-3)
+            arm_task.WITHIN * (1 - outcomes[-1].info['distance'] / reach.CLOSE)
+            + arm_task.SUCCESS - arm_task.STEP_COST, abs=1e-3)
     random = placed(task, 0.025)
     assert not any(task.step(off, random).success.any() for _ in range(2 * steps))
 
@@ -146,11 +145,11 @@ def test_the_dense_reward_is_progress_less_costs():
         positions, task._at_target, strict=True)] for positions in (here, task.positions)])
     assert len(np.unique(travels)) > 64
     expected = (
-        reach.PROGRESS * (before.distance - after.distance)
+        reach.PROGRESS * (before.info['distance'] - after.info['distance'])
         + reach.TRAVEL * (travels[0] - travels[1])
-        + reach.WITHIN * (1 - after.distance / reach.CLOSE).clip(min=0)
-        - reach.STEP_COST
-        - 2 * reach.SWITCH_COST - reach.COLLISION_COST * after.collided)
+        + arm_task.WITHIN * (1 - after.info['distance'] / reach.CLOSE).clip(min=0)
+        - arm_task.STEP_COST
+        - 2 * arm_task.SWITCH_COST - reach.COLLISION_COST * after.info['collided'])
     assert after.rewards == pytest.approx(expected)
 
 
@@ -179,7 +178,7 @@ def test_an_obstacle_stops_the_arm_which_can_leave_it():
     hit = np.zeros(16, bool)
     for _ in range(120):
         outcome = task.step(down, random)
-        hit |= outcome.collided
+        hit |= outcome.info['collided']
         tool = KINEMATICS.pose(task.positions)[:, :3, 3]
         assert tool[:, 2].min() > -0.005
     assert hit.all()

@@ -74,13 +74,12 @@ def test_the_image_shows_arm_and_target_as_old_as_the_measurement():
     for _ in range(8):
         images = task.step(np.full((3, 4), 2), random).observations['image']
     renderer = TaskRenderer(84, 84, rod=True)
-    reach = task._reach
-    age = reach.time - reach.reading.stamp
+    age = task.time - task.reading.stamp
     assert (age > 0.15).all()
-    late = reach._twin.positions_before(age)
+    late = task._twin.positions_before(age)
     for row, image in enumerate(images):
-        assert np.array_equal(image, renderer.render(late[row], reach.targets[row]))
-        assert not np.array_equal(image, renderer.render(reach.positions[row], reach.targets[row]))
+        assert np.array_equal(image, renderer.render(late[row], task.targets[row]))
+        assert not np.array_equal(image, renderer.render(task.positions[row], task.targets[row]))
     renderer.close()
     task.close()
 

@@ -7,17 +7,8 @@ import pytest
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import EnvError, make
-from vdl_ros.envs.pixels import Controls
 
 NAME = 'vdl_ros/CarRacingPixels-v0'
-
-
-def test_controls_stay_until_an_action_changes_them():
-    controls = Controls()
-    for action, expected in (
-            (7, (0, 0, 0)), (0, (1, 0, 0)), (3, (1, 1, 0)), (7, (1, 1, 0)), (1, (-1, 1, 0)),
-            (5, (-1, 1, 1)), (2, (0, 1, 1)), (4, (0, 0, 1)), (6, (0, 0, 0))):
-        assert controls.apply(action).tolist() == list(expected)
 
 
 def test_without_box2d_one_line_says_so(monkeypatch):
@@ -46,4 +37,11 @@ def test_the_car_goes_forward_only_with_gas(monkeypatch):
 
     still = speed_after(7)
     assert speed_after(3) > still + 5.0
+    # Controls stay until an action changes them.
+    env.reset()
+    for action, expected in (
+            (7, (0, 0, 0)), (0, (1, 0, 0)), (3, (1, 1, 0)), (7, (1, 1, 0)), (1, (-1, 1, 0)),
+            (5, (-1, 1, 1)), (2, (0, 1, 1)), (4, (0, 0, 1)), (6, (0, 0, 0))):
+        env.step(np.array([action]))
+        assert env.unwrapped.envs[0].unwrapped._controls.tolist() == list(expected)
     env.close()

@@ -29,7 +29,6 @@ from vdl_ros.common.settings import Scalar, SettingError, build, setting, settin
 __all__ = ['Calibration', 'MeasuredJoint', 'SECTIONS', 'calibration_of', 'is_certain', 'read',
            'table', 'write']
 
-
 SCHEMA = 'vdl_ros/arm_calibration/1'
 UNITS = {'angle': 'rad', 'time': 's', 'speed': 'rad/s'}
 _HEADER = ('# An arm, measured by `ros2 run vdl_ros calibrate`; taken by `ros2 launch vdl_ros\n'
@@ -96,11 +95,7 @@ class Calibration:
 
 
 def write(path: Path, calibration: Calibration) -> None:
-    """Write the file whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Write the file whole or not at all."""
     joints = {name: {key: _rounded(value) for key, value in dataclasses.asdict(joint).items()
                      if not (isinstance(value, float) and math.isnan(value))}
               for name, joint in calibration.joints.items()}
@@ -133,9 +128,8 @@ def read(path: Path | str) -> Calibration:
 
 
 def _calibration(content: Any) -> Calibration:
-    """Return the calibration of a file's content."""
-    names = {field.name for field in dataclasses.fields(Calibration)}
-    entries = _mapping('the file', content, {'schema', 'units', *names})
+    entries = _mapping('the file', content, {
+        'schema', 'units', *(field.name for field in dataclasses.fields(Calibration))})
     for name, expected in (('schema', SCHEMA), ('units', UNITS)):
         if entries.get(name) != expected:
             raise SettingError(f'{name}: {quoted(entries.get(name))} is not {expected!r}')
@@ -145,12 +139,9 @@ def _calibration(content: Any) -> Calibration:
     joints = {}
     for name, values in _mapping('joints', entries.get('joints'), JOINTS).items():
         try:
-            joints[name] = build(MeasuredJoint, _mapping(
-                name, values, settings_of(MeasuredJoint)))
+            joints[name] = build(MeasuredJoint, _mapping(name, values, settings_of(MeasuredJoint)))
         except SettingError as error:
             raise SettingError(f'joints.{name}.{error}') from None
-        if joints[name].sign == 0:
-            raise SettingError(f'joints.{name}.sign: 0 is not allowed: -1 or 1')
     sections = {}
     for section, allowed in SECTIONS.items():
         found = _mapping(section, entries.get(section), allowed)
@@ -159,9 +150,12 @@ def _calibration(content: Any) -> Calibration:
                 name: _SETTINGS[name].check(value) for name, value in found.items()}
         except SettingError as error:
             raise SettingError(f'{section}.{error}') from None
-    for name, value in sections['driver'].items():
-        if name.endswith('_sign') and value == 0:
-            raise SettingError(f'driver.{name}: 0 is not allowed: -1 or 1')
+    signs = {f'joints.{name}.sign': each.sign for name, each in joints.items()} | {
+        f'driver.{name}': value for name, value in sections['driver'].items()
+        if name.endswith('_sign')}
+    for name, value in signs.items():
+        if value == 0:
+            raise SettingError(f'{name}: 0 is not allowed: -1 or 1')
     return Calibration(feedback, joints, **sections)
 
 
@@ -203,13 +197,7 @@ def is_certain(name: str, estimate: Estimate | None) -> bool:
 def calibration_of(
     joints: Mapping[str, JointEstimate], scene: Scene, wired: Signs, feedback: str,
 ) -> Calibration:
-    """Return the calibration that estimates give.
-
-    Args:
-        joints: estimates by joint.
-        scene: the arm's description.
-        feedback: what measured the joints, ``truth`` or ``camera``.
-    """
+    """Return the calibration that estimates give; ``feedback``: ``truth`` or ``camera``."""
     measured: dict[str, MeasuredJoint] = {}
     driver: dict[str, Scalar] = {}
     speeds: dict[str, float] = {}
@@ -227,7 +215,8 @@ def calibration_of(
                 SafetyConfig, f'{name}_max_run_time', RUN_TIME * travel / min(pair) + MORE_S)
     simulation: dict[str, Scalar] = {f'{name}_speed': speed for name, speed in speeds.items()}
     for quantity in ('dead_zone', 'start_delay', 'load_slowdown', 'sag'):
-        _add(simulation, quantity, _mean(measured.values(), quantity))
+        if (mean := _mean(measured.values(), quantity)) is not None:
+            simulation[quantity] = _within(SimulationConfig, quantity, mean)
     _add_delay(simulation, measured, scene)
     delay = _mean(measured.values(), 'delay')
     controller: dict[str, Scalar] = {} if delay is None else {'response_time': delay}
@@ -246,8 +235,8 @@ def _add_delay(
         # How much of it is a time constant is not measured.
         response = float(np.mean(parts))
         constant = min(SimulationConfig().time_constant, response)
-        _add(simulation, 'time_constant', constant)
-        _add(simulation, 'command_delay', response - constant)
+        for name, value in (('time_constant', constant), ('command_delay', response - constant)):
+            simulation[name] = _within(SimulationConfig, name, value)
 
 
 def _mean(joints: Iterable[MeasuredJoint], quantity: str) -> float | None:
@@ -256,18 +245,11 @@ def _mean(joints: Iterable[MeasuredJoint], quantity: str) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _add(simulation: dict[str, Scalar], name: str, value: float | None) -> None:
-    """Add a setting of the twin, if it is known."""
-    if value is not None:
-        simulation[name] = _within(SimulationConfig, name, value)
-
-
 def _within(settings: type, name: str, value: float) -> float:
     """Return the allowed value of a setting that is nearest to ``value``."""
     found = settings_of(settings)[name]
-    low, high = found.minimum, found.maximum
-    value = value if low is None else max(value, low)
-    return value if high is None else min(value, high)
+    value = value if found.minimum is None else max(value, found.minimum)
+    return value if found.maximum is None else min(value, found.maximum)
 
 
 def table(joints: Mapping[str, JointEstimate], wired: Signs) -> str:

@@ -65,12 +65,7 @@ class JointEstimate:
 
 
 def estimate(recording: Recording, scene: Scene) -> dict[str, JointEstimate]:
-    """Return what moves show, by joint; joints that hardly moved are missing.
-
-    Args:
-        recording: of the moves of ``moves.py``.
-        scene: the arm's description, for its loads.
-    """
+    """Return what the moves of ``moves.py`` show, by joint, unless it hardly moved."""
     if not recording.times:
         return {}
     data = _Data(recording, scene)
@@ -98,7 +93,7 @@ class _Data:
         self.times = np.array(recording.times)
         self.positions = np.array(recording.positions)
         self.loaded = scene.load > 0.0
-        straight = np.zeros(len(JOINTS)).clip(scene.geometry.lower, scene.geometry.upper)
+        straight = scene.geometry.upright
         poses = np.where(np.isfinite(self.positions), self.positions, straight)
         self._gravity, self._scale = Gravity(scene), np.where(self.loaded, scene.load, 1.0)
         self._straight = straight
@@ -124,9 +119,7 @@ class _Data:
         return np.asarray(self._shares(pose[None])[0])
 
 
-def _moves(
-    data: _Data, index: int, sag: Estimate | None,
-) -> tuple[int, list[_Move]]:
+def _moves(data: _Data, index: int, sag: Estimate | None) -> tuple[int, list[_Move]]:
     """Return the sign of a joint, and those of its moves before which its play is known."""
     strokes = [each for each in data.strokes if each.joint == index]
     rests = [(data.rest(each.rested, each.start), data.rest(each.end, each.next))

@@ -1,4 +1,4 @@
-"""How far and how long joints move while they are calibrated, by the kind of measurement."""
+"""The moves of a calibration, and what is recorded of them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,6 @@ class MovesConfig:
 BY_TRUTH = MovesConfig(0.5, 1, 0.25, 0.5, 0.03, 2.0, 0.08)
 #: Estimates from pictures: errors of some degrees that change within seconds.
 BY_CAMERA = MovesConfig(0.8, 2, 0.6, 1.0, 0.12, 4.0, 0.2)
-
 
 Array = NDArray[np.float64]
 
@@ -133,10 +132,6 @@ class CalibrationMoves:
 
     ``step`` of ``steps`` is done now, ``text`` says what that is; ``done`` ends it. Joints that
     are not measured (NaN) stay off and are taken to be straight.
-
-    Args:
-        checker: finds collisions of the arm as it is described.
-        joints: to calibrate, as far as they are measured.
     """
 
     def __init__(
@@ -149,7 +144,7 @@ class CalibrationMoves:
         self._speed = geometry.velocity
         self._wanted_joints = tuple(name for name in _ORDER if name in joints)
         #: The arm upright, its gripper half open.
-        self._home = np.zeros(len(JOINTS)).clip(self._lower, self._upper)
+        self._home = geometry.upright
         self._home[-1] = (self._lower[-1] + self._upper[-1]) / 2.0
         self._reach = np.minimum(config.reach, config.share * (self._upper - self._lower))
         self.recording = Recording()
@@ -177,10 +172,8 @@ class CalibrationMoves:
     def update(self, now: float, stamp: float, positions: Array) -> Motors:
         """Return the command from now on, until the next call; call it 50 times a second.
 
-        Args:
-            now: time of the clock of all stamps, s.
-            stamp: of the latest reading, s.
-            positions: that reading, float64 [5], rad, NaN where it is not measured.
+        ``positions`` is the latest reading, float64 [5], rad, NaN where it is not measured, of
+        the time ``stamp``; ``now`` is of the same clock, s.
 
         Raises:
             CalibrationError: the arm cannot move safely, or does not move.
@@ -205,7 +198,6 @@ class CalibrationMoves:
         return command
 
     def _read(self, stamp: float, positions: Array) -> None:
-        """Take a reading."""
         lost = [name for name in self.joints if not math.isfinite(positions[JOINTS.index(name)])]
         if lost:
             raise CalibrationError(f'{", ".join(lost)}: not measured any more')
@@ -245,7 +237,6 @@ class CalibrationMoves:
         return bool(self._checker.collides(inside).any())
 
     def _run(self) -> _Script:
-        """Do everything."""
         yield from self._rest()
         self.joints = tuple(name for name in self._wanted_joints
                             if math.isfinite(self.recording.positions[-1][JOINTS.index(name)]))
@@ -315,8 +306,7 @@ class CalibrationMoves:
             if moved < -_WRONG:
                 raise CalibrationError(f'{JOINTS[index]}: it turned the wrong way')
             if elapsed > self._config.onset and moved < self._config.noticed:
-                raise CalibrationError(
-                    f'{JOINTS[index]}: no motion for {self._config.onset:g} s')
+                raise CalibrationError(f'{JOINTS[index]}: no motion for {self._config.onset:g} s')
             if elapsed > allowed:
                 raise CalibrationError(
                     f'{JOINTS[index]}: {moved:.2f} of {distance:.2f} rad in {elapsed:.1f} s')

@@ -1,4 +1,4 @@
-"""Settings of the trajectory controller."""
+"""The trajectory controller for on/off motors, and its settings."""
 
 from __future__ import annotations
 
@@ -47,11 +47,7 @@ class ControllerConfig:
         'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
 
     def __post_init__(self) -> None:
-        """Check the order of the bands.
-
-        Raises:
-            SettingError: bands in the wrong order; the message names them.
-        """
+        """Check the order of the bands."""
         for less, more in (('stop_band', 'start_band'), ('start_band', 'goal_tolerance'),
                            ('start_band', 'path_tolerance')):
             if getattr(self, less) >= getattr(self, more):
@@ -192,10 +188,7 @@ class TrajectoryController:
             command = np.zeros(len(JOINTS), np.int8)
         return self._send(now, command)
 
-    def _follow(
-        self, now: float, elapsed: float, measured: Positions, stamp: float,
-    ) -> Directions:
-        """Return the command that moves the joints towards their targets."""
+    def _follow(self, now: float, elapsed: float, measured: Positions, stamp: float) -> Directions:
         trajectory = self._trajectory
         assert trajectory is not None
         joints = list(trajectory.joints)
@@ -274,7 +267,6 @@ class TrajectoryController:
         return measured if bool(np.isfinite(needed).all()) else None
 
     def _why(self, measured: Positions | None, paused: str) -> str:
-        """Return why the trajectory made no progress."""
         seconds = self.config.goal_timeout
         if paused:
             return f'{paused} for {seconds:g} s'
@@ -285,7 +277,6 @@ class TrajectoryController:
                 f'no progress for {seconds:g} s')
 
     def _end(self, state: str, reason: str) -> None:
-        """End the trajectory."""
         self.state, self.reason = state, reason
         self._trajectory = None if state != 'done' else self._trajectory
         if self._now is not None:

@@ -1,4 +1,4 @@
-"""Joint trajectories: validation and interpolation."""
+"""Joint trajectories, checked and interpolated, and the tolerances of their goals."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import quoted
 
 __all__ = ['GoalTolerances', 'JointTrajectory', 'ToleranceError', 'TrajectoryError']
-
 
 # Limit of points; their check takes 0.1 s, in which the controller sends nothing.
 _POINTS = 10_000
@@ -145,11 +144,7 @@ class GoalTolerances:
                               late or math.inf)
 
     def violation(self, error: Positions, *, at_goal: bool) -> str:
-        """Return which joint is too far from its target, '' if none is.
-
-        Args:
-            error: float64 [5], rad; NaN where unknown.
-        """
+        """Return which joint is too far from its target, '' if none is."""
         allowed = self.goal if at_goal else self.path
         too_far = np.abs(np.nan_to_num(error)) > allowed
         if not too_far.any():

@@ -1,4 +1,4 @@
-"""Settings of the arm's driver: safety limits, USB device and wiring."""
+"""The arm's driver: its settings, the run time limits, and when motors have to be off."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from vdl_ros.arm.driver.guardian import GuardianError
+from vdl_ros.arm.driver.guardian import Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['ArmDriver', 'Guard', 'Link', 'Notice', 'RunTimeLimiter', 'SafetyConfig', 'UsbConfig']
-
+__all__ = ['ArmDriver', 'Link', 'Notice', 'RunTimeLimiter', 'SafetyConfig', 'UsbConfig']
 
 _SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
 # Somewhat longer than the joint's travel takes at 20 deg/s.
@@ -69,11 +68,7 @@ class UsbConfig:
 
     @property
     def signs(self) -> Signs:
-        """Return the signs by motor.
-
-        Raises:
-            SettingError: a sign is 0.
-        """
+        """Return the signs by motor."""
         values = {name: getattr(self, f'{name}_sign') for name in JOINTS}
         for name, value in values.items():
             if value == 0:
@@ -160,26 +155,6 @@ class Link(Protocol):
         """Release the device."""
 
 
-class Guard(Protocol):
-    """Stops the arm if this process dies or hangs; ``guardian.Guardian``."""
-
-    @property
-    def alive(self) -> bool:
-        """Return whether it is running and answers heartbeats."""
-
-    def start(self) -> None:
-        """Start it unless it is alive, or raise GuardianError."""
-
-    def set_lamp(self, lit: bool) -> None:
-        """Set the lamp's state that a stop keeps."""
-
-    def heartbeat(self, moving: bool) -> None:
-        """Report whether motors may be on; while they are, silence means this process hangs."""
-
-    def end(self, *, stopped: bool) -> None:
-        """End it; without ``stopped`` it first tries to stop the motors."""
-
-
 # Called with 'info', 'warning' or 'error', and one line.
 Notice = Callable[[str, str], None]
 
@@ -189,9 +164,13 @@ class ArmDriver:
 
     Call :meth:`tick` at 50 Hz: watchdog, run time limits and reconnection depend on it.
 
+    Motors are off, whatever is commanded, while the driver is not active; during an emergency stop
+    and until its neutral command; ``command_timeout`` after the last command; in the direction in
+    which a motor has reached its run time limit; and after a reconnection until what was commanded
+    before has been released.
+
     Args:
         connect: opens the device or raises ArmUsbError.
-        guard: stops the arm if this process fails.
         sent: called with every command that the device accepted.
         notice: called with one line for the user, once for each event.
         clock: monotonic, s.
@@ -215,8 +194,8 @@ class ArmDriver:
         # When senders last commanded a motor that an emergency stop keeps off.
         self._held_back: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
-        # None: unknown, as the device reports nothing.
-        self._sent: Motors | None = None
+        #: The command that the device follows; None: unknown, as the device reports nothing.
+        self.sent: Motors | None = None
         self._sent_at = -math.inf
         self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
         # The directions that have to be released after a reconnection, and until when commands
@@ -227,14 +206,13 @@ class ArmDriver:
         self._next_try = -math.inf
 
     @property
-    def sent(self) -> Motors | None:
-        """Return the command that the device follows; None if unknown."""
-        return self._sent
+    def _stopped(self) -> bool:
+        return self.sent is not None and not self.sent.moving
 
     @property
     def locked_out(self) -> dict[str, int]:
         """Return by motor the direction that is locked out."""
-        return {**self._unreleased, **self._run_time.exhausted}
+        return self._unreleased | self._run_time.exhausted
 
     @property
     def state(self) -> str:
@@ -244,12 +222,7 @@ class ArmDriver:
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """Open the device, stop all motors, start the guard.
-
-        Raises:
-            ArmUsbError: the device cannot be used.
-            GuardianError: the guard, which stops the arm if this process dies, does not start.
-        """
+        """Open the device, stop all motors, start the guard; raise ArmUsbError, GuardianError."""
         self._desired = Motors()
         try:
             self._attach()
@@ -280,7 +253,7 @@ class ArmDriver:
         stopped = self.deactivate()
         if self._link is not None:
             self._link.close()
-        self._link, self._opened, self._sent, self.fault = None, False, None, ''
+        self._link, self._opened, self.sent, self.fault = None, False, None, ''
         # Without ``stopped`` the guard sends a stop itself.
         self._guard.end(stopped=stopped)
         return stopped
@@ -289,16 +262,16 @@ class ArmDriver:
         """Run the motors like this until the next command, for ``command_timeout`` at most."""
         if not self.active:
             return
-        motors = self._hold_back(motors, sender, self._clock())
-        for name in JOINTS:
-            if self._unreleased.get(name, 0) != getattr(motors, name):
-                self._unreleased.pop(name, None)
+        now = self._clock()
+        motors = self._hold_back(motors, sender, now)
+        self._unreleased = {name: direction for name, direction in self._unreleased.items()
+                            if getattr(motors, name) == direction}
         if not motors.moving:
             self._held_until = -math.inf
-        elif self._clock() < self._held_until:
+        elif now < self._held_until:
             self._require_release(motors)
-        self._desired, self._commanded_at = motors, self._clock()
-        self._apply(self._commanded_at)
+        self._desired, self._commanded_at = motors, now
+        self._apply(now)
 
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
@@ -306,8 +279,7 @@ class ArmDriver:
         self.refused += 1
         self._desired = self._desired.stopped()
         self._apply(now)
-        self._refusals = {
-            text: at for text, at in self._refusals.items() if now - at < _REFUSAL_S}
+        self._refusals = {text: at for text, at in self._refusals.items() if now - at < _REFUSAL_S}
         if reason not in self._refusals and len(self._refusals) < _REFUSALS:
             self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')
@@ -354,10 +326,6 @@ class ArmDriver:
             self._reattach()
         self._guard.heartbeat(not self._stopped)
 
-    @property
-    def _stopped(self) -> bool:
-        return self._sent is not None and not self._sent.moving
-
     def _apply(self, now: float, always: bool = False) -> None:
         """Send the desired command if it differs from the last one or a refresh is due."""
         # Logged after the motors are off: writing to a terminal that is paused blocks.
@@ -379,7 +347,7 @@ class ArmDriver:
             name: 0 for name, direction in self.locked_out.items()
             if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
-        if always or wanted != self._sent or now - self._sent_at >= self._config.refresh_period:
+        if always or wanted != self.sent or now - self._sent_at >= self._config.refresh_period:
             try:
                 self._send(link, wanted)
             except ArmUsbError as error:
@@ -411,7 +379,7 @@ class ArmDriver:
         link.send(encode(motors, self._signs))
         now = self._clock()
         self._run_time.update(motors, now)
-        self._sent, self._sent_at = motors, now
+        self.sent, self._sent_at = motors, now
         self.transfers += 1
         self._on_sent(motors)
 
@@ -419,13 +387,13 @@ class ArmDriver:
         """Try to stop over the failing link, then close it."""
         self.errors += 1
         self.fault = str(error)
-        link, self._link, self._sent = self._link, None, None
+        link, self._link, self.sent = self._link, None, None
         # Until it takes the next command the device follows the last one: its time is counted.
         if link is not None:
             try:
                 self._send(link, self._desired.stopped())
             except ArmUsbError:
-                self._sent = None
+                self.sent = None
             link.close()
         # Retry at once: motors may be on.
         self._next_try = -math.inf
@@ -465,6 +433,6 @@ class ArmDriver:
             self._guard.start()
         except (ArmUsbError, GuardianError):
             link.close()
-            self._sent = None
+            self.sent = None
             raise
         self._link = link

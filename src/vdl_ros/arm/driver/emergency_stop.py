@@ -104,10 +104,6 @@ class EmergencyStop:
         self.state = StopState(engaged, stamp, sender, shown(reason, _LONGEST))
 
     def save(self) -> None:
-        """Write the state to the file.
-
-        Raises:
-            OSError: it cannot be written.
-        """
+        """Write the state to the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_text(self._path, json.dumps({'state': asdict(self.state), 'known': self._known}))

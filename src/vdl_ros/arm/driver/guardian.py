@@ -1,13 +1,7 @@
-"""Guardian process: stops the arm when its driver dies or hangs with motors on.
+"""Guardian process: stops the arm when its driver dies or hangs with motors on (docs/design.md).
 
-The arm follows its last command until the next one, so a killed driver would leave it moving. The
-guardian holds the read end of a pipe whose write end only the driver has. The kernel closes it
-when the driver ends, for whatever reason; the guardian then opens the device and sends the stop.
-It has a session of its own and ignores the signals that end processes, so that it outlives the
-driver's process group. While motors are on, the driver sends heartbeats. When they stop (Ctrl-Z, a
-blocked call), the guardian sends the stop beside the driver and goes on watching. A stop that the
-device does not accept is sent again until it is; only a missing device ends the attempts.
-
+It holds the read end of a pipe, which the kernel closes when the driver ends. It has a session of
+its own and ignores the signals that end processes, so that it outlives the driver's process group.
 The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; ``m``, motors may be
 on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends. The guardian answers
 each ``m`` on its standard output, so that the driver notices a guardian that hangs.
@@ -39,7 +33,7 @@ from vdl_ros.arm.driver.usb import (
 )
 from vdl_ros.arm.joints import Motors
 
-__all__ = ['Guardian', 'GuardianError', 'SILENCE_S', 'main', 'stop_arm', 'watch']
+__all__ = ['Guard', 'Guardian', 'GuardianError', 'SILENCE_S', 'main', 'stop_arm', 'watch']
 
 _GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
 # Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
@@ -62,7 +56,28 @@ class GuardianError(OSError):
     """The guardian does not start, or is dead."""
 
 
-class Guardian:
+class Guard:
+    """Stops the arm if its driver dies or hangs; this one, of a simulated arm, does nothing."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether it is running and answers heartbeats."""
+        return True
+
+    def start(self) -> None:
+        """Start it unless it is alive, or raise GuardianError."""
+
+    def set_lamp(self, lit: bool) -> None:
+        """Set the lamp's state that a stop keeps."""
+
+    def heartbeat(self, moving: bool) -> None:
+        """Report whether motors may be on; call it several times a second while they are."""
+
+    def end(self, *, stopped: bool) -> None:
+        """End it; unless the motors are known to be off, it first tries to stop them."""
+
+
+class Guardian(Guard):
     """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp."""
 
     def __init__(self, product: int, backend: str = '', timeout: float = 0.1) -> None:
@@ -75,14 +90,13 @@ class Guardian:
 
     @property
     def alive(self) -> bool:
-        """Return whether the guardian process is running and answers heartbeats."""
+        """Whether the process is running and answers heartbeats."""
         if self._process is None or self._process.poll() is not None:
             return False
         assert self._process.stdout is not None
         if self._unanswered_at is not None and self._process.stdout.read(4096):
             self._unanswered_at = None
-        return (self._unanswered_at is None
-                or time.monotonic() - self._unanswered_at < _ANSWER_S)
+        return (self._unanswered_at is None or time.monotonic() - self._unanswered_at < _ANSWER_S)
 
     @property
     def pid(self) -> int:
@@ -90,11 +104,7 @@ class Guardian:
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the process if it is not alive, and wait until it watches.
-
-        Raises:
-            GuardianError: it does not start.
-        """
+        """Start the process if it is not alive, and wait until it watches."""
         if self.alive:
             return
         if self._process is not None:
@@ -131,7 +141,7 @@ class Guardian:
             self._send(b'01'[lit:lit + 1])
 
     def heartbeat(self, moving: bool) -> None:
-        """Report whether motors may be on; call it several times a second while they are."""
+        """Report whether motors may be on."""
         now = time.monotonic()
         if moving and (not self._moving or now - self._heartbeat_at >= _HEARTBEAT_S):
             self._heartbeat_at = now
@@ -143,11 +153,7 @@ class Guardian:
         self._moving = moving
 
     def end(self, *, stopped: bool) -> None:
-        """End the process.
-
-        Args:
-            stopped: the motors are known to be off; otherwise the guardian tries to stop them.
-        """
+        """End the process; unless the motors are known to be off, it tries to stop them."""
         if stopped:
             self._send(_GOODBYE)
         self._release()
@@ -192,8 +198,7 @@ def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
     Args:
         descriptor: the pipe's read end.
         on_silence: called with the stopping command when motors may be on and nothing was
-            received for ``silence``; again while it returns a problem and the silence lasts.
-        silence: s.
+            received for ``silence`` s; again while it returns a problem and the silence lasts.
         answer: called after each heartbeat.
 
     Returns:
@@ -225,13 +230,8 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
              log: Callable[[str], None] = lambda text: None) -> str:
     """Send ``motors``; retry until they are accepted or the device is missing for two seconds.
 
-    Args:
-        clock: monotonic, s.
-        pause: waits, s.
-        log: called with the first problem that is not a missing device.
-
-    Returns:
-        '' when it was accepted, else why the device counts as missing.
+    Returns '' when they were accepted, else why the device counts as missing. ``log`` is called
+    with the first problem that is not a missing device.
     """
     missing_since: float | None = None
     length: float | None = None

@@ -1,7 +1,7 @@
 """The OWI-535's USB protocol: commands of three bytes, two bits for each motor, one for the lamp.
 
 The device never answers and follows its last command until the next one. A command always holds
-all motors; :func:`with_motor` changes one and leaves the others' bits alone.
+all motors.
 
     byte 0   bits 0-1 gripper, 2-3 wrist, 4-5 elbow, 6-7 shoulder
     byte 1   bits 0-1 base
@@ -24,15 +24,11 @@ from typing import Any
 import usb.core
 import usb.util
 
-from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.joints import Motors
 from vdl_ros.common.files import find_resource
-from vdl_ros.common.quoting import quoted
 
-__all__ = ['ArmUsbError', 'DeviceBusyError', 'DeviceMissingError', 'DisconnectedError',
-           'PACKET_SIZE', 'PartialWriteError', 'PermissionDeniedError', 'Signs',
-           'TransferTimeoutError', 'UsbArm', 'VENDOR', 'decode', 'encode', 'how_to_install',
-           'load_backend', 'udev_rule', 'with_motor']
-
+__all__ = ['ArmUsbError', 'DeviceBusyError', 'DeviceMissingError', 'DisconnectedError', 'Signs',
+           'UsbArm', 'decode', 'encode', 'how_to_install', 'load_backend', 'udev_rule']
 
 PACKET_SIZE = 3
 
@@ -48,9 +44,6 @@ class Signs:
     The defaults are those of an arm wired as its manual says: 01 closes the gripper, lifts wrist,
     elbow and shoulder, and turns the base clockwise as seen from above. Forward increases the
     angle of ``urdf/owi535.urdf.xacro``: open, down, counter-clockwise.
-
-    Raises:
-        ValueError: a sign that is neither 1 nor -1; the message names it.
     """
 
     base: int = -1
@@ -59,37 +52,14 @@ class Signs:
     wrist: int = -1
     gripper: int = -1
 
-    def __post_init__(self) -> None:
-        """Check the signs."""
-        for name in JOINTS:
-            value = getattr(self, name)
-            if type(value) is not int or value not in (-1, 1):
-                raise ValueError(f'sign of {name}: {quoted(value, 40)} is not allowed: -1 or 1')
-
-
-def with_motor(packet: bytes, motor: str, direction: int, signs: Signs) -> bytes:
-    """Return ``packet`` (3 bytes) with one motor changed; no other bit differs.
-
-    Raises:
-        ValueError: an unknown motor or a direction other than -1, 0, 1.
-    """
-    if motor not in _PLACES:
-        raise ValueError(f'motor {quoted(motor, 40)}: no such motor: {", ".join(JOINTS)}')
-    if type(direction) is not int or direction not in (-1, 0, 1):
-        raise ValueError(f'motor {motor}: {quoted(direction, 40)} is not allowed: -1, 0 or 1')
-    byte, shift = _PLACES[motor]
-    bits = {0: 0b00, 1: 0b01, -1: 0b10}[direction * getattr(signs, motor)]
-    changed = bytearray(packet)
-    changed[byte] = changed[byte] & ~(0b11 << shift) | bits << shift
-    return bytes(changed)
-
 
 def encode(motors: Motors, signs: Signs) -> bytes:
     """Return the command's 3 bytes."""
-    packet = bytes((0, 0, int(motors.lamp)))
-    for name in JOINTS:
-        packet = with_motor(packet, name, getattr(motors, name), signs)
-    return packet
+    packet = bytearray((0, 0, motors.lamp))
+    for name, (byte, shift) in _PLACES.items():
+        bits = {0: 0b00, 1: 0b01, -1: 0b10}[getattr(motors, name) * getattr(signs, name)]
+        packet[byte] |= bits << shift
+    return bytes(packet)
 
 
 def decode(packet: bytes, signs: Signs) -> Motors:
@@ -140,24 +110,12 @@ class DeviceMissingError(ArmUsbError):
     """The device is not connected."""
 
 
-class PermissionDeniedError(ArmUsbError):
-    """The user may not open the device."""
-
-
 class DeviceBusyError(ArmUsbError):
     """Another process uses the device."""
 
 
 class DisconnectedError(ArmUsbError):
     """The device was disconnected while in use."""
-
-
-class TransferTimeoutError(ArmUsbError):
-    """The device did not accept the command in time."""
-
-
-class PartialWriteError(ArmUsbError):
-    """The device accepted only a part of the command."""
 
 
 def load_backend(name: str = '') -> Any:
@@ -224,10 +182,7 @@ class UsbArm:
             raise
 
     def send(self, packet: bytes) -> None:
-        """Write one command.
-
-        Args:
-            packet: of ``protocol.encode``, 3 bytes.
+        """Write one command, the 3 bytes of :func:`encode`.
 
         Raises:
             ArmUsbError: not accepted as a whole; the state of the motors is unknown.
@@ -236,7 +191,7 @@ class UsbArm:
             count = self._device.ctrl_transfer(
                 _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, self._timeout_ms)
         if count != PACKET_SIZE:
-            raise PartialWriteError(
+            raise ArmUsbError(
                 f'arm {self._name}: it accepted {count} of {PACKET_SIZE} bytes of a command')
 
     def close(self) -> None:
@@ -255,27 +210,19 @@ class UsbArm:
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turn pyusb's errors into this module's."""
         try:
             yield
-        except usb.core.USBTimeoutError as error:
-            raise TransferTimeoutError(self._timed_out(what)) from error
         except NotImplementedError as error:
             raise ArmUsbError(f'arm {self._name}: {what}: not supported here: {error}') from error
         except usb.core.USBError as error:
-            if error.errno in (errno.EACCES, errno.EPERM):
-                raise PermissionDeniedError(
-                    f'arm {self._name}: no permission to {what} it: {how_to_install()}') from error
-            if error.errno == errno.EBUSY:
-                raise DeviceBusyError(
-                    f'arm {self._name}: another process uses it; is a second driver '
-                    'running?') from error
-            if error.errno in (errno.ENODEV, errno.ENXIO, errno.ESHUTDOWN):
-                raise DisconnectedError(f'arm {self._name}: disconnected') from error
-            if error.errno == errno.ETIMEDOUT:
-                raise TransferTimeoutError(self._timed_out(what)) from error
-            raise ArmUsbError(
-                f'arm {self._name}: {what} failed: {error.strerror or error}') from error
-
-    def _timed_out(self, what: str) -> str:
-        return f'arm {self._name}: {what} not accepted within {self._timeout_ms} ms'
+            kind, text = ArmUsbError, f'{what} failed: {error.strerror or error}'
+            if isinstance(error, usb.core.USBTimeoutError) or error.errno == errno.ETIMEDOUT:
+                text = f'{what} not accepted within {self._timeout_ms} ms'
+            elif error.errno in (errno.EACCES, errno.EPERM):
+                text = f'no permission to {what} it: {how_to_install()}'
+            elif error.errno == errno.EBUSY:
+                kind = DeviceBusyError
+                text = 'another process uses it; is a second driver running?'
+            elif error.errno in (errno.ENODEV, errno.ENXIO, errno.ESHUTDOWN):
+                kind, text = DisconnectedError, 'disconnected'
+            raise kind(f'arm {self._name}: {text}') from error

@@ -1,4 +1,4 @@
-"""Parameters of many simulated arms: what ``SimulationConfig`` states of one, as arrays."""
+"""Motors and gears of many simulated arms, as ``motor_model.py`` has those of one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import Scene
 
 __all__ = ['BatchedMotors', 'SUBSTEPS', 'TwinParameters']
-
 
 Array = NDArray[np.float64]
 
@@ -79,7 +78,7 @@ class BatchedMotors:
         self._scene = scene
         self._substep = period / SUBSTEPS
         self._lower, self._upper = scene.geometry.lower, scene.geometry.upper
-        self._effort = np.array([scene.geometry.joints[name].effort for name in JOINTS])
+        self._effort = scene.geometry.effort
         self.parameters = TwinParameters.of(scene.geometry, count)
         shape = (count, len(JOINTS))
         self.target, self._motor = np.zeros(shape), np.zeros(shape)

@@ -1,4 +1,4 @@
-"""Settings of the simulated arm: motors, gears and cable."""
+"""Motors and gears of the simulated arm, and their settings."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from vdl_ros.common.settings import setting
 __all__ = ['GearMotors', 'SimulationConfig']
 
 
+_SPEED = 'Speed without load; 0: from the URDF.'
+
+
 @dataclasses.dataclass(frozen=True)
 class SimulationConfig:
     """The simulated arm: motors, gears and cable."""
 
     timestep: float = setting(
         0.004, 'Time step of the physics.', minimum=0.0005, maximum=0.008, unit='s')
-    base_speed: float = setting(
-        0.0, 'Speed without load; 0: from the URDF.', minimum=0.0, unit='rad/s')
-    shoulder_speed: float = setting(
-        0.0, 'Speed without load; 0: from the URDF.', minimum=0.0, unit='rad/s')
-    elbow_speed: float = setting(
-        0.0, 'Speed without load; 0: from the URDF.', minimum=0.0, unit='rad/s')
-    wrist_speed: float = setting(
-        0.0, 'Speed without load; 0: from the URDF.', minimum=0.0, unit='rad/s')
+    base_speed: float = setting(0.0, _SPEED, minimum=0.0, unit='rad/s')
+    shoulder_speed: float = setting(0.0, _SPEED, minimum=0.0, unit='rad/s')
+    elbow_speed: float = setting(0.0, _SPEED, minimum=0.0, unit='rad/s')
+    wrist_speed: float = setting(0.0, _SPEED, minimum=0.0, unit='rad/s')
     gripper_speed: float = setting(
         0.0, 'Speed of each finger; 0: from the URDF.', minimum=0.0, unit='rad/s')
     speed_variation: float = setting(
@@ -83,12 +82,7 @@ class GearMotors:
         self._upper = (upper + config.sag).tolist()
         self._give = give.tolist()
         self.speed: list[float] = speed.tolist()
-        count = len(self.speed)
-        self.target: list[float] = [0.0] * count
-        self._motor = [0.0] * count
-        self._turning = [0.0] * count
-        self._command = [0] * count
-        self._wait = [0.0] * count
+        self.place(np.zeros(len(speed)), np.zeros(len(speed)))
 
     def place(self, target: Array, play: Array) -> None:
         """Set the gears to ``target``, at rest.
@@ -97,21 +91,13 @@ class GearMotors:
             target: float64 [5], rad.
             play: position of each motor within the play, float64 [5], from -1 to 1.
         """
-        self.target = target.tolist()
-        self._motor = (target + play * self._play).tolist()
-        count = len(self.target)
-        self._turning = [0.0] * count
-        self._command = [0] * count
-        self._wait = [0.0] * count
+        self.target: list[float] = target.tolist()
+        self._motor: list[float] = (target + play * self._play).tolist()
+        self._turning, self._command, self._wait = (
+            [0.0] * len(target), [0] * len(target), [0.0] * len(target))
 
     def step(self, command: Sequence[int], positions: list[float], torques: list[float]) -> bool:
-        """Simulate one step; return whether any gear moved.
-
-        Args:
-            command: -1, 0 or 1 for each motor.
-            positions: of the joints, rad.
-            torques: of the gears on the joints, N m.
-        """
+        """Simulate one step; return whether any gear moved."""
         moved = False
         for index, now in enumerate(command):
             turning = self._turning[index]

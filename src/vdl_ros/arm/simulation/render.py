@@ -1,14 +1,13 @@
-"""Appearance of the simulated scene: sets camera, colours and lights of a compiled model.
+"""Images of the simulated scene, and the look of its model: camera, colours and lights.
 
-Every function changes the model in place, from the next image on. Materials are those of
-the URDF with the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor``);
-lights are ``key``, ``fill`` and ``arm/lamp``.
+Functions change the model in place, from the next image on. Materials are those of the URDF with
+the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor``); lights are
+``key``, ``fill`` and ``arm/lamp``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Any
 
 import mujoco
@@ -18,11 +17,11 @@ from numpy.typing import ArrayLike, NDArray
 from vdl_ros.arm.simulation.scene import CAMERA, PREFIX, Scene
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 
-__all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'lights', 'materials', 'place_camera',
-           'project', 'set_color', 'set_field_of_view', 'set_headlight', 'set_lamp', 'set_light']
-
+__all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'place_camera', 'project', 'set_color',
+           'set_field_of_view', 'set_headlight', 'set_lamp', 'set_light']
 
 Array = NDArray[np.float64]
+Image = NDArray[np.uint8]
 
 
 def place_camera(
@@ -31,21 +30,14 @@ def place_camera(
     """Place the camera on a sphere about ``camera_target``, looking at it.
 
     Args:
-        model: a scene's model.
         distance: from the target, m.
-        elevation: above the target's height, rad, from 0 to pi / 3.
+        elevation: above the target's height, rad.
         azimuth: from the x axis towards the y axis, rad.
         roll: counter-clockwise rotation of the image, rad.
 
     Raises:
-        ValueError: a value that is not finite or out of its range; the message names it.
+        ValueError: an elevation that is not from 0 to 60 degrees.
     """
-    for name, value in (('distance', distance), ('elevation', elevation), ('azimuth', azimuth),
-                        ('roll', roll)):
-        if not math.isfinite(value):
-            raise ValueError(f'{name}: {value} is not a finite number')
-    if distance <= 0.0:
-        raise ValueError(f'distance: {distance:g} is not allowed: more than 0')
     if not 0.0 <= elevation <= math.pi / 3 + 1e-9:
         raise ValueError(f'elevation: {elevation:g} is not allowed: from 0 to {math.pi / 3:g}')
     mount = model.body(PREFIX + 'camera_mount')
@@ -69,82 +61,35 @@ def set_field_of_view(model: Any, angle: float) -> None:
     model.camera(CAMERA).fovy[:] = math.degrees(angle)
 
 
-def materials(model: Any) -> tuple[str, ...]:
-    """Return the names of the materials."""
-    return tuple(model.mat(index).name for index in range(model.nmat))
-
-
-def lights(model: Any) -> tuple[str, ...]:
-    """Return the names of the lights."""
-    return tuple(model.light(index).name for index in range(model.nlight))
-
-
 def set_color(
     model: Any, material: str, rgb: ArrayLike, *, specular: float | None = None,
     shininess: float | None = None,
 ) -> None:
-    """Colour a material; a texture is multiplied by the colour.
+    """Colour a material, by three numbers from 0 to 1; a texture is multiplied by the colour.
 
-    Args:
-        model: a scene's model.
-        material: one of :func:`materials`.
-        rgb: three numbers from 0 to 1.
-        specular: strength of highlights, from 0 to 1; None: unchanged.
-        shininess: sharpness of highlights, from 0 to 1; None: unchanged.
-
-    Raises:
-        KeyError: no such material.
-        ValueError: not three finite numbers.
+    ``specular`` is the strength of highlights, ``shininess`` their sharpness, from 0 to 1; None:
+    unchanged.
     """
     found = model.mat(material)
-    found.rgba[:3] = _three(rgb, 'rgb').clip(0.0, 1.0)
+    found.rgba[:3] = np.clip(rgb, 0.0, 1.0)
     if specular is not None:
         found.specular[:] = specular
     if shininess is not None:
         found.shininess[:] = shininess
 
 
-def set_light(
-    model: Any, light: str, *, position: Sequence[float] | None = None,
-    direction: Sequence[float] | None = None, rgb: ArrayLike | None = None,
-    active: bool | None = None,
-) -> None:
-    """Change a light; None leaves a property unchanged.
-
-    Args:
-        model: a scene's model.
-        light: one of :func:`lights`.
-        position: m.
-        rgb: diffuse colour, three numbers, usually from 0 to 1.
-        active: on or off.
-
-    Raises:
-        KeyError: no such light.
-        ValueError: not three finite numbers, or a direction of length 0.
-    """
+def set_light(model: Any, light: str, rgb: ArrayLike, direction: ArrayLike | None = None) -> None:
+    """Set the colour of a light, usually from 0 to 1, and its direction, of any length."""
     found = model.light(light)
-    if position is not None:
-        found.pos[:] = _three(position, 'position')
     if direction is not None:
-        vector = _three(direction, 'direction')
-        length = float(np.linalg.norm(vector))
-        if length == 0.0:
-            raise ValueError('direction: 0 0 0 is not allowed')
-        found.dir[:] = vector / length
-    if rgb is not None:
-        found.diffuse[:] = _three(rgb, 'rgb').clip(0.0)
-    if active is not None:
-        found.active[:] = active
+        found.dir[:] = np.asarray(direction) / np.linalg.norm(direction)
+    found.diffuse[:] = np.clip(rgb, 0.0, None)
 
 
 def set_headlight(model: Any, ambient: ArrayLike, diffuse: ArrayLike) -> None:
-    """Set the ambient light and the camera's headlight; three numbers each.
-
-    Raises:
-        ValueError: not three finite numbers.
-    """
-    model.vis.headlight.ambient[:] = _three(ambient, 'ambient').clip(0.0)
-    model.vis.headlight.diffuse[:] = _three(diffuse, 'diffuse').clip(0.0)
+    """Set the ambient light and the camera's headlight; three numbers each."""
+    model.vis.headlight.ambient[:] = np.clip(ambient, 0.0, None)
+    model.vis.headlight.diffuse[:] = np.clip(diffuse, 0.0, None)
 
 
 def set_lamp(model: Any, on: bool) -> None:
@@ -153,24 +98,11 @@ def set_lamp(model: Any, on: bool) -> None:
     model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
 
 
-def _three(values: ArrayLike, name: str) -> Array:
-    """Return three finite numbers, float64 [3]."""
-    array = np.asarray(values, np.float64)
-    if array.shape != (3,) or not np.isfinite(array).all():
-        raise ValueError(f'{name}: {values!r} is not three finite numbers')
-    return array
-
-
 class ArmRenderer:
     """Renders images of a scene.
 
     Only one can be open in a process: two EGL contexts corrupt each other's images. Use it in the
     thread that made it.
-
-    Args:
-        scene: to render; changes of its model show in the next image.
-        width: of the images, pixels.
-        height: of the images, pixels.
 
     Raises:
         RuntimeError: another renderer is open.
@@ -206,29 +138,16 @@ class ArmRenderer:
         """Close."""
         self.close()
 
-    def render(
-        self, positions: ArrayLike, lamp: bool = False, out: NDArray[np.uint8] | None = None,
-    ) -> NDArray[np.uint8]:
-        """Return an image of the arm at ``positions``, RGB, uint8 [height, width, 3].
+    def render(self, positions: ArrayLike, lamp: bool = False, out: Image | None = None) -> Image:
+        """Return an image of the arm at ``positions``, float64 [5], rad; see :meth:`render_data`.
 
-        Args:
-            positions: float64 [5], rad.
-            out: array to write to instead of a new one.
-
-        Raises:
-            RuntimeError: the renderer is closed.
+        ``out`` is an array to write to instead of a new one.
         """
         self.scene.set_positions(self._data, np.asarray(positions, np.float64))
         return self.render_data(self._data, lamp, out)
 
-    def render_data(
-        self, data: Any, lamp: bool = False, out: NDArray[np.uint8] | None = None,
-    ) -> NDArray[np.uint8]:
-        """Return an image of a simulation's ``data``, objects included, uint8 [height, width, 3].
-
-        Raises:
-            RuntimeError: the renderer is closed.
-        """
+    def render_data(self, data: Any, lamp: bool = False, out: Image | None = None) -> Image:
+        """Return an image of ``data`` with all objects, RGB, uint8 [height, width, 3]."""
         if self._renderer is None:
             raise RuntimeError('the renderer is closed')
         set_lamp(self.scene.model, lamp)
@@ -236,7 +155,7 @@ class ArmRenderer:
         mujoco.mj_kinematics(self.scene.model, data)
         mujoco.mj_camlight(self.scene.model, data)
         self._renderer.update_scene(data, camera=CAMERA)
-        image: NDArray[np.uint8] = self._renderer.render(out=out)
+        image: Image = self._renderer.render(out=out)
         return image
 
     @property
@@ -282,10 +201,7 @@ def camera_pose(scene: Scene) -> Array:
 def project(scene: Scene, points: ArrayLike, width: int, height: int) -> Array:
     """Return the projections of points, float64 [..., 2]: column and row, pixels.
 
-    Args:
-        points: float64 [..., 3] in ``base_link``, m; NaN is returned for one behind the camera.
-        width: of the image, pixels.
-        height: of the image, pixels.
+    ``points`` are float64 [..., 3] in ``base_link``, m; NaN is returned for one behind the camera.
     """
     pose = camera_pose(scene)
     local = (np.asarray(points, np.float64) - pose[:3, 3]) @ pose[:3, :3]

@@ -23,7 +23,6 @@ from vdl_ros.common.files import find_resource
 
 __all__ = ['CAMERA', 'CollisionChecker', 'DEEPEST', 'PREFIX', 'Scene', 'build_scene']
 
-
 PREFIX = 'arm/'
 CAMERA = PREFIX + 'camera'
 #: Reflected inertia of motor and gears, kg m^2; it outweighs that of the links.
@@ -51,21 +50,13 @@ class Scene:
     inertia: NDArray[np.float64]
 
     def set_positions(self, data: Any, positions: NDArray[np.float64]) -> None:
-        """Place the arm at ``positions``, float64 [5], rad, at rest, and update derived values.
-
-        Joints that mimic another follow it.
-        """
+        """Place the arm at ``positions``, float64 [5], rad, at rest, and update derived values."""
         data.qvel[:] = 0.0
         self.write_positions(data.qpos[None], np.asarray(positions)[None])
         mujoco.mj_forward(self.model, data)
 
-    def write_positions(
-        self, qpos: NDArray[np.float64], positions: NDArray[np.float64],
-    ) -> None:
-        """Write joint positions, float64 [N, 5], rad, to rows of MuJoCo's ``qpos``, [N, nq].
-
-        Joints that mimic another follow it.
-        """
+    def write_positions(self, qpos: NDArray[np.float64], positions: NDArray[np.float64]) -> None:
+        """Write positions, float64 [N, 5], rad, to rows of ``qpos``, also of mimicking joints."""
         qpos[:, self.qpos] = positions
         for joint in self.geometry.joints.values():
             if joint.mimic:
@@ -76,19 +67,14 @@ class Scene:
     def gears(self, sag: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return stiffness and damping of the gears, each float64 [..., 5], N m/rad and N m s/rad.
 
-        Args:
-            sag: deflection of a joint under ``load``, float64 [...], rad.
+        ``sag`` is the deflection of a joint under ``load``, float64 [...], rad.
         """
         loaded = self.load / np.asarray(sag, np.float64)[..., None]
         stiffness = np.where(self.load > 0.0, loaded, self.inertia * UNLOADED_RATE**2)
         return stiffness, 2.0 * np.sqrt(stiffness * self.inertia)  # critical
 
     def stiffen(self, sag: float) -> NDArray[np.float64]:
-        """Set how far loaded joints sag; return the gears' stiffness, float64 [5], N m/rad.
-
-        Args:
-            sag: deflection of a joint under ``load``, rad.
-        """
+        """Set how far loaded joints sag, rad; return the stiffness, float64 [5], N m/rad."""
         stiffness, damping = self.gears(sag)
         self.model.actuator_gainprm[self.actuators, 0] = stiffness
         self.model.actuator_biasprm[self.actuators, 1] = -stiffness
@@ -106,9 +92,8 @@ def build_scene(
     Args:
         geometry: the arm; by default that of the package.
         timestep: of the physics, s.
-        field_of_view: vertical field of view of the camera, rad.
-        width: largest width of an image to render, pixels.
-        height: largest height, pixels.
+        field_of_view: the camera's vertical one, rad.
+        width, height: of the largest image to render, pixels.
         path: the surroundings, MJCF; by default config/mujoco/scene.xml.
         furnish: called with the ``mujoco.MjSpec``, to add objects.
 

@@ -1,4 +1,4 @@
-"""Torques of the arm's weight on its joints, for many poses at once."""
+"""Twins of many arms, commanded together: by kinematics alone, or with MuJoCo's physics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from vdl_ros.arm.simulation.batched_motors import SUBSTEPS, BatchedMotors, TwinP
 from vdl_ros.arm.simulation.scene import PREFIX, Scene
 
 __all__ = ['Gravity', 'History', 'KinematicTwin', 'MEMORY', 'PhysicsTwin']
-
 
 Array = NDArray[np.float64]
 
@@ -107,38 +106,51 @@ class History:
         return np.asarray(newer + share * (older - newer))
 
 
-class KinematicTwin:
-    """B arms that are commanded together, once in each period.
-
-    ``positions`` are the joints' true positions, float64 [B, 5], rad.
+class _Twin:
+    """B arms that are commanded together, once in each ``period``, s.
 
     Args:
-        scene: the arm's description, masses and loads; it is not simulated.
-        period: between two commands, s.
-        memory: how far back positions are kept, s.
+        scene: the arm's description, masses and loads.
+        columns: numbers for each arm whose past is kept, the joints' positions first.
+        memory: how far back, s.
+    """
+
+    def __init__(
+        self, scene: Scene, count: int, period: float, columns: int, memory: float,
+    ) -> None:
+        self.period = period
+        self._gravity = Gravity(scene)
+        self._motors = BatchedMotors(scene, count, period)
+        self._history = History((count, columns), period / SUBSTEPS, memory)
+
+    @property
+    def parameters(self) -> TwinParameters:
+        """Parameters of the arms."""
+        return self._motors.parameters
+
+    def positions_before(self, age: Array) -> Array:
+        """Return the positions ``age`` ago, float64 [B, 5], rad; ``age`` is float64 [B], s."""
+        return self._history.before(age)[:, :len(JOINTS)]
+
+
+class KinematicTwin(_Twin):
+    """B arms without dynamics; the scene is not simulated.
+
+    ``positions`` are the joints' true positions, float64 [B, 5], rad.
     """
 
     def __init__(
         self, scene: Scene, count: int, period: float = 0.1, memory: float = MEMORY,
     ) -> None:
-        self.count = count
-        self.period = period
+        super().__init__(scene, count, period, len(JOINTS), memory)
         self._substep = period / SUBSTEPS
-        self._gravity = Gravity(scene)
         self._lower, self._upper = scene.geometry.lower, scene.geometry.upper
-        self._motors = BatchedMotors(scene, count, period)
         shape = (count, len(JOINTS))
         self.positions: Array = np.zeros(shape)
         #: Where the joints are at rest with the gears as they are.
         self._rest = np.zeros(shape)
-        self._history = History(shape, self._substep, memory)
-        upright = np.clip(self.positions, self._lower, self._upper)
+        upright = np.tile(scene.geometry.upright, (count, 1))
         self.reset(np.arange(count), upright, np.zeros(shape), self._motors.parameters)
-
-    @property
-    def parameters(self) -> TwinParameters:
-        """Return the parameters of the arms."""
-        return self._motors.parameters
 
     def reset(
         self, rows: NDArray[np.intp], positions: Array, play: Array, parameters: TwinParameters,
@@ -187,22 +199,12 @@ class KinematicTwin:
         self._history.overwrite(SUBSTEPS, positions, joints)
         self._motors.hold(joints, target)
 
-    def positions_before(self, age: Array) -> Array:
-        """Return the positions ``age`` ago, float64 [B, 5], rad; ``age`` is float64 [B], s."""
-        return self._history.before(age)
 
-
-class PhysicsTwin:
-    """B arms that are commanded together, once in each period, each in its own copy of a scene.
-
-    ``positions`` are the joints' true positions, float64 [B, 5], rad. ``object`` is the pose of
-    the object in ``base_link``, float64 [B, 7]: x, y, z, m, and the quaternion w, x, y, z.
+class PhysicsTwin(_Twin):
+    """B arms, each in its own copy of a scene with an object.
 
     Args:
-        scene: the arm and its surroundings; it is copied for each arm.
         movable: name of the object, a body with a free joint and one geom.
-        period: between two commands, s.
-        memory: how far back positions are kept, s.
 
     Raises:
         ValueError: a substep is not a whole number of physics steps, two at least.
@@ -212,18 +214,17 @@ class PhysicsTwin:
         self, scene: Scene, count: int, movable: str, period: float = 0.1,
         memory: float = MEMORY,
     ) -> None:
-        steps = period / SUBSTEPS / scene.model.opt.timestep
+        model = scene.model
+        steps = period / SUBSTEPS / model.opt.timestep
         if abs(steps - round(steps)) > 1e-6 or round(steps) < 2:
             raise ValueError(
                 f'period: {period:g} is not allowed: a multiple of '
-                f'{SUBSTEPS * scene.model.opt.timestep:g} s, at least twice that')
-        self.count, self.period = count, period
+                f'{SUBSTEPS * model.opt.timestep:g} s, at least twice that')
+        steps = round(steps)
+        super().__init__(scene, count, period, len(JOINTS) + 7, memory)
         self._scene = scene
-        self._models: list[Any] = [copy.copy(scene.model) for _ in range(count)]
-        self._data: list[Any] = [mujoco.MjData(scene.model)]
-        self._gravity = Gravity(scene)
-        self._motors = BatchedMotors(scene, count, period)
-        model = scene.model
+        self._models: list[Any] = [copy.copy(model) for _ in range(count)]
+        self._data: list[Any] = [mujoco.MjData(model)]
         body = model.body(movable)
         self._body, self._geom = body.id, body.geomadr[0]
         # A row of the state: the time, then positions, then velocities.
@@ -233,17 +234,11 @@ class PhysicsTwin:
         self._torque: Array = np.zeros((count, len(JOINTS)))
         size = mujoco.mj_stateSize(model, mujoco.mjtState.mjSTATE_FULLPHYSICS)
         self._state: Array = np.zeros((count, size))
-        self._shares = (np.arange(round(steps)) + 1.0)[:, None] / round(steps)
-        self._out: Array = np.zeros((count, round(steps), size))
-        self._sensors: Array = np.zeros((count, round(steps), model.nsensordata))
-        self._controls: Array = np.zeros((count, round(steps), model.nu))
+        self._shares = (np.arange(steps) + 1.0)[:, None] / steps
+        self._out: Array = np.zeros((count, steps, size))
+        self._sensors: Array = np.zeros((count, steps, model.nsensordata))
+        self._controls: Array = np.zeros((count, steps, model.nu))
         self._rollout = rollout.Rollout(nthread=0)
-        self._history = History((count, len(JOINTS) + 7), period / SUBSTEPS, memory)
-
-    @property
-    def parameters(self) -> TwinParameters:
-        """Return the parameters of the arms."""
-        return self._motors.parameters
 
     @property
     def positions(self) -> Array:
@@ -252,7 +247,7 @@ class PhysicsTwin:
 
     @property
     def object(self) -> Array:
-        """Return the object's pose, float64 [B, 7]."""
+        """Return the object's pose in ``base_link``, float64 [B, 7]: m, and a quaternion wxyz."""
         return np.array(self._state[:, self._pose])
 
     def reset(
@@ -262,13 +257,9 @@ class PhysicsTwin:
         """Place arms and objects at rest, motors off.
 
         Args:
-            rows: which arms, int [N].
-            positions: resting positions, sag included, float64 [N, 5], rad.
-            play: of each motor within the play of its gear, float64 [N, 5], from -1 to 1.
-            parameters: of the N arms.
-            pose: of the objects, float64 [N, 7].
-            mass: of the objects, float64 [N], kg.
-            friction: coefficient of the objects, float64 [N].
+            rows: int [N]; positions, play, parameters: as of :meth:`KinematicTwin.reset`.
+            pose: of the objects, float64 [N, 7]; mass: float64 [N], kg; friction: its
+                coefficient, float64 [N].
         """
         self._motors.replace(rows, parameters)
         actuators = self._scene.actuators
@@ -311,10 +302,6 @@ class PhysicsTwin:
             self._state[:] = self._out[:, -1]
             self._history.append(
                 np.concatenate([self.positions, self._state[:, self._pose]], axis=1))
-
-    def positions_before(self, age: Array) -> Array:
-        """Return the positions ``age`` ago, float64 [B, 5], rad; ``age`` is float64 [B], s."""
-        return self._history.before(age)[:, :len(JOINTS)]
 
     def object_before(self, age: Array) -> Array:
         """Return the object's pose ``age`` ago, float64 [B, 7]; ``age`` is float64 [B], s."""

@@ -1,4 +1,4 @@
-"""Settings of the keyboard control."""
+"""The keyboard control: which motors the keys run, and its settings."""
 
 from __future__ import annotations
 

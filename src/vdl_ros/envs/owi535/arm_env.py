@@ -1,13 +1,10 @@
-"""What the observations of all tasks have in common: the arm's joints, commands and ``tool0``.
-
-Names, order and units of the numbers are stated by lists of :class:`Feature`.
-"""
+"""Observations of the arm's tasks, as lists of :class:`Feature`, and their Gymnasium classes."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -19,11 +16,11 @@ from numpy.typing import NDArray
 from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult, StepResult
 
 __all__ = ['ArmEnv', 'ArmObserver', 'ArmVectorEnv', 'ArmView', 'Feature', 'IN_FLIGHT',
-           'JointReading', 'MOVING', 'RATE', 'arm_features', 'bounded', 'bounds', 'feature_space',
-           'target_features']
-
+           'JointReading', 'MOVING', 'Outcome', 'RATE', 'arm_features', 'bounded', 'bounds',
+           'feature_space', 'target_features']
 
 Array = NDArray[np.float64]
 
@@ -122,7 +119,7 @@ class ArmObserver:
         self._kinematics = Kinematics(geometry)
         self._count = len(motors)
         #: Angles that are assumed for joints without a measurement: the arm upright.
-        self._assumed = np.zeros(len(JOINTS)).clip(geometry.lower, geometry.upper)
+        self._assumed = geometry.upright
 
     def view(
         self, reading: JointReading, before: JointReading, commands: NDArray[np.int8],
@@ -167,83 +164,49 @@ _DELAY_ARGUMENTS = ('measurement_delay', 'command_delay')
 Observations = Any
 
 
-class StepOutcome(Protocol):
-    """What a step of B arms gave; all but the observations are arrays [B]."""
+class Outcome(NamedTuple):
+    """What a step of B arms gave.
 
-    @property
-    def observations(self) -> Observations:
-        """Return the observations."""
+    ``rewards`` is float64 [B]; ``success`` says which arms have succeeded, ``terminated`` which
+    episodes are over, bool [B]; ``switched`` counts the motors whose command is not that of the
+    step before, int [B]; ``info`` has arrays [B]: ``distance``, m, from the target,
+    ``observation_delay``, the age of the measurements, s, ``action_delay``, that of commands when
+    they are applied, s, and what else happened.
+    """
 
-    @property
-    def rewards(self) -> NDArray[np.float64]:
-        """Return the rewards."""
-
-    @property
-    def success(self) -> NDArray[np.bool_]:
-        """Return which arms have succeeded."""
-
-    @property
-    def terminated(self) -> NDArray[np.bool_]:
-        """Return which episodes are over, by success or failure."""
-
-    @property
-    def info(self) -> dict[str, NDArray[Any]]:
-        """Return what ``info`` has besides ``is_success``."""
-
-
-class Task(Protocol):
-    """B arms with a task."""
-
-    observation_space: spaces.Space[Any]
-    action_space: spaces.Space[Any]
-
-    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Observations:
-        """Start episodes of arms ``rows``, int [N]; return their observations."""
-
-    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> StepOutcome:
-        """Command the motors of all arms, int [B, motors]; simulate one period."""
-
-    def render(self, arm: int) -> NDArray[np.uint8]:
-        """Return an image of one arm, uint8 [H, W, 3]."""
-
-    def close(self) -> None:
-        """Free what the task has opened."""
+    observations: Observations
+    rewards: Array
+    success: NDArray[np.bool_]
+    terminated: NDArray[np.bool_]
+    switched: NDArray[np.intp]
+    info: dict[str, NDArray[Any]]
 
 
 class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     """One arm; see docs/arm_learning.md for observations, actions and rewards.
 
-    ``info`` has ``is_success``, and ``distance``, m, of each step; ``observation_delay``, s, the
-    age of the measurement, and ``action_delay``, s, that of commands when they are applied.
-
-    Args:
-        render_mode: ``rgb_array`` or None.
-
-    Raises:
-        EnvError: an argument that is not allowed.
+    ``info`` of a step has ``is_success`` and what :class:`Outcome` names.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
-    #: Makes the task for a number of arms.
+    #: An ``arm_task.ArmTask``, made for a number of arms.
     task: ClassVar[Any]
     delay_arguments = _DELAY_ARGUMENTS
 
     def __init__(self, render_mode: str | None = None, **arguments: Any) -> None:
         self.render_mode = render_mode
-        self._task: Task = self.task(1, **arguments)
+        self._task: Any = self.task(1, **arguments)
         self.observation_space = self._task.observation_space
         self.action_space = self._task.action_space
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         """Start an episode: a random twin, start and target."""
         super().reset(seed=seed, options=options)
         return _first(self._task.reset(np.zeros(1, np.intp), self.np_random)), {}
 
-    def step(self, action: NDArray[np.int64]) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+    def step(self, action: NDArray[np.int64]) -> SingleStepResult:
         """Command the motors for 0.1 s."""
-        outcome = self._task.step(np.asarray(action)[None], self.np_random)
+        outcome: Outcome = self._task.step(np.asarray(action)[None], self.np_random)
         info = {'is_success': outcome.success, **outcome.info}
         return (_first(outcome.observations), float(outcome.rewards[0]),
                 bool(outcome.terminated[0]), False,
@@ -251,7 +214,10 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
 
     def render(self) -> NDArray[np.uint8] | None:
         """Return an image of the arm and its target, uint8 [H, W, 3]; None without a mode."""
-        return None if self.render_mode is None else self._task.render(0)
+        if self.render_mode is None:
+            return None
+        image: NDArray[np.uint8] = self._task.render(0)
+        return image
 
     def close(self) -> None:
         """Free the renderer."""
@@ -262,17 +228,12 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
     """B arms, simulated together; arguments as of :class:`ArmEnv`.
 
     ``info`` has the same names, each with an array [B].
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': ['rgb_array'],
                 'render_fps': RATE}
     task: ClassVar[Any]
     delay_arguments = _DELAY_ARGUMENTS
-    #: Steps after which an episode is truncated.
-    steps: ClassVar[int]
 
     def __init__(
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0,
@@ -280,31 +241,25 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
     ) -> None:
         self.num_envs = num_envs
         self.render_mode = render_mode
-        self._task: Task = self.task(num_envs, **arguments)
+        self._task: Any = self.task(num_envs, **arguments)
         self.single_observation_space = self._task.observation_space
         self.single_action_space = self._task.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._limit = max_episode_steps or self.steps
+        self._limit = max_episode_steps or self.task.steps
         self._steps = np.zeros(num_envs, np.int64)
         self._over = np.zeros(num_envs, np.bool_)
 
-    def reset(
-        self, *, seed: int | list[int | None] | None = None,
-        options: dict[str, Any] | None = None,
-    ) -> tuple[Any, dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         """Start an episode of every arm; ``seed`` is one number."""
-        assert not isinstance(seed, list)
         super().reset(seed=seed, options=options)
         self._steps[:] = 0
         self._over[:] = False
         return self._task.reset(np.arange(self.num_envs), self.np_random), {}
 
-    def step(
-        self, actions: NDArray[np.int64],
-    ) -> tuple[Any, NDArray[Any], NDArray[Any], NDArray[Any], dict[str, Any]]:
+    def step(self, actions: NDArray[np.int64]) -> StepResult:
         """Command the motors for 0.1 s; start the next episode of arms whose last one is over."""
-        outcome = self._task.step(actions, self.np_random)
+        outcome: Outcome = self._task.step(actions, self.np_random)
         observations = outcome.observations
         begin = self._over
         self._steps += 1

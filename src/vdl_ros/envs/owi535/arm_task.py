@@ -1,11 +1,11 @@
-"""Domain randomisation of the arm's tasks: the ranges from which an episode's twin is drawn."""
+"""What the arm's tasks share: random twins, sensors, poses to reach, the step of an episode."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,16 +17,18 @@ from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.batched_motors import TwinParameters
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.arm.simulation.twins import KinematicTwin, PhysicsTwin
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, build
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, MOVING, JointReading
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, MOVING, JointReading, Outcome
+from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.realtime import Delay
 
-__all__ = ['AddedDelay', 'ArmTask', 'CUBE', 'FEEDBACKS', 'HELD_OUT', 'HOLD', 'INSIDE',
+__all__ = ['AddedDelay', 'ArmTask', 'CLOSE', 'CUBE', 'FEEDBACKS', 'HELD_OUT', 'HOLD', 'INSIDE',
            'JointSensor', 'NOMINAL', 'POSES', 'RANDOMISATIONS', 'REWARDS', 'Ranges', 'TwinRanges',
-           'Twins', 'Workspace', 'World', 'check_range', 'ranges_and_speed', 'uniform', 'world']
-
+           'Twins', 'Workspace', 'World', 'check_range', 'ranges_and_speed', 'shaped', 'uniform',
+           'world']
 
 Array = NDArray[np.float64]
 #: Intervals; a value is drawn uniformly from their union.
@@ -118,8 +120,7 @@ def _nominal() -> TwinRanges:
     fields = {field.name for field in dataclasses.fields(TwinParameters)} - {'speed'}
     motors: dict[str, Any] = {
         name: ((getattr(config, name), getattr(config, name)),) for name in fields}
-    return TwinRanges(
-        speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
+    return TwinRanges(speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
 
 
 #: What a policy is trained on.
@@ -133,22 +134,12 @@ NOMINAL = _nominal()
 #: By the value of an environment's argument ``randomisation``.
 RANDOMISATIONS = {'inside': INSIDE, 'held_out': HELD_OUT, 'none': NOMINAL}
 
-
 #: Measurements come at the rate of the camera: an age varies by its period, s.
 JITTER = 1.0 / 30.0
 #: Errors of angles this far apart, rad, or this long, s, are independent.
 INDEPENDENT_AFTER, RENEWED_AFTER = 0.2, 2.0
 #: Joints that the camera does not see.
 UNSEEN = np.array([name in ('wrist', 'gripper') for name in JOINTS])
-
-
-class Twin(Protocol):
-    """B arms whose past is known: the kinematic twin, or the one with physics."""
-
-    period: float
-
-    def positions_before(self, age: Array) -> Array:
-        """Return the positions ``age``, float64 [B], s, ago: float64 [B, 5], rad."""
 
 
 class JointSensor:
@@ -162,12 +153,9 @@ class JointSensor:
         shape = (count, len(JOINTS))
         self.by_camera = np.zeros(count, np.bool_)
         self._age = np.zeros(count)
-        self._noise, self._error, self._last = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-
-    @property
-    def late_positions(self) -> Array:
-        """Return the true positions at the time of the last measurement, float64 [B, 5], rad."""
-        return self._last
+        self._noise, self._error = np.zeros(shape), np.zeros(shape)
+        #: True positions at the time of the last measurement, float64 [B, 5], rad.
+        self.late_positions = np.zeros(shape)
 
     def reset(
         self, rows: NDArray[np.intp], twins: Twins, by_camera: NDArray[np.bool_],
@@ -184,7 +172,7 @@ class JointSensor:
         self._age[rows] = twins.age
         self._noise[rows] = np.where(by_camera[:, None], twins.noise, 0.0)
         self._error[rows] = self._noise[rows] * random.standard_normal(positions.shape)
-        self._last[rows] = positions
+        self.late_positions[rows] = positions
         return JointReading(self._seen(positions, self._error[rows], by_camera), -twins.age)
 
     def read(self, twin: Twin, now: Array, random: np.random.Generator) -> JointReading:
@@ -192,11 +180,11 @@ class JointSensor:
         late = np.where(self._age > 0.0, random.uniform(0.0, JITTER, len(now)), 0.0)
         age = self._age + late
         positions = twin.positions_before(age)
-        moved = np.abs(positions - self._last).max(axis=1, keepdims=True)
+        moved = np.abs(positions - self.late_positions).max(axis=1, keepdims=True)
         keep = np.exp(-moved / INDEPENDENT_AFTER - twin.period / RENEWED_AFTER)
         fresh = self._noise * random.standard_normal(positions.shape)
         self._error = keep * self._error + np.sqrt(1.0 - keep**2) * fresh
-        self._last = positions
+        self.late_positions = positions
         return JointReading(self._seen(positions, self._error, self.by_camera), now - age)
 
     @staticmethod
@@ -262,12 +250,17 @@ class Workspace:
         return poses
 
 
+Twin = KinematicTwin | PhysicsTwin
 #: A delay, or the lowest and highest one, s.
 AddedDelay = float | Sequence[float]
 Bools = NDArray[np.bool_]
 
-#: For how long a task has to be done, s.
-HOLD = 1.0
+#: Distance of success, m, and for how long it has to be kept, s.
+CLOSE, HOLD = 0.02, 1.0
+#: Dense reward: for a step at the target, of which less is left the nearer CLOSE is, for success,
+#: which is worth more than to stay near without it; costs of a step and of a motor switched.
+WITHIN, SUCCESS = 0.1, 5.0
+STEP_COST, SWITCH_COST = 0.01, 0.002
 REWARDS = ('dense', 'sparse')
 #: How joints are measured; `mixed`: an episode in four by camera.
 FEEDBACKS = ('mixed', 'truth', 'camera')
@@ -299,10 +292,6 @@ def ranges_and_speed(
 ) -> tuple[TwinRanges, Array]:
     """Return from which ranges twins are drawn, and about which speed, float64 [5], rad/s.
 
-    Args:
-        randomisation: a name in ``RANDOMISATIONS``.
-        calibration: file of a measured arm, defaults for what it lacks; empty: none.
-
     Raises:
         EnvError: an argument that is not allowed.
     """
@@ -326,17 +315,25 @@ def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
 
 def check_range(name: str, value: object, low: float, high: float) -> None:
     """Raise EnvError if ``value`` is not a number from ``low`` to ``high``."""
-    if (isinstance(value, bool) or not isinstance(value, int | float)
-            or not low <= value <= high):
+    if (isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high):
         raise EnvError(f'{name}: {quoted(value)} is not allowed: {low:g} to {high:g}')
 
 
+def shaped(progress: Array, distance: Array, success: Bools, switched: NDArray[np.intp]) -> Array:
+    """Return what the dense rewards of all tasks have, float64 [N], added to that of progress."""
+    return np.asarray(
+        progress + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
+        - STEP_COST - SWITCH_COST * switched)
+
+
 class ArmTask:
-    """B arms with their sensors and commands.
+    """B arms with their sensors and commands; the base of all tasks.
+
+    A task states ``motors``, ``steps`` and the spaces, sets ``_twin``, and has ``reset``,
+    ``render``, ``_observe``, ``_simulate`` and ``_reward``.
 
     Args:
-        motors: those of the actions, the first ones of ``JOINTS``.
-        reward: one of ``REWARDS``.
+        reward: one of ``REWARDS``; sparse: 1 for success, else 0.
         randomisation: a name in ``RANDOMISATIONS``.
         feedback: one of ``FEEDBACKS``.
         calibration: file of a measured arm, about which twins are drawn; empty: none.
@@ -348,9 +345,21 @@ class ArmTask:
         EnvError: an argument that is not allowed.
     """
 
+    #: The motors of the actions, the first ones of ``JOINTS``.
+    motors: ClassVar[tuple[str, ...]] = MOVING
+    #: Steps after which an episode is truncated.
+    steps: ClassVar[int]
+    #: What may happen in a step besides success, its name in ``info``; whether it ends an episode.
+    event: ClassVar[str]
+    is_fatal: ClassVar[bool]
+    observation_space: Any
+    action_space: Any
+    _twin: Twin
+
     def __init__(
-        self, count: int, motors: Sequence[str], reward: str, randomisation: str, feedback: str,
-        calibration: str, *, measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
+        self, count: int, reward: str = 'dense', randomisation: str = 'inside',
+        feedback: str = 'mixed', calibration: str = '', *,
+        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
     ) -> None:
         check_choice('reward', reward, REWARDS)
         check_choice('feedback', feedback, FEEDBACKS)
@@ -359,53 +368,85 @@ class ArmTask:
         self._dense = reward == 'dense'
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = world()
-        self._geometry = self._world.scene.geometry
-        self._ranges, self._speed = ranges_and_speed(randomisation, calibration, self._geometry)
+        self.geometry = self._world.scene.geometry
+        #: Finds collisions.
+        self.checker = self._world.checker
+        self._ranges, self._speed = ranges_and_speed(randomisation, calibration, self.geometry)
         self._most_late = LATE if randomisation == 'inside' else 0.0
+        self._kinematics = Kinematics(self.geometry)
+        self._renderer = TaskRenderer()
         self._sensor = JointSensor(count)
-        self._time, self._held = np.zeros(count), np.zeros(count, np.int64)
-        self._commands = np.zeros((count, IN_FLIGHT, len(motors)), np.int8)
+        #: Since each arm's reset, float64 [B], s.
+        self.time, self._held = np.zeros(count), np.zeros(count, np.int64)
+        motors = len(self.motors)
+        self._commands = np.zeros((count, IN_FLIGHT, motors), np.int8)
         # What the motors do: the latest command or, if that is late, the one before.
-        self._motors, self._late = np.zeros((count, len(motors)), np.int8), np.zeros(count)
-        self._command_delay = np.zeros(count)
-        self._before = JointReading(np.zeros((count, len(JOINTS))), np.zeros(count))
+        self._motors, self._late = np.zeros((count, motors), np.int8), np.zeros(count)
+        self._command_delay, self._distance = np.zeros(count), np.zeros(count)
+        #: The latest measurements; their stamps are times as of ``time``.
+        self.reading = JointReading(np.zeros((count, len(JOINTS))), np.zeros(count))
 
     @property
-    def geometry(self) -> ArmGeometry:
-        """Return the arm's geometry."""
-        return self._geometry
+    def positions(self) -> Array:
+        """True joint positions, float64 [B, 5], rad."""
+        return self._twin.positions
 
-    @property
-    def checker(self) -> CollisionChecker:
-        """Return what finds its collisions."""
-        return self._world.checker
+    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
+        """Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward; simulate a period."""
+        directions, switched = self._command(actions, random)
+        distance, happened = self._simulate(directions)
+        self.time = self.time + self._twin.period
+        self._held = np.where(distance <= CLOSE, self._held + 1, 0)
+        # The first of these steps begins the time, so one more than HOLD has periods.
+        success = self._held > round(HOLD / self._twin.period)
+        if self.is_fatal:
+            happened &= ~success
+        rewards = self._reward(distance, success, switched, happened) if self._dense \
+            else success.astype(np.float64)
+        self._distance = distance
+        before, self.reading = self.reading, self._sensor.read(self._twin, self.time, random)
+        observations = self._observe(self.reading, before, slice(None))
+        return Outcome(
+            observations, rewards, success, success | happened if self.is_fatal else success,
+            switched, {
+                'distance': distance, self.event: happened,
+                'observation_delay': self.time - self.reading.stamp,
+                'action_delay': self._command_delay.copy()})
 
-    @property
-    def time(self) -> Array:
-        """Return the time since each arm's reset, float64 [B], s."""
-        return np.array(self._time)
+    def close(self) -> None:
+        """Free what the task has opened."""
+        self._renderer.close()
 
-    @property
-    def reading(self) -> JointReading:
-        """Return the latest measurements; their stamps are times as of ``time``."""
-        return self._before
+    def _simulate(self, directions: NDArray[np.int8]) -> tuple[Array, Bools]:
+        """Simulate a period; return the distances, float64 [B], m, and where :attr:`event` is."""
+        raise NotImplementedError
 
-    @property
-    def late_positions(self) -> Array:
-        """Return the true joint positions at the latest measurement, float64 [B, 5], rad."""
-        return self._sensor.late_positions
+    def _reward(
+        self, distance: Array, success: Bools, switched: NDArray[np.intp], happened: Bools,
+    ) -> Array:
+        """Return the dense reward of a step, after which ``_distance`` will be ``distance``."""
+        raise NotImplementedError
+
+    def _observe(self, reading: JointReading, before: JointReading, rows: Any) -> Any:
+        """Return the observations of arms ``rows``, of which the readings are."""
+        raise NotImplementedError
 
     def _draw(self, count: int, random: np.random.Generator) -> tuple[Twins, Bools]:
         """Return ``count`` twins, and which of them are measured by camera."""
-        twins = self._ranges.draw(random, self._geometry, count, self._speed).delayed(
+        twins = self._ranges.draw(random, self.geometry, count, self._speed).delayed(
             *(delay.draw(random, count) for delay in self._delays))
         return twins, random.random(count) < self._camera_share
 
     @staticmethod
-    def _bend(starts: Array, by_camera: Bools, random: np.random.Generator) -> None:
-        """Bend wrists that are not measured by what somebody leaves who straightens them."""
+    def _bend(starts: Array, by_camera: Bools, random: np.random.Generator) -> Array:
+        """Bend wrists that are not measured by what somebody leaves who straightens them.
+
+        Returns:
+            The play of the motors, float64 [N, 5].
+        """
         bent = random.uniform(-STRAIGHT, STRAIGHT, len(starts))
         starts[by_camera, JOINTS.index('wrist')] = bent[by_camera]
+        return random.uniform(-1.0, 1.0, starts.shape)
 
     def _begin(
         self, rows: NDArray[np.intp], twins: Twins, by_camera: Bools, starts: Array,
@@ -413,8 +454,8 @@ class ArmTask:
     ) -> JointReading:
         """Start episodes of arms ``rows`` [N] at ``starts`` [N, 5]; return what is measured."""
         reading = self._sensor.reset(rows, twins, by_camera, starts, random)
-        self._before.positions[rows], self._before.stamp[rows] = reading
-        for state in (self._time, self._held, self._commands, self._motors):
+        self.reading.positions[rows], self.reading.stamp[rows] = reading
+        for state in (self.time, self._held, self._commands, self._motors):
             state[rows] = 0
         self._late[rows] = random.uniform(0.0, self._most_late, len(rows))
         self._command_delay[rows] = twins.parameters.command_delay
@@ -423,11 +464,7 @@ class ArmTask:
     def _command(
         self, actions: NDArray[np.integer], random: np.random.Generator,
     ) -> tuple[NDArray[np.int8], NDArray[np.intp]]:
-        """Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward.
-
-        Returns:
-            What the motors of the twins do now, int8 [B, 5], and how many were switched, int [B].
-        """
+        """Return what the motors do now, int8 [B, 5], and how many were switched, int [B]."""
         motors = np.asarray(actions, np.int8) - np.int8(1)
         # A wrist that is not measured is not moved.
         motors[self._sensor.by_camera, MOVING.index('wrist')] = 0
@@ -438,13 +475,3 @@ class ArmTask:
         self._motors = np.where(late[:, None], self._motors, motors)
         directions[:, :motors.shape[1]] = self._motors
         return directions, switched
-
-    def _lags(self) -> tuple[Array, Array]:
-        """Return the age of the measurements and that of applied commands, float64 [B], s."""
-        return self._time - self._before.stamp, self._command_delay.copy()
-
-    def _hold(self, done: Bools, period: float) -> Bools:
-        """Return which arms have succeeded, bool [B], if ``done`` says which are at it now."""
-        self._held = np.where(done, self._held + 1, 0)
-        # The first of these steps begins the time, so one more than HOLD has periods.
-        return np.asarray(self._held > round(HOLD / period))

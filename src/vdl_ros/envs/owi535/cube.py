@@ -1,10 +1,11 @@
-"""The observations of the tasks *push* and *pick and place*.
+"""The tasks *push* and *pick and place*: an arm, a cube and a goal.
 
-:func:`cube_features` states names, order and units of their numbers.
+:func:`cube_features` states names, order and units of the numbers of their observations.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -33,19 +34,62 @@ from vdl_ros.envs.owi535.arm_env import (
     feature_space,
     target_features,
 )
-from vdl_ros.envs.owi535.arm_task import AddedDelay, ArmTask, World, check_range
-from vdl_ros.envs.owi535.task_renderer import CUBE, CUBES, EDGE, TaskRenderer, add_cube
+from vdl_ros.envs.owi535.arm_task import (
+    CLOSE,
+    AddedDelay,
+    ArmTask,
+    Ranges,
+    World,
+    check_range,
+    shaped,
+    uniform,
+)
+from vdl_ros.envs.owi535.task_renderer import CUBE, EDGE, add_cube
 from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
 
-__all__ = ['CLOSE', 'CubeObserver', 'CubeReading', 'CubeTask', 'FARTHEST', 'NEAREST', 'Outcome',
+__all__ = ['CLOSE', 'CUBES', 'CubeObserver', 'CubeReading', 'CubeTask', 'FARTHEST', 'NEAREST',
            'PickPlaceEnv', 'PickPlaceTask', 'PickPlaceVectorEnv', 'PushEnv', 'PushTask',
            'PushVectorEnv', 'SIDE', 'cube_features', 'draw_grips', 'draw_starts', 'grip_point']
 
-
 Array = NDArray[np.float64]
 
-#: Distance of success, m.
-CLOSE = 0.02
+
+@dataclasses.dataclass(frozen=True)
+class Cubes:
+    """N cubes, one for each episode.
+
+    ``mass`` is float64 [N], kg, ``friction`` its coefficient on table and fingers, float64 [N],
+    and ``error`` what is added to measurements of its place, float64 [N, 2], m.
+    """
+
+    mass: NDArray[np.float64]
+    friction: NDArray[np.float64]
+    error: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class CubeRanges:
+    """Ranges of mass, kg, friction, and the distance of measured from true places, m."""
+
+    mass: Ranges = ((0.02, 0.05),)
+    friction: Ranges = ((0.4, 0.8),)
+    error: Ranges = ((0.0, 0.004),)
+
+    def draw(self, random: np.random.Generator, count: int) -> Cubes:
+        """Return ``count`` random cubes."""
+        mass, friction, error = (uniform(random, ranges, (count,)) for ranges in (
+            self.mass, self.friction, self.error))
+        angle = random.uniform(-np.pi, np.pi, count)
+        away = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+        return Cubes(mass, friction, error[:, None] * away)
+
+
+#: By the value of an environment's argument ``randomisation``.
+CUBES = {
+    'inside': CubeRanges(),
+    'held_out': CubeRanges(mass=((0.01, 0.02), (0.05, 0.07)), friction=((0.3, 0.4), (0.8, 1.0)),
+                           error=((0.004, 0.008),)),
+    'none': CubeRanges(mass=((0.03, 0.03),), friction=((0.6, 0.6),), error=((0.0, 0.0),))}
 
 
 class CubeReading(NamedTuple):
@@ -231,68 +275,20 @@ LOST = 0.33
 SHORTEST, LONGEST = 0.05, 0.12
 #: Heights of lifted goals above the table, m.
 LOWEST, HIGHEST = 0.03, 0.08
-#: Dense reward: for each m of the cube nearer to the goal and of ``tool0`` nearer to where it
-#: moves the cube, for a step at the goal, less towards CLOSE, for success; costs of a step and of
-#: a motor switched.
-PROGRESS, APPROACH, WITHIN, SUCCESS = 40.0, 10.0, 0.1, 5.0
-STEP_COST, SWITCH_COST = 0.01, 0.002
-
-
-class Outcome(NamedTuple):
-    """What a step of B arms gave.
-
-    ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` that of the
-    cube from its goal, float64 [B], m; ``switched`` counts the motors whose command is not that
-    of the step before, int [B]; ``lost`` says which cubes are out of reach, bool [B];
-    ``observation_delay`` is the age of the measurements and ``action_delay`` that of commands when
-    they are applied, float64 [B], s.
-    """
-
-    observations: NDArray[np.float32]
-    rewards: Array
-    success: Bools
-    distance: Array
-    lost: Bools
-    switched: NDArray[np.intp]
-    observation_delay: Array
-    action_delay: Array
-
-    @property
-    def terminated(self) -> Bools:
-        """Return which episodes are over, bool [B]."""
-        return self.success | self.lost
-
-    @property
-    def info(self) -> dict[str, NDArray[Any]]:
-        """Return what ``info`` has besides ``is_success``."""
-        return {
-            'distance': self.distance, 'lost': self.lost,
-            'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
+#: Dense reward: for each m of the cube nearer to the goal, and of ``tool0`` nearer to where it
+#: moves the cube.
+PROGRESS, APPROACH = 40.0, 10.0
 
 
 class CubeTask(ArmTask):
-    """B arms, each with a cube and its goal; the base of both tasks.
+    """B arms, each with a cube and its goal; arguments as of :class:`ArmTask`.
 
-    ``positions`` are the true joint positions, float64 [B, 5], rad; ``goals`` float64 [B, 3], m
-    in ``base_link``; ``cubes`` the true poses, float64 [B, 7], m and quaternions w, x, y, z.
-
-    Args:
-        reward: ``dense``, or ``sparse``: 1 for success, else 0.
-        randomisation: ``inside`` the ranges of training, ``held_out`` outside of all of
-            them, or ``none``.
-        feedback: joints measured by ``truth``, by ``camera``, or ``mixed``, by episode.
-        calibration: file of ``ros2 run vdl_ros calibrate``: motors are drawn about those of
-            that arm, by the shares of ``randomisation`` for speeds.
-        measurement_delay: added to the age of every measurement, s; or [low, high], between
-            which each episode draws.
-        command_delay: added to that of every command.
-
-    Raises:
-        EnvError: an argument that is not allowed.
+    ``goals`` are float64 [B, 3], m in ``base_link``; ``cubes`` the true poses, float64 [B, 7], m
+    and quaternions w, x, y, z.
     """
 
-    #: The motors of the actions, and of the goals the share that is above the table.
-    motors: ClassVar[tuple[str, ...]]
+    event, is_fatal = 'lost', True
+    #: Share of the goals that is above the table.
     lifted: ClassVar[float]
     #: How far behind the cube ``tool0`` moves it, m.
     behind: ClassVar[float]
@@ -300,32 +296,20 @@ class CubeTask(ArmTask):
     is_open: ClassVar[bool]
     #: Share of episodes that begin around the cube.
     _practice = 0.0
-    observation_space: ClassVar[spaces.Box]
-    action_space: ClassVar[spaces.MultiDiscrete]
+    _twin: PhysicsTwin
 
     def __init__(
         self, count: int, reward: str = 'dense', randomisation: str = 'inside',
-        feedback: str = 'truth', calibration: str = '', *,
-        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
+        feedback: str = 'truth', calibration: str = '', **delays: AddedDelay,
     ) -> None:
-        super().__init__(
-            count, self.motors, reward, randomisation, feedback, calibration,
-            measurement_delay=measurement_delay, command_delay=command_delay)
+        super().__init__(count, reward, randomisation, feedback, calibration, **delays)
         self._cube_ranges = CUBES[randomisation]
-        self._kinematics = Kinematics(self._geometry)
-        self._observer = CubeObserver(self._geometry, self.motors, self.behind)
+        self._observer = CubeObserver(self.geometry, self.motors, self.behind)
         self._twin = PhysicsTwin(
-            build_scene(self._geometry, furnish=add_cube), count, CUBE, 1.0 / RATE,
+            build_scene(self.geometry, furnish=add_cube), count, CUBE, 1.0 / RATE,
             MEMORY + self._delays[0].high)
         self.goals: Array = np.zeros((count, 3))
-        self._error = np.zeros((count, 2))
-        self._distance, self._tool_away = np.zeros(count), np.zeros(count)
-        self._renderer = TaskRenderer()
-
-    @property
-    def positions(self) -> Array:
-        """Return the true joint positions, float64 [B, 5], rad."""
-        return self._twin.positions
+        self._error, self._tool_away = np.zeros((count, 2)), np.zeros(count)
 
     @property
     def cubes(self) -> Array:
@@ -335,16 +319,15 @@ class CubeTask(ArmTask):
     @property
     def cube_reading(self) -> CubeReading:
         """Return the latest measurements of the cubes, of the time of those of the joints."""
-        return self._cubes_at(self.reading.stamp, np.arange(len(self._time)))
+        return self._cubes_at(self.reading.stamp, slice(None))
 
-    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float32]:
+    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
         """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
         twins, by_camera = self._draw(count, random)
         cubes = self._cube_ranges.draw(random, count)
         starts = draw_starts(self._world, by_camera, self.is_open, random)
-        self._bend(starts, by_camera, random)
-        play = random.uniform(-1.0, 1.0, starts.shape)
+        play = self._bend(starts, by_camera, random)
         pose, goals = self._places(count, random)
         if self._practice:
             which = random.random(count) < self._practice
@@ -354,34 +337,28 @@ class CubeTask(ArmTask):
         reading = self._begin(rows, twins, by_camera, starts, random)
         self.goals[rows] = goals
         self._error[rows] = cubes.error
-        self._distance[rows], self._tool_away[rows] = self._away(starts, pose[:, :3], goals)
-        return self._observer.observe(
-            reading, reading, self._time[rows], self._commands[rows],
-            self._cubes_at(reading.stamp, rows), goals)
+        self._distance[rows] = np.linalg.norm(pose[:, :3] - goals, axis=1)
+        self._tool_away[rows] = self._away(starts, pose[:, :3], goals)
+        return self._observe(reading, reading, rows)
 
-    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
-        """Command the motors, int [B, motors]: 0 backward, 1 off, 2 forward; simulate 0.1 s."""
-        directions, switched = self._command(actions, random)
+    def _simulate(self, directions: NDArray[np.int8]) -> tuple[Array, Bools]:
         self._twin.step(directions)
-        self._time += self._twin.period
         cube = self.cubes[:, :3]
-        distance, tool_away = self._away(self._twin.positions, cube, self.goals)
-        success = self._hold(distance <= CLOSE, self._twin.period)
         lost = (np.linalg.norm(cube[:, :2], axis=1) > LOST) | (cube[:, 2] < 0.0)
-        if self._dense:
-            rewards = (PROGRESS * (self._distance - distance)
-                       + APPROACH * (self._tool_away - tool_away)
-                       + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
-                       - STEP_COST - SWITCH_COST * switched)
-        else:
-            rewards = success.astype(np.float64)
-        self._distance, self._tool_away = distance, tool_away
-        before: JointReading = self._before
-        self._before = self._sensor.read(self._twin, self._time, random)
-        observations = self._observer.observe(
-            self._before, before, self._time, self._commands, self.cube_reading, self.goals)
-        return Outcome(observations, rewards, success, distance, lost & ~success, switched,
-                       *self._lags())
+        return np.linalg.norm(cube - self.goals, axis=1), lost
+
+    def _reward(
+        self, distance: Array, success: Bools, switched: NDArray[np.intp], happened: Bools,
+    ) -> Array:
+        before, self._tool_away = self._tool_away, self._away(
+            self.positions, self.cubes[:, :3], self.goals)
+        progress = PROGRESS * (self._distance - distance) + APPROACH * (before - self._tool_away)
+        return shaped(progress, distance, success, switched)
+
+    def _observe(self, reading: JointReading, before: JointReading, rows: Any) -> Any:
+        return self._observer.observe(
+            reading, before, self.time[rows], self._commands[rows],
+            self._cubes_at(reading.stamp, rows), self.goals[rows])
 
     def render(self, arm: int) -> NDArray[np.uint8]:
         """Return an image of one arm, its cube and its goal, uint8 [H, W, 3]."""
@@ -389,7 +366,7 @@ class CubeTask(ArmTask):
 
     def close(self) -> None:
         """Free the renderer and the simulation."""
-        self._renderer.close()
+        super().close()
         self._twin.close()
 
     def _places(self, count: int, random: np.random.Generator) -> tuple[Array, Array]:
@@ -400,8 +377,7 @@ class CubeTask(ArmTask):
             radius = np.sqrt(random.uniform(NEAREST**2, FARTHEST**2, len(rows)))
             cube[rows] = radius[:, None] * _direction(random.uniform(-SIDE, SIDE, len(rows)))
             away = random.uniform(SHORTEST, LONGEST, len(rows))[:, None]
-            goals[rows] = cube[rows] + away * _direction(
-                random.uniform(-np.pi, np.pi, len(rows)))
+            goals[rows] = cube[rows] + away * _direction(random.uniform(-np.pi, np.pi, len(rows)))
             radius = np.linalg.norm(goals[rows], axis=1)
             side = np.abs(np.arctan2(goals[rows, 1], goals[rows, 0]))
             rows = rows[(radius < NEAREST) | (radius > FARTHEST) | (side > SIDE)]
@@ -413,16 +389,16 @@ class CubeTask(ArmTask):
             cube, np.full(count, EDGE / 2.0), np.cos(half), zeros, zeros, np.sin(half)])
         return pose, np.column_stack([goals, height])
 
-    def _away(self, positions: Array, cube: Array, goals: Array) -> tuple[Array, Array]:
-        """Return the distances of cubes from goals and of ``tool0`` from its place, m."""
+    def _away(self, positions: Array, cube: Array, goals: Array) -> Array:
+        """Return the distance of ``tool0`` from where it moves the cube, float64 [N], m."""
         tool = self._kinematics.pose(positions)[:, :3, 3]
-        grip = grip_point(cube, goals, self.behind)
-        return np.linalg.norm(cube - goals, axis=1), np.linalg.norm(tool - grip, axis=1)
+        away: Array = np.linalg.norm(tool - grip_point(cube, goals, self.behind), axis=1)
+        return away
 
-    def _cubes_at(self, stamp: Array, rows: NDArray[np.intp]) -> CubeReading:
+    def _cubes_at(self, stamp: Array, rows: Any) -> CubeReading:
         """Return what is measured of the cubes of ``rows`` at the time ``stamp``, [N], s."""
-        age = np.zeros(len(self._time))
-        age[rows] = self._time[rows] - stamp
+        age = np.zeros(len(self.time))
+        age[rows] = self.time[rows] - stamp
         pose = self._twin.object_before(age)[rows]
         place = pose[:, :3].copy()
         place[:, :2] += self._error[rows]
@@ -434,32 +410,22 @@ class CubeTask(ArmTask):
 class PushTask(CubeTask):
     """The gripper stays closed and pushes the cube over the table."""
 
-    motors = MOVING
-    lifted = 0.0
-    behind = 0.03
-    is_open = False
-    observation_space = feature_space(cube_features(motors))
-    action_space = spaces.MultiDiscrete([3] * len(motors))
+    steps, lifted, behind, is_open = PUSH_STEPS, 0.0, 0.03, False
+    observation_space = feature_space(cube_features(MOVING))
+    action_space = spaces.MultiDiscrete([3] * len(MOVING))
 
 
 class PickPlaceTask(CubeTask):
     """The gripper takes the cube; half of the goals are above the table.
 
     Args:
-        arguments: of ``CubeTask``.
         practice: share of episodes that begin with the open gripper around the cube.
-        more: of ``CubeTask``.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     motors = JOINTS
-    lifted = 0.5
-    behind = 0.0
-    is_open = True
-    observation_space = feature_space(cube_features(motors))
-    action_space = spaces.MultiDiscrete([3] * len(motors))
+    steps, lifted, behind, is_open = PICK_PLACE_STEPS, 0.5, 0.0, True
+    observation_space = feature_space(cube_features(JOINTS))
+    action_space = spaces.MultiDiscrete([3] * len(JOINTS))
 
     def __init__(self, count: int, *arguments: Any, practice: float = 0.0, **more: Any) -> None:
         check_range('practice', practice, 0.0, 1.0)
@@ -482,7 +448,6 @@ class PushVectorEnv(ArmVectorEnv):
     """B arms that push; arguments as of ``CubeTask``."""
 
     task = PushTask
-    steps = PUSH_STEPS
 
 
 class PickPlaceEnv(ArmEnv):
@@ -495,4 +460,3 @@ class PickPlaceVectorEnv(ArmVectorEnv):
     """B arms that pick and place; arguments as of ``CubeTask``."""
 
     task = PickPlaceTask
-    steps = PICK_PLACE_STEPS

@@ -1,6 +1,6 @@
-"""The observation of the task *reach*: assembled here for the environment and for the real arm.
+"""The task *reach*: its observation, for the real arm too, and what a checkpoint says of it.
 
-``FEATURES`` states names, order and units of its numbers.
+``FEATURES`` states names, order and units of the numbers of an observation.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -34,15 +34,21 @@ from vdl_ros.envs.owi535.arm_env import (
     feature_space,
     target_features,
 )
-from vdl_ros.envs.owi535.arm_task import HOLD, AddedDelay, ArmTask, check_range, ranges_and_speed
+from vdl_ros.envs.owi535.arm_task import (
+    CLOSE,
+    HOLD,
+    ArmTask,
+    check_range,
+    ranges_and_speed,
+    shaped,
+)
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_STEPS
 
 __all__ = ['CLOSE', 'FEATURES', 'Feature', 'HOLD', 'IN_FLIGHT', 'JointReading', 'MOTORS',
-           'MisfitError', 'Outcome', 'POSES_AT_TARGET', 'RATE', 'ReachEnv', 'ReachObserver',
+           'MisfitError', 'POSES_AT_TARGET', 'RATE', 'ReachEnv', 'ReachObserver',
            'ReachPixelsEnv', 'ReachPixelsTask', 'ReachPixelsVectorEnv', 'ReachTask',
            'ReachVectorEnv', 'check', 'dense_reward', 'describe', 'travel_time']
-
 
 Array = NDArray[np.float64]
 
@@ -78,15 +84,10 @@ class ReachObserver:
 
 Bools = NDArray[np.bool_]
 
-#: Distance of success, m.
-CLOSE = 0.02
 # Rates that are allowed, Hz.
 _RATES = 1.0, 100.0
-#: Dense reward: for each m nearer to the target, for each s of travel less, for a step at the
-#: target, of which less is left the nearer CLOSE is, for success, which is worth more than to stay
-#: near without it; costs of a step, of a motor switched, of a collision.
-PROGRESS, TRAVEL, WITHIN, SUCCESS = 10.0, 1.0, 0.1, 5.0
-STEP_COST, SWITCH_COST, COLLISION_COST = 0.01, 0.002, 0.05
+#: Dense reward: for each m nearer to the target, for each s of travel less; cost of a collision.
+PROGRESS, TRAVEL, COLLISION_COST = 10.0, 1.0, 0.05
 #: Number of poses at the target of which the nearest counts, and the travel, s, below which they
 #: do not matter: their places are up to a cube of the workspace away from the target.
 POSES_AT_TARGET, NO_TRAVEL = 16, 0.3
@@ -94,38 +95,6 @@ POSES_AT_TARGET, NO_TRAVEL = 16, 0.3
 _HELD = np.array([[name in names for name in JOINTS] for names in (
     ('wrist',), ('elbow',), ('shoulder',), ('base',), ('elbow', 'wrist'),
     ('shoulder', 'elbow', 'wrist'), JOINTS)])
-
-
-class Outcome(NamedTuple):
-    """What a step of B arms gave.
-
-    ``observations`` is float32 [B, features], ``rewards`` float64 [B], ``distance`` the one
-    of ``tool0`` from its target, float64 [B], m; ``switched`` counts the motors whose command is
-    not that of the step before, int [B]; ``observation_delay`` is the age of the measurements and
-    ``action_delay`` that of commands when they are applied, float64 [B], s; the others are bool
-    [B].
-    """
-
-    observations: NDArray[np.float32]
-    rewards: Array
-    success: Bools
-    distance: Array
-    collided: Bools
-    switched: NDArray[np.intp]
-    observation_delay: Array
-    action_delay: Array
-
-    @property
-    def terminated(self) -> Bools:
-        """Return which episodes are over, bool [B]."""
-        return self.success
-
-    @property
-    def info(self) -> dict[str, NDArray[Any]]:
-        """Return what ``info`` has besides ``is_success``."""
-        return {
-            'distance': self.distance, 'collided': self.collided,
-            'observation_delay': self.observation_delay, 'action_delay': self.action_delay}
 
 
 def travel_time(geometry: ArmGeometry, positions: Array, at_target: Array) -> Array:
@@ -153,59 +122,35 @@ def dense_reward(
         travelled: by how much the travel time became less, s.
         distance: of ``tool0`` from the target after it, m.
     """
-    return np.asarray(
-        PROGRESS * nearer + TRAVEL * travelled
-        + WITHIN * np.maximum(1.0 - distance / CLOSE, 0.0) + SUCCESS * success
-        - STEP_COST - SWITCH_COST * switched - COLLISION_COST * collided)
+    return shaped(PROGRESS * nearer + TRAVEL * travelled, distance, success, switched) \
+        - COLLISION_COST * collided
 
 
 class ReachTask(ArmTask):
-    """B arms, each with a target.
+    """B arms, each with a target; arguments as of :class:`ArmTask`.
 
-    ``positions`` are the true joint positions, float64 [B, 5], rad; ``targets`` float64 [B, 3], m
-    in ``base_link``.
+    ``targets`` are float64 [B, 3], m in ``base_link``.
 
     Args:
-        reward: one of ``REWARDS``.
-        randomisation: a name in ``RANDOMISATIONS``.
-        feedback: one of ``FEEDBACKS``.
-        calibration: file of a measured arm, about which twins are drawn; empty: none.
         rate: steps per second, for controllers that are faster than the task, Hz.
-        measurement_delay: added to the age of every measurement, s; or [low, high], between
-            which each episode draws.
-        command_delay: added to that of every command.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
-    observation_space = feature_space(FEATURES)
+    steps, event, is_fatal = REACH_STEPS, 'collided', False
+    observation_space: Any = feature_space(FEATURES)
     action_space = spaces.MultiDiscrete([3] * len(MOTORS))
+    _twin: KinematicTwin
 
-    def __init__(
-        self, count: int, reward: str = 'dense', randomisation: str = 'inside',
-        feedback: str = 'mixed', calibration: str = '', *, rate: float = RATE,
-        measurement_delay: AddedDelay = 0.0, command_delay: AddedDelay = 0.0,
-    ) -> None:
+    def __init__(self, count: int, *arguments: Any, rate: float = RATE, **more: Any) -> None:
         check_range('rate', rate, *_RATES)
-        super().__init__(
-            count, MOTORS, reward, randomisation, feedback, calibration,
-            measurement_delay=measurement_delay, command_delay=command_delay)
-        self._kinematics = Kinematics(self._geometry)
-        self._observer = ReachObserver(self._geometry)
+        super().__init__(count, *arguments, **more)
+        self._observer = ReachObserver(self.geometry)
         self._twin = KinematicTwin(
             self._world.scene, count, 1.0 / rate, MEMORY + self._delays[0].high)
         self.targets: Array = np.zeros((count, 3))
-        self._distance, self._travel = np.zeros(count), np.zeros(count)
+        self._travel = np.zeros(count)
         self._at_target = np.zeros((count, POSES_AT_TARGET, len(JOINTS)))
-        self._renderer = TaskRenderer()
 
-    @property
-    def positions(self) -> Array:
-        """Return the true joint positions, float64 [B, 5], rad."""
-        return self._twin.positions
-
-    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> NDArray[np.float32]:
+    def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
         """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
         twins, by_camera = self._draw(count, random)
@@ -217,62 +162,46 @@ class ReachTask(ArmTask):
             drawn = space.draw(random, number)
             targets[which] = space.places[drawn]
             at_target[which] = space.neighbours(random, drawn, POSES_AT_TARGET)
-        self._bend(starts, by_camera, random)
-        play = random.uniform(-1.0, 1.0, starts.shape)
-        self._twin.reset(rows, starts, play, twins.parameters)
+        self._twin.reset(rows, starts, self._bend(starts, by_camera, random), twins.parameters)
         reading = self._begin(rows, twins, by_camera, starts, random)
-        self.targets[rows] = targets
-        self._at_target[rows], self._travel[rows] = at_target, self._travel_time(starts, at_target)
+        self.targets[rows], self._at_target[rows] = targets, at_target
+        self._travel[rows] = travel_time(self.geometry, starts, at_target)
         self._distance[rows] = np.linalg.norm(
             self._kinematics.pose(starts)[:, :3, 3] - targets, axis=1)
-        return self._observer.observe(
-            reading, reading, self._time[rows], self._commands[rows], targets)
+        return self._observe(reading, reading, rows)
 
-    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
-        """Command the motors, int [B, 4]: 0 backward, 1 off, 2 forward; simulate one period."""
-        directions, switched = self._command(actions, random)
-        before = self._twin.positions
+    def _simulate(self, directions: NDArray[np.int8]) -> tuple[Array, Bools]:
+        before = self.positions
         self._twin.step(directions)
-        collided = self._world.checker.collides(self._twin.positions)
+        collided = self.checker.collides(self.positions)
         if collided.any():
             self._twin.hold(self._blocked(before, np.flatnonzero(collided)))
-        self._time += self._twin.period
-        tool = self._kinematics.pose(self._twin.positions)[:, :3, 3]
-        distance = np.linalg.norm(tool - self.targets, axis=1)
-        success = self._hold(distance <= CLOSE, self._twin.period)
-        if self._dense:
-            travel = self._travel_time(self._twin.positions, self._at_target)
-            rewards = dense_reward(self._distance - distance, self._travel - travel, distance,
-                                   success, switched, collided)
-            self._travel = travel
-        else:
-            rewards = success.astype(np.float64)
-        self._distance = distance
-        reading = self._sensor.read(self._twin, self._time, random)
-        observations = self._observer.observe(
-            reading, self._before, self._time, self._commands, self.targets)
-        self._before = reading
-        return Outcome(observations, rewards, success, distance, collided, switched,
-                       *self._lags())
+        tool = self._kinematics.pose(self.positions)[:, :3, 3]
+        return np.linalg.norm(tool - self.targets, axis=1), collided
+
+    def _reward(
+        self, distance: Array, success: Bools, switched: NDArray[np.intp], happened: Bools,
+    ) -> Array:
+        before, self._travel = self._travel, travel_time(
+            self.geometry, self.positions, self._at_target)
+        return dense_reward(self._distance - distance, before - self._travel, distance, success,
+                            switched, happened)
+
+    def _observe(self, reading: JointReading, before: JointReading, rows: Any) -> Any:
+        return self._observer.observe(
+            reading, before, self.time[rows], self._commands[rows], self.targets[rows])
 
     def render(self, arm: int) -> NDArray[np.uint8]:
         """Return an image of one arm and its target, uint8 [H, W, 3]."""
         return self._renderer.render(self.positions[arm], self.targets[arm])
-
-    def close(self) -> None:
-        """Free the renderer."""
-        self._renderer.close()
-
-    def _travel_time(self, positions: Array, at_target: Array) -> Array:
-        return travel_time(self._geometry, positions, at_target)
 
     def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:
         """Return which joints, bool [B, 5], the obstacles of arms ``rows`` hold, as few as can."""
         blocked = np.zeros(before.shape, np.bool_)
         for held in _HELD:
             blocked[rows] = held
-            tried = np.where(held, before[rows], self._twin.positions[rows])
-            rows = rows[self._world.checker.collides(tried)]
+            tried = np.where(held, before[rows], self.positions[rows])
+            rows = rows[self.checker.collides(tried)]
             if not len(rows):
                 break
         return blocked
@@ -293,11 +222,7 @@ class MisfitError(ValueError):
 def describe(
     randomisation: str = 'inside', calibration: str = '', rate: float = RATE,
 ) -> dict[str, Any]:
-    """Return the description, plain values in SI units; arguments as of ``ReachTask``.
-
-    Raises:
-        EnvError: an argument that is not allowed.
-    """
+    """Return the description, plain values in SI units; arguments as of ``ReachTask``."""
     geometry = load()
     twins, speed = ranges_and_speed(randomisation, calibration, geometry)
     ranges = dataclasses.asdict(twins)
@@ -333,8 +258,8 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
             raise MisfitError(f'{name}: {quoted(found.get(name))} is not {wanted[name]!r}')
     _check_features(found.get('features'), wanted['features'])
     try:
-        arm = {name: _array(found['arm'][name], np.shape(wanted['arm'][name]))
-               for name in wanted['arm']}
+        arm = {name: np.array(found['arm'][name], np.float64).reshape(np.shape(value))
+               for name, value in wanted['arm'].items()}
         # Of a policy that learned on an arm, the speed is not known.
         speeds = None if 'robot' in found else [
             (float(low), float(high)) for low, high in found['twins']['speed']]
@@ -387,13 +312,6 @@ def _places(geometry: ArmGeometry) -> NDArray[np.float64]:
     return Kinematics(geometry).pose(poses)[:, :3, 3]
 
 
-def _array(values: object, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    array = np.asarray(values, np.float64)
-    if array.shape != shape:
-        raise ValueError(f'shape {array.shape}')
-    return array
-
-
 class ReachEnv(ArmEnv):
     """One arm; arguments as of ``ReachTask``."""
 
@@ -406,7 +324,6 @@ class ReachVectorEnv(ArmVectorEnv):
     """B arms, simulated together; arguments as of ``ReachTask``."""
 
     task = ReachTask
-    steps = REACH_STEPS
 
 
 #: Width and height of the images, pixels.
@@ -420,58 +337,33 @@ _JOINTS = [index for index, feature in enumerate(FEATURES) if feature.name in _O
 _COMMANDS = [index for index in _JOINTS if '_command_' in FEATURES[index].name]
 
 
-class ReachPixelsTask:
-    """B arms of the task *reach*, each with an image.
+class ReachPixelsTask(ReachTask):
+    """B arms of the task *reach*, each with an image; arguments as of :class:`ReachTask`.
 
     Args:
         joints: whether measured joints are observed beside image and commands.
-        arguments: of ``ReachTask``.
-
-    Raises:
-        EnvError: an argument that is not allowed.
     """
 
     def __init__(self, count: int, joints: bool = True, **arguments: Any) -> None:
-        self._reach = ReachTask(count, **arguments)
+        super().__init__(count, **arguments)
         self._columns = _JOINTS if joints else _COMMANDS
         self._images = np.zeros((count, SIZE, SIZE, 3), np.uint8)
         self._renderer = TaskRenderer(SIZE, SIZE, rod=True)
-        self.action_space = self._reach.action_space
         self.observation_space = spaces.Dict({
             'image': spaces.Box(0, 255, (SIZE, SIZE, 3), np.uint8),
             'arm': feature_space([FEATURES[index] for index in self._columns])})
-
-    def reset(
-        self, rows: NDArray[np.intp], random: np.random.Generator,
-    ) -> dict[str, NDArray[Any]]:
-        """Start episodes of arms ``rows``, int [N]; return their observations."""
-        numbers = self._reach.reset(rows, random)
-        return self._observe(numbers, rows)
-
-    def step(self, actions: NDArray[np.integer], random: np.random.Generator) -> Outcome:
-        """Command the motors, int [B, 4]: 0 backward, 1 off, 2 forward; simulate 0.1 s."""
-        outcome = self._reach.step(actions, random)
-        observations: Any = self._observe(outcome.observations, np.arange(len(actions)))
-        return outcome._replace(observations=observations)
 
     def render(self, arm: int) -> NDArray[np.uint8]:
         """Return the last image of one arm, enlarged, uint8 [H, W, 3]."""
         return np.kron(self._images[arm], np.ones((ENLARGED, ENLARGED, 1), np.uint8))
 
-    def close(self) -> None:
-        """Free the renderer."""
-        self._renderer.close()
-        self._reach.close()
-
-    def _observe(
-        self, numbers: NDArray[np.float32], rows: NDArray[np.intp],
-    ) -> dict[str, NDArray[Any]]:
-        """Return observations of ``rows``, int [N]: images are as old as measurements."""
-        positions = self._reach.late_positions
-        for row in rows:
+    def _observe(self, reading: JointReading, before: JointReading, rows: Any) -> Any:
+        numbers = super()._observe(reading, before, rows)
+        # Images are as old as measurements.
+        for row in np.arange(len(self._images))[rows]:
             self._renderer.render(
-                positions[row], self._reach.targets[row], out=self._images[row])
-        return {'image': self._images[rows], 'arm': numbers[:, self._columns]}
+                self._sensor.late_positions[row], self.targets[row], out=self._images[row])
+        return {'image': self._images[rows].copy(), 'arm': numbers[:, self._columns]}
 
 
 class ReachPixelsEnv(ArmEnv):
@@ -484,4 +376,3 @@ class ReachPixelsVectorEnv(ArmVectorEnv):
     """B arms; arguments as of ``ReachPixelsTask``."""
 
     task = ReachPixelsTask
-    steps = REACH_STEPS

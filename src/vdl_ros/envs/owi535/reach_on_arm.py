@@ -21,6 +21,7 @@ from vdl_ros.arm.geometry import ArmGeometry, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.envs.owi535.arm_env import feature_space
 from vdl_ros.envs.owi535.arm_task import CUBE, Workspace, world
 from vdl_ros.envs.owi535.reach import (
     CLOSE,
@@ -32,7 +33,6 @@ from vdl_ros.envs.owi535.reach import (
     RATE,
     JointReading,
     ReachObserver,
-    ReachTask,
     dense_reward,
     describe,
     travel_time,
@@ -41,7 +41,6 @@ from vdl_ros.robots.contract import Contract, ContractError
 from vdl_ros.robots.task import Measured, Task
 
 __all__ = ['CLOCK_SKEW', 'ReachOnRobot', 'ReachRunner', 'ReachableSpace']
-
 
 Array = NDArray[np.float64]
 #: int8 [5]: -1, 0 or 1 for each joint.
@@ -76,6 +75,35 @@ class ReachableSpace:
         """
         nearest = float(np.linalg.norm(self._places[straight] - place, axis=1).min())
         return 0.0 if nearest <= CUBE else nearest
+
+
+class _Past:
+    """What an observation and success depend on: two measurements, and how long it was close."""
+
+    def __init__(self) -> None:
+        self._before: JointReading | None = None
+        self._latest: JointReading | None = None
+        self.close_since = math.nan
+
+    def observe(
+        self, observer: ReachObserver, reading: JointReading, now: float,
+        commands: NDArray[np.int8], target: Array,
+    ) -> NDArray[np.float32]:
+        """Return the observation, by the function of the environment."""
+        # The same measurement may come twice, by a slow camera.
+        if self._latest is None or reading.stamp != self._latest.stamp:
+            self._before, self._latest = self._latest, reading
+        return observer.observe(reading, self._before or reading, np.array(now), commands, target)
+
+    def is_success(self, now: float, distance: float, rate: float) -> bool:
+        """Return whether ``distance`` has been within ``CLOSE`` for ``HOLD``."""
+        if distance > CLOSE:
+            self.close_since = math.nan
+            return False
+        if math.isnan(self.close_since):
+            self.close_since = now
+        # Updates vary a little in time.
+        return now - self.close_since >= HOLD - 0.5 / rate
 
 
 @dataclasses.dataclass
@@ -115,11 +143,9 @@ class ReachRunner:
         self._progress = _Progress(math.nan)
         self._updated: float | None = None
         self._paused_since: float | None = None
-        self._close_since: float | None = None
         self._is_checked = self._is_fresh = False
         self._commands = np.zeros((IN_FLIGHT, len(MOTORS)), np.int8)
-        self._before: JointReading | None = None
-        self._latest: JointReading | None = None
+        self._past = _Past()
 
     @property
     def distance(self) -> float:
@@ -151,12 +177,12 @@ class ReachRunner:
         """
         if self.target is None:
             # Nothing moves by a command of long ago.
-            self._commands[:], self._before, self._latest = 0, None, None
+            self._commands[:], self._past = 0, _Past()
         self.target = np.array(place, np.float64)
         self.state, self.reason = 'running', ''
         self._progress = _Progress(now if since is None else since)
-        self._updated = now
-        self._paused_since = self._close_since = None
+        self._updated, self._paused_since = now, None
+        self._past.close_since = math.nan
         self._is_checked, self._is_fresh = False, True
 
     def give_up(self, reason: str) -> None:
@@ -166,9 +192,7 @@ class ReachRunner:
         self._progress.distance = math.nan
         self._command(np.zeros(len(MOTORS), np.int8))
 
-    def update(
-        self, now: float, reading: JointReading | None, paused: str = '',
-    ) -> Directions:
+    def update(self, now: float, reading: JointReading | None, paused: str = '') -> Directions:
         """Return the motor directions until the next update, int8 [5].
 
         Args:
@@ -198,35 +222,20 @@ class ReachRunner:
         return self._run(now, reading)
 
     def _run(self, now: float, reading: JointReading) -> Directions:
-        """Return what the policy commands."""
         assert self.target is not None
-        # The same measurement may come twice, by a slow camera.
-        if self._latest is None or reading.stamp != self._latest.stamp:
-            self._before, self._latest = self._latest, reading
-        observation = self._observer.observe(
-            reading, self._before or reading, np.array(now), self._commands, self.target)
+        observation = self._past.observe(self._observer, reading, now, self._commands, self.target)
         motors = np.asarray(self._act(
             observation[None], np.array([self._is_fresh])), np.int8)[0] - np.int8(1)
         self._is_fresh = False
         # As in the environment: a joint that is not measured is not moved.
         if np.isnan(reading.positions[_WRIST]):
             motors[_WRIST] = 0
-        self._judge(now, float(np.linalg.norm(observation[_AWAY])))
+        self._progress.distance = float(np.linalg.norm(observation[_AWAY]))
+        if self._past.is_success(now, self._progress.distance, RATE) and not self.success:
+            self._progress.reached = now
         if motors.any() and math.isnan(self._progress.reaction):
             self._progress.reaction = now
         return self._command(motors)
-
-    def _judge(self, now: float, distance: float) -> None:
-        """Note the distance, and success."""
-        self._progress.distance = distance
-        if distance > CLOSE:
-            self._close_since = None
-            return
-        if self._close_since is None:
-            self._close_since = now
-        # Updates vary a little in time.
-        if now - self._close_since >= HOLD - 0.5 / RATE and not self.success:
-            self._progress.reached = now
 
     def _problem(self, now: float, reading: JointReading | None) -> str:
         """Return why there is no observation now, or ''."""
@@ -253,8 +262,7 @@ class ReachRunner:
         """Switch the motors off, and give the target up if that lasts."""
         self.state, self.reason = 'paused', problem
         self._progress.distance = math.nan
-        self._close_since, self._is_fresh = None, True
-        self._before = self._latest = None
+        self._past, self._is_fresh = _Past(), True
         if self._paused_since is None:
             self._paused_since = now
         elif now - self._paused_since > self._give_up_after:
@@ -292,14 +300,11 @@ class ReachOnRobot(Task):
         self._world = world()
         self._observer, self._kinematics = ReachObserver(self._geometry), Kinematics(
             self._geometry)
-        self._assumed = np.zeros(len(JOINTS)).clip(self._geometry.lower, self._geometry.upper)
+        self._assumed = self._geometry.upright
         #: In ``base_link``, float64 [3], m.
         self.target = np.zeros(3)
         self._at_target = np.zeros((POSES_AT_TARGET, len(JOINTS)))
-        self._latest: JointReading | None = None
-        self._earlier: JointReading | None = None
-        self._close_since = math.nan
-        self._success = False
+        self._past, self._success = _Past(), False
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:
@@ -311,7 +316,7 @@ class ReachOnRobot(Task):
     @property
     def observation_space(self) -> spaces.Box:
         """Return that of the environment of the same task."""
-        return ReachTask.observation_space
+        return feature_space(FEATURES)
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         """Draw a target that this arm can reach."""
@@ -320,20 +325,14 @@ class ReachOnRobot(Task):
         drawn = space.draw(random, 1)
         self.target = space.places[drawn[0]]
         self._at_target = space.neighbours(random, drawn, POSES_AT_TARGET)[0]
-        self._forget()
+        self._past, self._success = _Past(), False
 
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
         """Take the place of ``tool0`` at the end as the target."""
         self.target = self._kinematics.pose(self._positions(measured[-1]))[:3, 3]
-        self._forget()
+        self._past, self._success = _Past(), False
 
-    def _forget(self) -> None:
-        self._latest = self._earlier = None
-        self._close_since, self._success = math.nan, False
-
-    def command(
-        self, action: NDArray[np.float64], measured: Measured,
-    ) -> NDArray[np.float64]:
+    def command(self, action: NDArray[np.float64], measured: Measured) -> NDArray[np.float64]:
         """Keep a wrist that is not measured where it is, as in the environment."""
         if math.isnan(measured['wrist']):
             action = np.where(np.arange(len(MOTORS)) == _WRIST, 0.0, action)
@@ -342,13 +341,9 @@ class ReachOnRobot(Task):
     def observe(self, measured: Measured) -> NDArray[np.float32]:
         """Return the observation, by the function of the environment."""
         stamp = measured.stamps[self._source]
-        reading = JointReading(
-            np.array([measured[name] for name in JOINTS]), np.array(stamp))
-        # The same measurement may come twice, by a slow camera.
-        if self._latest is None or stamp != self._latest.stamp:
-            self._earlier, self._latest = self._latest, reading
-        return self._observer.observe(
-            reading, self._earlier or reading, np.array(stamp + measured.ages[self._source]),
+        reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
+        return self._past.observe(
+            self._observer, reading, stamp + measured.ages[self._source],
             measured.actions[:IN_FLIGHT].astype(np.int8), self.target)
 
     def reward(self, before: Measured, after: Measured) -> float:
@@ -359,7 +354,7 @@ class ReachOnRobot(Task):
         travel = travel_time(
             self._geometry, positions, np.broadcast_to(
                 self._at_target, (2, *self._at_target.shape)))
-        self._judge(after.time, float(distances[1]))
+        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
         switched = np.count_nonzero(before.actions[0] != after.actions[0])
         return float(dense_reward(
             distances[:1] - distances[1:], travel[:1] - travel[1:], distances[1:],
@@ -369,15 +364,6 @@ class ReachOnRobot(Task):
     def success(self, after: Measured) -> bool:
         """Return whether ``tool0`` has been within ``CLOSE`` of the target for ``HOLD``."""
         return self._success
-
-    def _judge(self, time: float, distance: float) -> None:
-        if distance > CLOSE:
-            self._close_since = math.nan
-            return
-        if math.isnan(self._close_since):
-            self._close_since = time
-        # Ticks vary a little in time.
-        self._success = time - self._close_since >= HOLD - 0.5 / self.contract.rate
 
     def _positions(self, measured: Measured) -> NDArray[np.float64]:
         positions = np.array([measured[name] for name in JOINTS])

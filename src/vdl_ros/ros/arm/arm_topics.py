@@ -22,8 +22,9 @@ from rclpy.publisher import Publisher
 from std_msgs.msg import Header
 from visualization_msgs.msg import Marker
 
-from vdl_ros.arm.driver.driver import ArmDriver, Guard, Link, SafetyConfig
+from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig
 from vdl_ros.arm.driver.emergency_stop import EmergencyStop
+from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.common.quoting import quoted, shown

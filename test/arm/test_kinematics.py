@@ -88,16 +88,11 @@ def test_jacobian_matches_mujoco(kinematics, scene):
             np.testing.assert_allclose(found, expected, atol=1e-8, err_msg=frame)
 
 
-def test_unknown_frame_or_wrong_shape_is_refused():
+def test_an_unknown_frame_is_refused():
     kinematics = Kinematics(load())
     for function in (kinematics.pose, kinematics.jacobian):
         with pytest.raises(KeyError, match='elbow_link: no such frame; there are base_link'):
             function(np.zeros(5), 'elbow_link')
-        for positions in (np.zeros(4), 0.0, np.zeros((5, 2))):
-            with pytest.raises(ValueError, match='5 columns'):
-                function(positions)
-    with pytest.raises(ValueError, match='5 columns'):
-        kinematics.poses(np.zeros(6))
 
 
 CHECKER = CollisionChecker(build_scene())

@@ -57,8 +57,7 @@ def test_joints_and_tool_agree_with_the_simulation(count):
     batch = twin(count, parameters, poses, play_of_simulations(count))
     kinematics = Kinematics(GEOMETRY)
     joint_errors, tool_errors = [], []
-    for positions, free in move_beside_simulations(
-            batch, parameters, poses, periods, random):
+    for positions, free in move_beside_simulations(batch, parameters, poses, periods, random):
         # From a contact on the two may differ: the twin knows none.
         truth, found = positions[free], batch.positions[free]
         joint_errors.append(np.abs(found - truth)[:, :4].reshape(-1))

@@ -124,8 +124,7 @@ def test_all_kinds_of_environments_run(env_id, number):
 
 
 def test_last_actions_are_one_hot_the_newest_first_and_empty_after_a_reset():
-    env = LastActionsVectorEnv(
-        CheckedVectorEnv(Echo(2, spaces.MultiDiscrete([2, 3])), seed=0), 2)
+    env = LastActionsVectorEnv(CheckedVectorEnv(Echo(2, spaces.MultiDiscrete([2, 3])), seed=0), 2)
     assert env.single_observation_space.shape == (2 + 2 * 5,)
 
     def last(*actions):

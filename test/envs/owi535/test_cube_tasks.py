@@ -12,9 +12,16 @@ from benchmarks.cube.controller import ScriptedController
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.owi535 import cube
-from vdl_ros.envs.owi535.cube import CLOSE, PickPlaceTask, PushTask, cube_features, grip_point
-from vdl_ros.envs.owi535.task_renderer import CUBES, EDGE
+from vdl_ros.envs.owi535 import arm_task, cube
+from vdl_ros.envs.owi535.cube import (
+    CLOSE,
+    CUBES,
+    PickPlaceTask,
+    PushTask,
+    cube_features,
+    grip_point,
+)
+from vdl_ros.envs.owi535.task_renderer import EDGE
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
 
 TASKS = [PushTask, PickPlaceTask]
@@ -64,8 +71,8 @@ def test_success_is_a_second_within_two_centimetres(reward):
         assert [each.rewards.tolist() for each in outcomes] == [[0] * 2] * 10 + [[1, 0]]
     else:
         assert outcomes[-1].rewards == pytest.approx([
-            cube.WITHIN * 0.1 + cube.SUCCESS - cube.STEP_COST,
-            -cube.STEP_COST], abs=2e-3)
+            arm_task.WITHIN * 0.1 + arm_task.SUCCESS - arm_task.STEP_COST,
+            -arm_task.STEP_COST], abs=2e-3)
 
 
 def test_the_dense_reward_is_progress_of_cube_and_gripper():
@@ -76,9 +83,9 @@ def test_the_dense_reward_is_progress_of_cube_and_gripper():
     away = task._tool_away.copy()
     after = task.step(np.tile([2, 1, 1, 0], (8, 1)), random)
     assert after.rewards == pytest.approx(
-        cube.PROGRESS * (before.distance - after.distance)
+        cube.PROGRESS * (before.info['distance'] - after.info['distance'])
         + cube.APPROACH * (away - task._tool_away)
-        - cube.STEP_COST - 2 * cube.SWITCH_COST)
+        - arm_task.STEP_COST - 2 * arm_task.SWITCH_COST)
     assert np.abs(away - task._tool_away).max() > 1e-5
 
 
@@ -88,7 +95,7 @@ def test_a_cube_out_of_reach_ends_the_episode_without_success():
     pose = np.array([[0.34, 0.0, EDGE / 2, 1.0, 0.0, 0.0, 0.0]])
     task._twin._state[:1, task._twin._pose] = pose
     outcome = task.step(off(task, 2), random)
-    assert outcome.lost.tolist() == outcome.terminated.tolist() == [True, False]
+    assert outcome.info['lost'].tolist() == outcome.terminated.tolist() == [True, False]
     assert not outcome.success.any()
 
 

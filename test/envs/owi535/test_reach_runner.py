@@ -58,11 +58,11 @@ def test_observations_are_those_of_the_environment():
     runs = runner(act, longest_gap=math.inf, stale_after=1.0)
     place = task.targets[0].copy()
     # The same measurements at the same times, and the same commands.
-    readings = [(0.0, task._before.positions[0].copy(), float(task._before.stamp[0]))]
+    readings = [(0.0, task.reading.positions[0].copy(), float(task.reading.stamp[0]))]
     for _ in range(20):
         seen.append(task.step(FORWARD, random).observations[0])
-        readings.append((float(task._time[0]), task._before.positions[0].copy(),
-                         float(task._before.stamp[0])))
+        readings.append((float(task.time[0]), task.reading.positions[0].copy(),
+                         float(task.reading.stamp[0])))
     runs.set_target(place, 0.0)
     for now, positions, stamp in readings:
         runs.update(now, reading(stamp, positions))
