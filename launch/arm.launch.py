@@ -80,7 +80,7 @@ ARGUMENTS = [
       for each in (ARM, FEEDBACK, *SWITCHES)),
     CAMERA, CALIBRATION,
     *(each for each in launch_arguments.declare(*SETTINGS)
-      if each.name not in ('source', 'joint_states', 'captured', 'posed')),
+      if each.name not in ('source', 'joint_states')),
     launch_arguments.RECORD,
 ]
 

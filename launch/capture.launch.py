@@ -8,18 +8,14 @@ from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.settings import Setting, SettingError
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig, SimArmConfig
+from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig
 
 ARM = Setting('arm', str, 'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
 DEVICE = Setting('device', str, '/dev/video0', 'Camera of the real arm.')
-WIDTH = Setting('image_width', int, 128, 'Width of the pictures.', minimum=8, maximum=4096)
-HEIGHT = Setting('image_height', int, 128, 'Height of the pictures.', minimum=8, maximum=4096)
-LAUNCH_SETTINGS = (ARM, DEVICE, WIDTH, HEIGHT)
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
 ARGUMENTS = [
     *(DeclareLaunchArgument(each.name, default_value=str(each.default),
-                            description=f'{each.doc} ({each.allowed})')
-      for each in LAUNCH_SETTINGS),
+                            description=f'{each.doc} ({each.allowed})') for each in (ARM, DEVICE)),
     *launch_arguments.declare(*SETTINGS), launch_arguments.RECORD,
 ]
 
@@ -27,9 +23,8 @@ ARGUMENTS = [
 def start(context):
     """Start the nodes for these arguments."""
     given = launch_arguments.given(context, *SETTINGS)
-    arm, device, width, height = (
-        each.parse(context.launch_configurations[each.name]) for each in LAUNCH_SETTINGS)
-    size = {'image_width': width, 'image_height': height}
+    arm, device = (
+        each.parse(context.launch_configurations[each.name]) for each in (ARM, DEVICE))
 
     def node(name, *settings, **more):
         return launch_nodes.node(
@@ -40,12 +35,9 @@ def start(context):
             check_drawing()
         except OpenGLError as error:
             raise SettingError(f'arm: sim: {error}') from error
-        nodes = [
-            node('sim_arm', SimArmConfig, GeometryConfig, posed=True),
-            node('camera', CameraConfig, GeometryConfig, captured=True, **size),
-            node('capture', *SETTINGS[:-1])]
+        nodes = [node('capture', *SETTINGS[:-1])]
     else:
-        nodes = [node('camera', CameraConfig, source=device, **size),
+        nodes = [node('camera', CameraConfig, source=device),
                  node('capture', *SETTINGS[:-1], labels=False)]
     nodes += launch_nodes.recorder(context)
     return [*(RegisterEventHandler(OnProcessExit(

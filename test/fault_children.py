@@ -6,7 +6,6 @@ from pathlib import Path
 import torch
 from mutations import limited_memory
 
-from vdl_ros.bags.indexed_file import IndexedFile
 from vdl_ros.bags.messages import MessageError, decode
 from vdl_ros.bags.reader import BagError, BagReader, closed_part
 from vdl_ros.common.tensor_file import TensorFileError
@@ -40,12 +39,6 @@ def read_bag(path: Path) -> None:
     except BagError as error:
         refusals.append(error)
     closed_part(path)
-    try:
-        file = IndexedFile(path)
-        for place in file.messages:
-            file.read(place)
-    except BagError as error:
-        refusals.append(error)
     if refusals:
         raise refusals[-1]
 

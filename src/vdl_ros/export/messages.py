@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.camera import encodings
 from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import shown
+from vdl_ros.pose.frames import DataError, Frames
 from vdl_ros.robots.contract import (
     ActionPart,
     Contract,
@@ -35,9 +37,13 @@ from vdl_ros.robots.contract import (
     read_feature,
 )
 
-__all__ = ['ARM', 'ArmBag', 'BagTopics', 'Entry', 'ExportError', 'Picture', 'Value', 'of_contract']
+__all__ = ['ARM', 'ArmBag', 'BagTopics', 'CapturedFrames', 'Entry', 'ExportError', 'Picture',
+           'Value', 'of_contract']
 
 
+# Times of captured frames only number them.
+_FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
+_JOINT_STATES = 'arm/joint_states'
 IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 _IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
@@ -265,6 +271,41 @@ class ArmBag:
                                   'choose one with --namespace')
             return topic
         return ''
+
+
+class CapturedFrames(ArmBag):
+    """A captured data set, read like a bag: each frame has a joint state, a scene and an image."""
+
+    def __init__(self, path: Path, topics: BagTopics = ARM) -> None:
+        self.path, self.topics = path, topics
+        self.refused = Counter()
+        try:
+            self._frames = Frames(path)
+        except DataError as error:
+            raise ExportError(str(error)) from None
+
+    @property
+    def cut_off(self) -> str:
+        """Nowhere: frames that are not whole do not count."""
+        return ''
+
+    def read(self, *, pixels: bool) -> Iterator[Entry]:
+        """Yield the messages that such frames would have."""
+        frames, topics = self._frames, self.topics
+        height, width = frames.images.shape[1:3]
+        size = ImageFormat(height, width, 'rgb8', 3 * width, 3 * width * height)
+        for index in range(len(frames)):
+            ns = _FIRST_NS + index * _PERIOD_NS
+            state = SimpleNamespace(name=list(JOINTS), position=frames.joints[index])
+            values: dict[str, Value] = {
+                'capture/scene': tuple(frames.camera[index].tolist()),
+                **{name: read(state) for name, read in topics.states.items()
+                   if name == _JOINT_STATES}}
+            if topics.has_camera:
+                values[topics.rows] = Picture(
+                    size, frames.images[index].reshape(-1) if pixels else None)
+            for topic, value in values.items():
+                yield Entry(topic, ns, ns, value)
 
 
 def _entry(

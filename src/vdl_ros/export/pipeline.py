@@ -12,7 +12,7 @@ import numpy as np
 
 from vdl_ros.bags.reader import BagError, find_bags, read_labels
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import ARM, ArmBag, BagTopics, ExportError
+from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, ExportError
 from vdl_ros.export.robomimic import RobomimicWriter
 from vdl_ros.export.synchronizer import (
     BagSummary,
@@ -24,6 +24,7 @@ from vdl_ros.export.synchronizer import (
     synchronize,
 )
 from vdl_ros.export.writer import Layout, Row, Writer, new_folder, require_module
+from vdl_ros.pose.frames import is_data_set
 
 __all__ = ['FORMATS', 'Report', 'export']
 
@@ -116,7 +117,8 @@ def _bags(
         if options.only_successes and not labels.success:
             failures += 1
             continue
-        bags.append(ArmBag(each, namespace, topics))
+        bags.append(CapturedFrames(each, topics) if is_data_set(each) else
+                    ArmBag(each, namespace, topics))
         tasks.append(task or labels.task or _TASK)
     if not bags:
         raise ExportError(f'{path}: none of {failures} episodes was saved as a success')

@@ -21,8 +21,8 @@ from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['DISTANCE', 'DOMAINS', 'ELEVATION', 'Frame', 'MATERIALS', 'PROPS', 'RandomizedScene',
-           'SPLITS', 'TEXTURES', 'sample']
+__all__ = ['DISTANCE', 'DOMAINS', 'ELEVATION', 'Frame', 'LOOK', 'MATERIALS', 'PROPS',
+           'RandomizedScene', 'SPLITS', 'TEXTURES', 'sample']
 
 
 #: Materials with a randomised colour.
@@ -229,6 +229,14 @@ def _noise(random: np.random.Generator, cells: int) -> NDArray[np.float64]:
     return np.asarray(rows[:, low] + (rows[:, low + 1] - rows[:, low]) * share)
 
 
+#: Names of all values that a look may have.
+LOOK = (
+    'brightness', 'ambient', 'headlight', 'lamp', 'specular', 'shininess', 'camera_roll',
+    'field_of_view', 'table_texture', 'floor_texture', 'wall_texture',
+    *(f'{material}_{channel}' for material in MATERIALS for channel in 'rgb'),
+    *(f'{light}_{part}' for light in ('key', 'fill') for part in 'xyzrgb'),
+    *(f'prop_{number}_{part}' for number in range(PROPS)
+      for part in ('x', 'y', 'yaw', 'size_x', 'size_y', 'size_z', 'r', 'g', 'b')))
 #: What is randomised besides the poses of arm and camera.
 DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
 #: Numbers of the splits, as parts of the seed.

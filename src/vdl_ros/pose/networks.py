@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.pose.dataset import PoseDataset
+from vdl_ros.pose.dataset import SIZE, PoseDataset
 
 __all__ = ['AlexNet', 'ENCODED', 'JOINT_OUTPUTS', 'MIRROR', 'MIRRORED', 'MODELS', 'OUTPUTS',
            'POINTS', 'Raw', 'ResNet', 'SIZE', 'decode', 'encode', 'errors', 'make_model',
@@ -97,7 +97,7 @@ def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float
     seen = _in_camera(in_base - target, elevation, azimuth)
     seen[..., 2] += distance[:, None]
     scale = 2.0 * data.focal[:, None] / np.maximum(seen[..., 2], 0.05)
-    roll = _parameter(data, 'camera_roll')[:, None]
+    roll = data.roll[:, None]
     across, down = seen[..., 0] * scale, seen[..., 1] * scale
     # The picture turns against the roll of the camera.
     return np.stack([
@@ -127,13 +127,6 @@ def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:
     return np.asarray(points @ axes)
 
 
-def _parameter(data: PoseDataset, name: str) -> Array:
-    """Return a randomised value for each frame, 0 where it was not randomised."""
-    return np.nan_to_num(data.parameters.get(name, np.zeros(len(data))))
-
-
-#: Height and width of the pictures, pixels.
-SIZE = 128
 _MEAN, _SPREAD = 0.45, 0.25
 
 

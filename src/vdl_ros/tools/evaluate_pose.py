@@ -1,4 +1,4 @@
-"""Evaluate a pose network on captured bags: ``ros2 run vdl_ros evaluate_pose --help``.
+"""Evaluate a pose network on captured frames: ``ros2 run vdl_ros evaluate_pose --help``.
 
 Not a node: it has no topics and takes ordinary options.
 """
@@ -36,15 +36,15 @@ def main(args: Sequence[str] | None = None) -> int:
         estimator = PoseEstimator.load(path, options.architecture or '')
         attacks = _attacks(options)
         rows, drawn = [], []
-        for bag in options.data:
-            data = PoseDataset([bag])
-            print(f'{bag}: {data.report()}', file=sys.stderr)
+        for folder in options.data:
+            data = PoseDataset([folder])
+            print(f'{folder}: {data.report()}', file=sys.stderr)
             chosen = range(min(len(data), options.frames or len(data)))
             truth = data.targets[:len(chosen)].numpy()
             for name, attack in attacks.items():
                 estimate = estimate_all(estimator, data, chosen, _change(attack, estimator))
-                rows.append((f'{bag.name}{name}', score(estimate, truth)))
-                drawn.append((f'{bag.name}{name}', estimate, truth))
+                rows.append((f'{folder.name}{name}', score(estimate, truth)))
+                drawn.append((f'{folder.name}{name}', estimate, truth))
         if options.picture:
             _draw(options.picture, drawn)
     except (ValueError, OSError) as error:
@@ -70,14 +70,14 @@ def _parser() -> argparse.ArgumentParser:
         prog='evaluate_pose',
         description='Evaluate a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
-    add('--data', type=Path, nargs='+', required=True, metavar='BAG',
-        help='captured bags, a row of the table each')
+    add('--data', type=Path, nargs='+', required=True, metavar='FOLDER',
+        help='captured data sets or bags, a row of the table each; a bag is converted once')
     add('--model', type=Path, metavar='FILE',
         help='model file or folder of a run [the model in this package]')
     add('--architecture', choices=list(MODELS), help='fail if the model has another architecture')
-    add('--frames', type=int, default=0, help='number of frames of each bag [all]')
+    add('--frames', type=int, default=0, help='number of frames of each [all]')
     add('--adversarial_mode', nargs='+', default=[], metavar='MODE',
-        help='attacks on the pictures, in which the frames of a bag follow each other; a row of '
+        help='attacks on the pictures, in which the frames follow each other; a row of '
              'the table for each, and each size')
     add('--adversarial_epsilon', nargs='+', default=['0.01'], metavar='E',
         help='their sizes; pictures have values from 0 to 1 [0.01]')
