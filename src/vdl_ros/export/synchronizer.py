@@ -259,12 +259,12 @@ def scan_bags(
     has_state = [np.isfinite(scan.state) for scan in scans]
     first = next(row for each in has_state for row in each if row.any())
     found.joints = tuple(name for name, known in zip(topics.names, first, strict=True) if known)
-    usable = []
+    usable: list[NDArray[np.bool_]] = []
     for scan, known in zip(scans, has_state, strict=True):
         with_joints = known[:, first].all(1)
         with_scene = (np.isfinite(scan.camera).all(1) if found.captured else
                       np.ones(len(known), bool))
-        usable.append(with_joints & with_scene)
+        usable.append(np.asarray(with_joints & with_scene))
         found.dropped.update({_WITHOUT_JOINTS: int((~with_joints).sum()),
                               _WITHOUT_SCENE: int((with_joints & ~with_scene).sum())})
     found.measured = mean_rate(np.concatenate(
