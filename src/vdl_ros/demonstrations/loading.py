@@ -1,4 +1,4 @@
-"""The error of demonstrations that cannot be used."""
+"""Load demonstrations: bags of a robot, replayed through its task, or LeRobot data sets."""
 
 from __future__ import annotations
 

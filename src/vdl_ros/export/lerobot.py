@@ -1,4 +1,4 @@
-"""Statistics of features as LeRobot stores them, for each episode and for all."""
+"""Write a LeRobotDataset v3.0: rows as Parquet, images as H.264, statistics of both."""
 
 from __future__ import annotations
 

@@ -13,7 +13,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
 
 from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, Image
@@ -33,26 +32,11 @@ SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
 EXIT_DISK = 3
 
 
-class Capture(Protocol):
-    """Frames that are written one after the other; ``frames`` were written so far."""
-
-    @property
-    def frames(self) -> int:
-        """Return the number of frames, those of earlier captures included."""
-
-    def step(self) -> None:
-        """Write a frame, or wait for one for a moment.
-
-        Raises:
-            OSError: the disk is full.
-        """
-
-    def close(self) -> None:
-        """Finish the files."""
-
-
 class SimulatedCapture:
-    """Renders frames of the simulated arm; the frame of a number is always the same."""
+    """Renders frames of the simulated arm; the frame of a number is always the same.
+
+    ``frames`` is the number of frames, those of earlier captures included.
+    """
 
     def __init__(self, config: CaptureConfig, description: GeometryConfig) -> None:
         self._config, self._geometry = config, description.load()
@@ -63,13 +47,14 @@ class SimulatedCapture:
              'urdf': description.urdf, 'xacro_args': description.xacro_args})
         self._scene = RandomizedScene(self._geometry, config.image_width, config.image_height)
 
-    @property
-    def frames(self) -> int:
-        """Return the number of frames, those of earlier captures included."""
-        return self._writer.frames
+        self.frames = self._writer.frames
 
     def step(self) -> None:
-        """Write a frame."""
+        """Write a frame.
+
+        Raises:
+            OSError: the disk is full.
+        """
         config, scene = self._config, self._scene
         frame = sample(config.split, config.seed, self.frames, config.domain, self._geometry,
                        self._fits)
@@ -77,6 +62,7 @@ class SimulatedCapture:
         image = scene.draw(frame.positions, *camera, frame.look)
         self._writer.write(
             image, frame.positions, camera, scene.matrix[1, 1] / scene.height, frame.look)
+        self.frames += 1
 
     def _fits(self, positions: Positions) -> bool:
         try:
@@ -86,7 +72,7 @@ class SimulatedCapture:
         return True
 
     def close(self) -> None:
-        """Finish the files."""
+        """Finish the files, also after an error."""
         self._scene.close()
         self._writer.close()
 
@@ -169,7 +155,7 @@ class CaptureNode(Node):
         if not config.output:
             raise SettingError('output: none is given: output:=<folder of the data set>')
         self.total = config.frames
-        self.capture: Capture
+        self.capture: SimulatedCapture | CameraCapture
         if config.labels:
             self.capture = SimulatedCapture(config, select(GeometryConfig, given))
         else:

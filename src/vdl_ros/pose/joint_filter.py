@@ -1,4 +1,4 @@
-"""Settings of the joint tracker."""
+"""Track the joints by estimates of their positions and motor commands: a histogram filter."""
 
 from __future__ import annotations
 

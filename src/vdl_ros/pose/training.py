@@ -1,4 +1,4 @@
-"""Settings of a training of the pose network."""
+"""Train a pose network: settings, the files of a run, and the loop."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.pose_attack import ImageAttack, check_mode, warning
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.pose.dataset import PoseDataset
-from vdl_ros.pose.estimator import Estimate, PoseEstimator, model_path
-from vdl_ros.pose.evaluation import estimate_all, format_table, score
+from vdl_ros.pose.estimator import PoseEstimator, model_path
+from vdl_ros.pose.evaluation import draw_estimates, estimate_all, format_table, score
 from vdl_ros.pose.networks import MODELS
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 
@@ -46,7 +46,7 @@ def main(args: Sequence[str] | None = None) -> int:
                 rows.append((f'{folder.name}{name}', score(estimate, truth)))
                 drawn.append((f'{folder.name}{name}', estimate, truth))
         if options.picture:
-            _draw(options.picture, drawn)
+            draw_estimates(options.picture, drawn)
     except (ValueError, OSError) as error:
         print(f'evaluate_pose: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -112,12 +112,6 @@ def _change(
         return None
     images = ImageAttack(attack, estimator)
     return lambda picture: images.perturb(picture).pixels
-
-
-def _draw(path: Path, drawn: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:
-    """Plot estimates; imported late, since matplotlib takes a second."""
-    from vdl_ros.pose.error_plot import draw_estimates
-    draw_estimates(path, drawn)
 
 
 if __name__ == '__main__':
