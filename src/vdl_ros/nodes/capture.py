@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from sensor_msgs.msg import CameraInfo, Image
 
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.bags.reader import BagError, BagPart, BagReader, BagTopic, closed_part
+from vdl_ros.bags.reader import read_part
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.pose.domain_randomization import LOOK, RandomizedScene, sample
 from vdl_ros.pose.frames import FrameWriter
@@ -84,8 +83,11 @@ class CameraCapture:
 
     def __init__(self, node: Node, config: CaptureConfig, executor: str) -> None:
         path = Path(config.output)
-        files = sorted(path.glob('*.mcap'), key=lambda file: int(file.stem.rsplit('_', 1)[-1]))
-        parts = [_part(file) for file in files]
+        parts = [read_part(file) for file in sorted(
+            path.glob('*.mcap'), key=lambda file: (len(file.name), file.name))]
+        if any(topic.name.lstrip('/') not in self._TYPES
+               for part in parts for topic in part.topics):
+            raise SettingError(f'{path} exists and is no capture; name another folder')
         self.frames = sum(part.count for part in parts) // len(self._TYPES)
         self._bag: BagWriter | None = None
         self._handles: dict[str, int] = {}
@@ -124,20 +126,6 @@ class CameraCapture:
         self._executor.shutdown()
         if self._bag is not None:
             self._bag.close()
-
-
-def _part(file: Path) -> BagPart:
-    """Return what a file of a bag holds, also if it was cut off."""
-    if (part := closed_part(file)) is not None:
-        return part
-    counts: Counter[tuple[str, str]] = Counter()
-    stamps = []
-    with contextlib.suppress(BagError):  # no whole message is in it
-        for message in BagReader(file):
-            counts[message.topic, message.type] += 1
-            stamps.append(message.stamp_ns)
-    return BagPart(file.name, min(stamps, default=0), max(stamps, default=0), tuple(
-        BagTopic(name, kind, [], count) for (name, kind), count in counts.items()))
 
 
 class CaptureNode(Node):
