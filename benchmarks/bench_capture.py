@@ -69,7 +69,7 @@ def same(frames: int, domain: str) -> float:
     randomized = RandomizedScene(geometry, SIZE, SIZE)
     began = time.perf_counter()
     for each in chosen:
-        randomized.draw(each.positions, each.distance, each.elevation, each.azimuth, each.look)
+        randomized.draw(each)
     took = time.perf_counter() - began
     randomized.close()
     return frames / took

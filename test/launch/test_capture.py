@@ -34,10 +34,8 @@ def check_frames(folder, count, indices):
             assert frame.look == {
                 name: value for name, value in zip(found.names, found.look[index], strict=True)
                 if not np.isnan(value)}
-            camera = frame.distance, frame.elevation, frame.azimuth
-            np.testing.assert_array_equal(found.camera[index], camera)
-            np.testing.assert_array_equal(
-                found.images[index], scene.draw(frame.positions, *camera, frame.look))
+            np.testing.assert_array_equal(found.camera[index], frame.camera)
+            np.testing.assert_array_equal(found.images[index], scene.draw(frame))
             assert found.focal[index] == pytest.approx(scene.matrix[1, 1] / 64)
     finally:
         scene.close()

@@ -57,10 +57,10 @@ class SimulatedCapture:
         config, scene = self._config, self._scene
         frame = sample(config.split, config.seed, self.frames, config.domain, self._geometry,
                        self._fits)
-        camera = frame.distance, frame.elevation, frame.azimuth
-        image = scene.draw(frame.positions, *camera, frame.look)
-        self._writer.write(
-            image, frame.positions, camera, scene.matrix[1, 1] / scene.height, frame.look)
+        # The focal length is that of the picture just drawn.
+        image = scene.draw(frame)
+        self._writer.write(image, frame.positions, frame.camera,
+                           scene.matrix[1, 1] / scene.height, frame.look)
         self.frames += 1
 
     def _fits(self, positions: Positions) -> bool:

@@ -20,8 +20,13 @@ from numpy.typing import NDArray
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import write_text
 
-__all__ = ['DataError', 'FrameWriter', 'Frames', 'INFO', 'is_data_set', 'read_info', 'write_info']
+__all__ = ['DOMAINS', 'DataError', 'FrameWriter', 'Frames', 'INFO', 'SPLITS', 'is_data_set',
+           'read_info', 'write_info']
 
+#: What a capture randomises besides the poses of arm and camera.
+DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
+#: Numbers of the splits, as parts of the seed.
+SPLITS = {'train': 1, 'test': 2, 'validation': 3}
 INFO, _VERSION, _LONGEST_INFO = 'frames.json', 1, 1 << 20
 _MAGIC, _HEADER = b'\x93NUMPY\x01\x00', 128
 _COMMIT_S = 1.0

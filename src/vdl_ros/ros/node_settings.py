@@ -11,7 +11,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting, suggestion
-from vdl_ros.pose.domain_randomization import DOMAINS, SPLITS
+from vdl_ros.pose.frames import DOMAINS, SPLITS
 
 __all__ = ['CalibrateConfig', 'CaptureConfig', 'PlayConfig', 'PolicyConfig',
            'PolicyRendererConfig', 'PoseConfig', 'PoseModelConfig', 'ProcessConfig',
