@@ -136,7 +136,7 @@ def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[
     for index, (value, placement) in enumerate(zip(images, scan.placements, strict=False)):
         if placement.dropped:
             continue
-        row = Row(value.pixels() if isinstance(value, Picture) else None, state[index],
+        row = Row(value.pixels if isinstance(value, Picture) else None, state[index],
                   command[index] if found.commanded else None,
                   camera[index] if found.captured else None, int(scan.stamps[index]))
         for number in range(placement.repeats):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.bags.messages import MessageError, decode, image_format, stamp_of, values_by_name
+from vdl_ros.bags.messages import MessageError, decode, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagReader
 from vdl_ros.pose.frames import (
     INFO,
@@ -204,12 +204,11 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
 
 
 def _pixels(message: Any) -> NDArray[np.uint8]:
-    found = image_format(message)
-    if found.encoding != 'rgb8':
-        raise MessageError(f'encoding {found.encoding[:40]!r} instead of rgb8')
-    if (found.height, found.width) != (SIZE, SIZE):
-        raise MessageError(f'{found.width}x{found.height} instead of {SIZE}x{SIZE} pixels')
-    if found.step != 3 * found.width or found.length != found.step * found.height:
+    if message.encoding != 'rgb8':
+        raise MessageError(f'encoding {message.encoding[:40]!r} instead of rgb8')
+    if (message.height, message.width) != (SIZE, SIZE):
+        raise MessageError(f'{message.width}x{message.height} instead of {SIZE}x{SIZE} pixels')
+    if message.step != 3 * SIZE or len(message.data) != 3 * SIZE * SIZE:
         raise MessageError('more or fewer bytes than pixels')
     return np.asarray(message.data, np.uint8)
 
