@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ArmBag, Entry, ExportError, Picture
 
-__all__ = ['BagSummary', 'ExportOptions', 'MAX_EPISODE_S', 'Placement', 'Synchronized', 'Timeline',
-           'mean_rate', 'scan_bags']
+__all__ = ['BagSummary', 'ExportOptions', 'MAX_EPISODE_S', 'Placement', 'Synchronized',
+           'mean_rate', 'place_images', 'scan_bags']
 
 
 #: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
@@ -54,8 +54,11 @@ def mean_rate(stamps_ns: NDArray[np.int64]) -> float:
     return 1e9 / float(distances[distances <= 1.8 * np.median(distances)].mean())
 
 
-class Timeline:
-    """Places images one after the other, by their stamps.
+def place_images(
+    stamps_ns: Iterable[int], fps: int, *, gap: float = 1.0, episode_seconds: float = 0.0,
+    resample: bool = False, independent: bool = False,
+) -> list[Placement]:
+    """Place images one after the other, by their stamps.
 
     Args:
         fps: rows per second.
@@ -63,74 +66,49 @@ class Timeline:
         episode_seconds: longest episode, s; 0: the maximum.
         resample: repeat and drop images where their rate varies; else that is an error.
         independent: images are no sequence; the times between them do not matter.
+
+    Raises:
+        ExportError: one comes too early or too late, without resampling.
     """
-
-    def __init__(
-        self, fps: int, *, gap: float, episode_seconds: float, resample: bool, independent: bool,
-    ) -> None:
-        self._period_ns = 1e9 / fps
-        # A gap is longer than an uneven distance.
-        self._gap_ns = max(gap * 1e9, 2.0 * self._period_ns)
-        longest = min(episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S)
-        self._longest = max(1, round(longest * fps))
-        self._resample, self._independent = resample, independent
-        self._count = 0
-        self._rows = 0
-        self._first_ns = self._last_ns = 0
-        self._phase_ns = 0.0
-
-    def place(self, stamp_ns: int) -> Placement:
-        """Place the next image.
-
-        Raises:
-            ExportError: it comes too early or too late, without resampling.
-        """
-        self._count += 1
-        distance = stamp_ns - self._last_ns
-        if not self._rows:
-            return self._begin(stamp_ns)
-        if distance == 0:
-            return Placement(dropped='the same stamp twice')
-        if distance < 0 and not self._independent and -distance <= self._gap_ns:
-            return Placement(dropped='older than the image before')
+    period = 1e9 / fps
+    # A gap is longer than an uneven distance.
+    longest_gap = max(gap * 1e9, 2.0 * period)
+    longest = max(1, round(min(episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S) * fps))
+    found: list[Placement] = []
+    rows = first = last = 0
+    phase = 0.0
+    for number, stamp in enumerate(stamps_ns, 1):
+        distance, repeats = stamp - last, 0
+        if rows and distance == 0:
+            found.append(Placement(dropped='the same stamp twice'))
+            continue
+        if rows and not independent and -longest_gap <= distance < 0:
+            found.append(Placement(dropped='older than the image before'))
+            continue
         # Far back: the clock was reset.
-        if distance < 0 or self._rows >= self._longest:
-            return self._begin(stamp_ns)
-        if self._independent:
-            return self._continue(stamp_ns)
-        if distance > self._gap_ns:
-            return self._begin(stamp_ns)
-        if self._resample:
-            repeats = round((stamp_ns - self._first_ns) / self._period_ns) - self._rows
+        begins = (not rows or distance < 0 or rows >= longest
+                  or (not independent and distance > longest_gap))
+        if begins:
+            first, rows, phase = stamp, 0, 0.0
+        elif resample and not independent:
+            repeats = round((stamp - first) / period) - rows
             if repeats < 0:
-                return Placement(dropped='too early for a row of its own')
-            self._rows += repeats
-            return self._continue(stamp_ns, repeats)
-        self._follow(stamp_ns, distance)
-        return self._continue(stamp_ns)
-
-    def _follow(self, stamp_ns: int, distance: int) -> None:
-        """Compare an image with the time of its row."""
-        period = self._period_ns
-        off = stamp_ns - self._first_ns - self._rows * period - self._phase_ns
-        self._phase_ns += _FOLLOW * off
-        if abs(off) <= _TOLERANCE * period:
-            return
-        raise ExportError(
-            f'image {self._count} comes {distance * 1e-9:.4f} s after the one before it and '
-            f'{abs(off) * 1e-9:.4f} s {"before" if off < 0 else "after"} the time of its row; '
-            f'{1e9 / period:g} frames/s allow {_TOLERANCE * period * 1e-9:.4f} s: --resample '
-            'drops and repeats images, --fps states another rate, --gap begins another episode')
-
-    def _begin(self, stamp_ns: int) -> Placement:
-        self._first_ns = self._last_ns = stamp_ns
-        self._rows, self._phase_ns = 1, 0.0
-        return Placement(begins=True)
-
-    def _continue(self, stamp_ns: int, repeats: int = 0) -> Placement:
-        self._last_ns = stamp_ns
-        self._rows += 1
-        return Placement(repeats=repeats)
+                found.append(Placement(dropped='too early for a row of its own'))
+                continue
+        elif not independent:
+            off = stamp - first - rows * period - phase
+            phase += _FOLLOW * off
+            if abs(off) > _TOLERANCE * period:
+                raise ExportError(
+                    f'image {number} comes {distance * 1e-9:.4f} s after the one before it and '
+                    f'{abs(off) * 1e-9:.4f} s {"before" if off < 0 else "after"} the time of its '
+                    f'row; {fps} frames/s allow {_TOLERANCE * period * 1e-9:.4f} s: --resample '
+                    'drops and repeats images, --fps states another rate, --gap begins another '
+                    'episode')
+        rows += 1 + repeats
+        last = stamp
+        found.append(Placement(begins=begins, repeats=repeats))
+    return found
 
 
 # Messages that were recorded within this time of an image can belong to it.
@@ -184,7 +162,7 @@ class _Series:
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Options of an export; see :class:`Timeline`.
+    """Options of an export; see :func:`place_images`.
 
     Attributes:
         fps: rows per second; 0: the rate of the images, rounded.
@@ -271,16 +249,17 @@ def scan_bags(
         [scan.stamps[good] for scan, good in zip(scans, usable, strict=True)]))
     found.fps = options.fps or _rate(bags[0], found)
     for scan, good in zip(scans, usable, strict=True):
-        line = Timeline(found.fps, gap=options.gap, episode_seconds=options.episode_seconds,
-                        resample=options.resample, independent=found.captured)
-        scan.placements = [line.place(stamp) if use else Placement(dropped=_WITHOUT_JOINTS)
-                           for stamp, use in zip(scan.stamps.tolist(), good, strict=True)]
+        placed = iter(place_images(
+            scan.stamps[good].tolist(), found.fps, gap=options.gap,
+            episode_seconds=options.episode_seconds, resample=options.resample,
+            independent=found.captured))
+        scan.placements = [next(placed) if use else Placement(dropped=_WITHOUT_JOINTS)
+                           for use in good]
         found.dropped.update(each.dropped for each, use in zip(scan.placements, good, strict=True)
                              if use and each.dropped)
-        placed = [each for each in scan.placements if not each.dropped]
-        found.rows += sum(1 + each.repeats for each in placed)
-        found.repeated += sum(each.repeats for each in placed)
-        found.episodes += sum(each.begins for each in placed)
+        found.repeated += sum(each.repeats for each in scan.placements)
+        found.rows += sum(1 + each.repeats for each in scan.placements if not each.dropped)
+        found.episodes += sum(each.begins for each in scan.placements)
     if not found.rows:
         raise ExportError('no image can become a row: ' + '; '.join(
             f'{count} {why}' for why, count in found.dropped.items() if count))
