@@ -1,11 +1,10 @@
-"""Frames a second of a capture through the graph, beside bare rendering in one process.
+"""Frames a second of a capture, beside bare rendering.
 
     ros2 run vdl_ros bench_capture [--frames N] [--rounds N] [--domain NAME] [--quick] [--json]
 
 Three measurements in turn. *Plain*: setting joint positions and drawing with ``mujoco.Renderer``,
 nothing randomised. *Same*: drawing the frames that are captured, whose poses, camera, colours,
-lights and patterns were sampled beforehand. The capture adds choosing frames, the graph, and
-writing the bag.
+lights and patterns were sampled beforehand. The capture adds choosing frames and writing them.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ def same(frames: int, domain: str) -> float:
     randomized = RandomizedScene(geometry, SIZE, SIZE)
     began = time.perf_counter()
     for each in chosen:
-        randomized.draw(each.positions, each.distance, each.elevation, each.azimuth, each.look)
+        randomized.draw(each)
     took = time.perf_counter() - began
     randomized.close()
     return frames / took
@@ -89,7 +88,7 @@ def captured(frames: int, domain: str) -> float:
     """Return the frames/s of a capture, without start and end of its processes."""
     with tempfile.TemporaryDirectory() as folder:
         done = subprocess.run(
-            ['ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={folder}/bag',
+            ['ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={folder}/frames',
              f'frames:={frames}', f'domain:={domain}'], capture_output=True, text=True, check=True)
     found = re.search(r'frames captured, ([\d.]+)/s', done.stdout + done.stderr)
     if found is None:

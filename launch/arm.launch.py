@@ -79,7 +79,7 @@ VIEWER_TIMEOUT = 1.0
 STALE_AFTER = 0.5
 ARGUMENTS = [
     *(each for each in launch_arguments.declare(Graph, *SETTINGS)
-      if each.name not in ('source', 'joint_states', 'captured', 'posed')),
+      if each.name not in ('source', 'joint_states')),
     launch_arguments.RECORD,
 ]
 

@@ -7,7 +7,7 @@ from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.ros import launch_arguments, launch_nodes
-from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig, SimArmConfig
+from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig
 
 
 @dataclass(frozen=True)
@@ -17,8 +17,6 @@ class Graph:
     arm: str = setting(
         'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
     device: str = setting('/dev/video0', 'Camera of the real arm.')
-    image_width: int = setting(128, 'Width of the pictures.', minimum=8, maximum=4096)
-    image_height: int = setting(128, 'Height of the pictures.', minimum=8, maximum=4096)
 
 
 SETTINGS = (CaptureConfig, GeometryConfig, ProcessConfig)
@@ -29,7 +27,6 @@ def start(context):
     """Start the nodes for these arguments."""
     given = launch_arguments.given(context, *SETTINGS)
     graph = select(Graph, launch_arguments.given(context, Graph))
-    size = {'image_width': graph.image_width, 'image_height': graph.image_height}
 
     def node(name, *settings, **more):
         return launch_nodes.node(
@@ -40,12 +37,9 @@ def start(context):
             check_drawing()
         except OpenGLError as error:
             raise SettingError(f'arm: sim: {error}') from error
-        nodes = [
-            node('sim_arm', SimArmConfig, GeometryConfig, posed=True),
-            node('camera', CameraConfig, GeometryConfig, captured=True, **size),
-            node('capture', *SETTINGS[:-1])]
+        nodes = [node('capture', *SETTINGS[:-1])]
     else:
-        nodes = [node('camera', CameraConfig, source=graph.device, **size),
+        nodes = [node('camera', CameraConfig, source=graph.device),
                  node('capture', *SETTINGS[:-1], labels=False)]
     return launch_nodes.watched([*nodes, *launch_nodes.recorder(context)])
 

@@ -6,9 +6,8 @@ from pathlib import Path
 import torch
 from mutations import limited_memory
 
-from vdl_ros.bags.indexed_file import IndexedFile
 from vdl_ros.bags.messages import MessageError, decode
-from vdl_ros.bags.reader import BagError, BagReader, closed_part
+from vdl_ros.bags.reader import BagError, BagReader, read_part
 from vdl_ros.common.tensor_file import TensorFileError
 from vdl_ros.pose.estimator import load_model
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -39,13 +38,7 @@ def read_bag(path: Path) -> None:
                 refusals.append(error)
     except BagError as error:
         refusals.append(error)
-    closed_part(path)
-    try:
-        file = IndexedFile(path)
-        for place in file.messages:
-            file.read(place)
-    except BagError as error:
-        refusals.append(error)
+    read_part(path)
     if refusals:
         raise refusals[-1]
 

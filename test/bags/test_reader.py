@@ -6,7 +6,7 @@ from rclpy.serialization import serialize_message
 from rosbags.highlevel import AnyReader
 from std_msgs.msg import String
 
-from vdl_ros.bags.reader import BagError, BagReader, closed_part
+from vdl_ros.bags.reader import BagError, BagReader, read_part
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter, playback_profile
 
@@ -40,10 +40,10 @@ def test_messages_are_read_in_order_with_their_qos_profile(bag):
     with AnyReader([bag]) as reader:
         assert [bytes(data) for _, _, data in reader.messages()] == [
             each.data for each in found]
-    # A closed file is read like its folder and lists its topics; a truncated one does not.
+    # A file is read like its folder, and may be truncated.
     file = bag / 'bag_0.mcap'
     assert len(list(BagReader(file))) == 600
-    part = closed_part(file)
+    part = read_part(file)
     assert (part.file, part.start_ns, part.end_ns, part.count) == ('bag_0.mcap', 1000, 1199, 600)
     assert {each.name: each.count for each in part.topics} == {
         '/latched': 200, '/newest': 200, '/report': 200}
@@ -51,7 +51,7 @@ def test_messages_are_read_in_order_with_their_qos_profile(bag):
     content = file.read_bytes()
     for share in (0.0, 0.3, 0.9, 0.999):
         file.write_bytes(content[:int(len(content) * share)])
-        assert closed_part(file) is None, share
+        assert read_part(file).count in (0, 600), share
 
 
 def test_a_cut_or_damaged_bag_is_read_to_its_last_whole_chunk(tmp_path):

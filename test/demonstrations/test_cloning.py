@@ -117,7 +117,7 @@ def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys):
             (STATES[:0], ACTIONS[:0], {}, 'rows of null instead of lists of numbers'),
             (STATES, ACTIONS, {'features': {
                 name: {'shape': [3]} for name in ('observation.state', 'action')}},
-             '36 numbers in 9 rows of 3'))):
+             'cannot reshape array of size 36 into shape (9,3)'))):
         data = write(tmp_path / f'data{number}', states, actions, **info)
         assert clone(data, tmp_path / 'run') == 2
         line = capsys.readouterr().err

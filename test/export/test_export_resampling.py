@@ -4,16 +4,11 @@ import numpy as np
 import pytest
 
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.synchronizer import Timeline, mean_rate
+from vdl_ros.export.synchronizer import mean_rate, place_images
 
 
-def timeline(fps=10, gap=1.0, episode_seconds=0.0, resample=False, independent=False):
-    return Timeline(fps, gap=gap, episode_seconds=episode_seconds, resample=resample,
-                    independent=independent)
-
-
-def place(line, seconds):
-    return [line.place(round(each * 1e9)) for each in seconds]
+def place(seconds, fps=10, **options):
+    return place_images([round(each * 1e9) for each in seconds], fps, **options)
 
 
 def begins(placed):
@@ -33,49 +28,47 @@ def test_the_rate_ignores_lost_images_and_is_the_mean_of_simulated_ones():
 
 
 def test_images_with_little_jitter_or_drift_become_one_row_each():
-    found = place(timeline(), [0.0, 0.14, 0.2, 0.33, 0.4])
+    found = place([0.0, 0.14, 0.2, 0.33, 0.4])
     assert begins(found) == [0]
     assert not any(each.dropped or each.repeats for each in found)
-    assert begins(place(timeline(fps=30), UNEVEN)) == [0]
-    assert begins(place(timeline(fps=30), np.arange(30 * 590) / 29.7)) == [0]
+    assert begins(place(UNEVEN, fps=30)) == [0]
+    assert begins(place(np.arange(30 * 590) / 29.7, fps=30)) == [0]
 
 
 def test_uneven_images_and_another_rate_are_errors_with_their_number():
     for bad in (0.22, 0.39, 0.9):
-        line = timeline()
-        place(line, [0.0, 0.1, 0.2])
         with pytest.raises(ExportError, match=r'image 4 comes 0\.\d+ s after .* s (before|after) '
                                               r'the time of its row; 10 frames/s allow 0\.0750 s'):
-            line.place(round(bad * 1e9))
+            place([0.0, 0.1, 0.2, bad])
     for lost in range(500, 506):  # despite jitter
         with pytest.raises(ExportError, match=f'image ({lost + 1}|{lost + 2}|{lost + 3}) '):
-            place(timeline(fps=30), np.delete(UNEVEN[:570], lost))
+            place(np.delete(UNEVEN[:570], lost), fps=30)
     with pytest.raises(ExportError, match='30 frames/s allow'):
-        place(timeline(fps=30), np.arange(300) / 25.0)
+        place(np.arange(300) / 25.0, fps=30)
 
 
 def test_gaps_and_the_longest_length_start_episodes():
-    assert begins(place(timeline(), [0.0, 0.1, 1.2, 1.3, 9.0])) == [0, 2, 4]
+    assert begins(place([0.0, 0.1, 1.2, 1.3, 9.0])) == [0, 2, 4]
     # A gap is never shorter than two periods.
-    assert begins(place(timeline(fps=1, gap=0.1), [0.0, 1.0, 2.0, 5.0])) == [0, 3]
-    line = timeline(episode_seconds=0.3)
-    assert begins(place(line, [0.1 * number for number in range(7)])) == [0, 3, 6]
+    assert begins(place([0.0, 1.0, 2.0, 5.0], fps=1, gap=0.1)) == [0, 3]
+    assert begins(place([0.1 * number for number in range(7)],
+                        episode_seconds=0.3)) == [0, 3, 6]
     # The resolution of times in videos.
-    assert begins(place(timeline(fps=1), list(range(1300)))) == [0, 600, 1200]
+    assert begins(place(list(range(1300)), fps=1)) == [0, 600, 1200]
 
 
 def test_resampling_repeats_and_drops_to_the_nearest_row():
-    found = place(timeline(resample=True), [0.0, 0.1, 0.41, 0.43, 0.5, 0.62])
+    found = place([0.0, 0.1, 0.41, 0.43, 0.5, 0.62], resample=True)
     assert [each.repeats for each in found] == [0, 0, 2, 0, 0, 0]
     assert [bool(each.dropped) for each in found] == [False, False, False, True, False, False]
 
 
 def test_a_small_step_back_drops_an_image_and_a_large_one_starts_an_episode():
-    found = place(timeline(), [5.0, 5.1, 5.1, 5.05, 5.2, 0.0, 0.1])
+    found = place([5.0, 5.1, 5.1, 5.05, 5.2, 0.0, 0.1])
     assert [each.dropped for each in found] == [
         '', '', 'the same stamp twice', 'older than the image before', '', '', '']
     assert begins(found) == [0, 5]
     # Independent images may have any distance.
-    found = place(timeline(independent=True), [0.0, 0.001, 50.0, 49.9, 49.9, 49.95])
+    found = place([0.0, 0.001, 50.0, 49.9, 49.9, 49.95], independent=True)
     assert begins(found) == [0, 3]
     assert [each.dropped for each in found] == ['', '', '', '', 'the same stamp twice', '']

@@ -4,10 +4,12 @@ import json
 
 import h5py
 import numpy as np
+import pytest
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export.pipeline import export
 from vdl_ros.export.synchronizer import ExportOptions
+from vdl_ros.pose.frames import FrameWriter
 
 
 def read(output):
@@ -73,8 +75,16 @@ def test_each_image_is_stored_once(teleop, tmp_path):
     assert (tmp_path / 'out/dataset.hdf5').stat().st_size < stored + 300_000
 
 
-def test_captured_frames_have_the_camera_pose(captured, tmp_path, helpers):
+@pytest.mark.parametrize('kind', ['bag', 'data set'])
+def test_captured_frames_have_the_camera_pose(captured, tmp_path, helpers, kind):
     bag, cameras = captured
+    if kind == 'data set':
+        bag = tmp_path / 'frames'
+        writer = FrameWriter(bag, (32, 48), [], {})
+        for number, camera in enumerate(cameras):
+            writer.write(helpers.picture(number), [0.1 * number, -0.2, 0.3, 0.0, 0.1], camera,
+                         1.0, {})
+        writer.close()
     export(bag, tmp_path / 'out', 'hdf5', ExportOptions())
     with read(tmp_path / 'out') as file:
         demo = file['data/demo_0']

@@ -214,9 +214,7 @@ class BagMessages:
         try:
             found = bag_messages.decode(data, kind)
             bag_messages.stamp_of(found)
-            if kind.endswith('Image'):
-                bag_messages.image_format(found)
-            elif kind.endswith('CaptureScene'):
+            if kind.endswith('CaptureScene'):
                 bag_messages.values_by_name(found.name, found.value)
         except bag_messages.MessageError as error:
             checked([str(error)])

@@ -1,4 +1,4 @@
-"""Small bags as a capture writes them, with pictures made by numpy, and a small network."""
+"""Small data sets and bags of labelled frames, pictures made by numpy, and a small network."""
 
 import numpy as np
 import pytest
@@ -10,6 +10,7 @@ from std_msgs.msg import Header
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import CaptureScene
+from vdl_ros.pose.frames import FrameWriter
 from vdl_ros.pose.networks import MODELS, POINTS, Raw
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
@@ -61,14 +62,24 @@ def frame(index, size=(128, 128)):
             'capture/scene': scene}
 
 
-class Bags:
-    """Writes bags."""
+class Data:
+    """Writes data sets and bags."""
 
     def __init__(self, folder):
         self._folder = folder
         self.labels, self.picture = labels, picture
 
-    def write(self, name, frames, *, change=None, topics=tuple(TYPES), types=TYPES, **options):
+    def write(self, name, frames, *, size=(128, 128), seed=7):
+        """Write a data set, or append to it, and return its folder."""
+        writer = FrameWriter(self._folder / name, size, ['camera_roll', 'lamp'], {'seed': seed})
+        for index in range(writer.frames, frames):
+            camera, joints = labels(index)
+            writer.write(picture(index, size), joints, camera, 160.0 / 128,
+                         {'camera_roll': 0.01 * index})
+        writer.close()
+        return self._folder / name
+
+    def write_bag(self, name, frames, *, change=None, topics=tuple(TYPES), types=TYPES, **options):
         """
         Write a bag; return its folder.
 
@@ -77,7 +88,7 @@ class Bags:
         """
         path = self._folder / name
         with BagWriter(path, **options) as bag:
-            handles = {topic: bag.add_topic('/' + topic, types[topic], [qos.TOPICS[topic]])
+            handles = {topic: bag.add_topic('/' + topic, types[topic], [qos.REPORT])
                        for topic in topics}
             for index in range(frames):
                 messages = frame(index)
@@ -96,8 +107,8 @@ class Bags:
 
 
 @pytest.fixture
-def bags(tmp_path):
-    return Bags(tmp_path)
+def data_sets(tmp_path):
+    return Data(tmp_path)
 
 
 class SmallNetwork(torch.nn.Module):

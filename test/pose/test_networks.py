@@ -110,25 +110,25 @@ def test_map_targets_are_the_cells_around_a_point_inside_the_picture():
     assert of(torch.zeros_like(maps)) == pytest.approx(math.log(16.0), abs=1e-5)
 
 
-def test_keypoints_match_the_renderer_and_flips_the_mirrored_pose(bags):
+def test_keypoints_match_the_renderer_and_flips_the_mirrored_pose(data_sets):
     scene = build_scene()
-    data = PoseDataset([bags.write('some', 6)])
+    data = PoseDataset([data_sets.write('some', 6)])
     data.focal[:] = 0.5 / math.tan(0.375)
     found = project_points(data, load())
     kinematics = Kinematics(scene.geometry)
     for index in range(6):
         camera = [float(each) for each in data.targets[index, :3]]
-        render.place_camera(scene.model, *camera, data.parameters['camera_roll'][index])
+        render.place_camera(scene.model, *camera, data.roll[index])
         poses = kinematics.poses(data.joints[index])
         points = np.array([(poses[frame] @ [*place, 1.0])[:3] for frame, place in POINTS])
         seen = project(scene, points, 128, 128)
         np.testing.assert_allclose((found[index, :, :2] + 1.0) * 64 - 0.5, seen, atol=1e-2)
-    data.parameters.clear()  # no roll
+    data.roll[:] = 0.0
     points = torch.from_numpy(project_points(data, load()))
     chosen = torch.tensor([True, False, True, True, False, True])
     pictures, truth, moved = flip(data.pictures(range(6)), data.targets, points, chosen)
-    assert torch.equal(pictures[0], data[0][0].flip(1))
-    assert torch.equal(pictures[1], data[1][0])
+    assert torch.equal(pictures[0], data.pictures([0])[0].flip(1))
+    assert torch.equal(pictures[1], data.pictures([1])[0])
     data.targets, before = truth, data.targets
     data.joints[chosen.numpy(), 0] *= -1.0
     torch.testing.assert_close(moved, torch.from_numpy(project_points(data, load())),

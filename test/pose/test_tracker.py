@@ -4,23 +4,22 @@
 import numpy as np
 import pytest
 
-from vdl_ros.pose.joint_filter import JointTracker, TrackerConfig
+from vdl_ros.pose.joint_filter import RESPONSE_TIME, JointTracker
 
 LOWER, UPPER, SPEED = [-2.0, -1.0], [2.0, 1.5], [0.4, 0.2]
-DELAY = TrackerConfig().response_time
 STD = np.array([0.05, 0.05])
 
 
 class Arm:
     """Two joints that follow their commands, with estimates at 20 Hz."""
 
-    def __init__(self, positions=(0.0, 0.0), config=None):
-        self.tracker = JointTracker(LOWER, UPPER, SPEED, config)
+    def __init__(self, positions=(0.0, 0.0)):
+        self.tracker = JointTracker(LOWER, UPPER, SPEED)
         self.positions, self.now, self.directions = np.array(positions), 0.0, np.zeros(2)
 
     def command(self, *directions):
         self.directions = np.array(directions, float)
-        self.tracker.command(self.now - DELAY, directions)
+        self.tracker.command(self.now - RESPONSE_TIME, directions)
 
     def see(self, count=1, off=(0.0, 0.0), std=STD):
         """Return the track after some estimates with the error ``off``."""

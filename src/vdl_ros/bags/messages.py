@@ -9,15 +9,13 @@ from __future__ import annotations
 import functools
 import struct
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from rosbags.serde import SerdeError
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-__all__ = ['ImageFormat', 'MessageError', 'decode', 'image_format', 'is_stamped', 'stamp_of',
-           'values_by_name']
+__all__ = ['MessageError', 'decode', 'is_stamped', 'stamp_of', 'values_by_name']
 
 #: As in ``msg/``, which is not installed where there is no ROS.
 _DEFINITIONS = {
@@ -48,17 +46,6 @@ _DEFINITIONS = {
 
 class MessageError(ValueError):
     """A message that cannot be used; the text holds no numbers, so that equal ones count up."""
-
-
-@dataclass(frozen=True)
-class ImageFormat:
-    """A ``sensor_msgs/Image`` without its pixels; ``length`` is the number of their bytes."""
-
-    height: int
-    width: int
-    encoding: str
-    step: int
-    length: int
 
 
 def decode(data: memoryview | bytes, type_name: str) -> Any:
@@ -100,11 +87,6 @@ def stamp_of(message: Any) -> int:
     """Return the stamp in a message's header, ns."""
     stamp = message.header.stamp
     return int(stamp.sec) * 10**9 + int(stamp.nanosec)
-
-
-def image_format(image: Any) -> ImageFormat:
-    """Return the format of a decoded ``sensor_msgs/Image``."""
-    return ImageFormat(image.height, image.width, image.encoding, image.step, len(image.data))
 
 
 def values_by_name(names: list[str], values: Iterable[float]) -> dict[str, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import re
@@ -14,14 +15,15 @@ from typing import Any
 import yaml
 import zstandard
 from mcap.exceptions import McapError
-from mcap.reader import NonSeekingReader, SeekingReader
+from mcap.reader import NonSeekingReader
 
-__all__ = ['BROKEN', 'BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic', 'EpisodeLabels',
-           'PREFIX', 'closed_part', 'find_bags', 'read_labels']
+__all__ = ['BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic', 'EpisodeLabels',
+           'PREFIX', 'find_bags', 'read_labels',
+           'read_part']
 
 
-#: What reading a damaged file raises.
-BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
+# What reading a damaged file raises.
+_BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
           # What a damaged size of a compressed chunk claims.
           OverflowError, MemoryError)
 # Bytes; a damaged length must not make the reader allocate all memory.
@@ -115,20 +117,15 @@ class BagReader:
         total = 0
         for file in self._files:
             count = 0
-            messages = self._read(file)
-            while True:
-                try:
-                    message = next(messages)
-                except StopIteration:
-                    break
-                except BROKEN as error:
-                    if not total:
-                        raise BagError(f'{file}: not an MCAP file, or no whole message is in '
-                                       'it') from error
-                    self.cut_off = f'{file} is cut off or damaged after {count} messages'
-                    break
-                count, total = count + 1, total + 1
-                yield message
+            try:
+                for message in self._read(file):
+                    count, total = count + 1, total + 1
+                    yield message
+            except _BROKEN as error:
+                if not total:
+                    raise BagError(
+                        f'{file}: not an MCAP file, or no whole message is in it') from error
+                self.cut_off = f'{file} is cut off or damaged after {count} messages'
 
     def _read(self, file: Path) -> Iterator[BagMessage]:
         profiles: dict[int, list[dict[str, Any]]] = {}
@@ -145,22 +142,18 @@ class BagReader:
                     profiles[channel.id], message.log_time, message.data)
 
 
-def closed_part(file: Path) -> BagPart | None:
-    """Return what a file's own index lists; None if the file was cut off and has none."""
-    with _File(file) as stream:
-        try:
-            summary = SeekingReader(stream).get_summary()
-        except (*BROKEN, OSError):
-            return None
-    if summary is None or summary.statistics is None:
-        return None
-    counts = summary.statistics.channel_message_counts
-    topics = tuple(
-        BagTopic(channel.topic, summary.schemas[channel.schema_id].name,
-                 _offered(channel.metadata), counts.get(number, 0))
-        for number, channel in summary.channels.items())
-    return BagPart(file.name, summary.statistics.message_start_time,
-                   summary.statistics.message_end_time, topics)
+def read_part(file: Path) -> BagPart:
+    """Return what one file of a bag holds, up to where it was cut off."""
+    topics: dict[str, BagTopic] = {}
+    stamps = []
+    with contextlib.suppress(BagError):  # no whole message is in it
+        for message in BagReader(file):
+            topic = topics.setdefault(
+                message.topic, BagTopic(message.topic, message.type, message.qos))
+            topic.count += 1
+            stamps.append(message.stamp_ns)
+    return BagPart(file.name, min(stamps, default=0), max(stamps, default=0),
+                   tuple(topics.values()))
 
 
 def _offered(metadata: dict[str, str]) -> list[dict[str, Any]]:

@@ -70,7 +70,6 @@ class CameraConfig:
         0.75, 'Vertical field of view with sim.', minimum=0.05, maximum=2.5, unit='rad')
     jpeg_quality: int = setting(
         95, 'Quality of camera/image_raw/compressed.', minimum=1, maximum=100)
-    captured: bool = setting(False, 'Render each frame of capture/scene; only with sim.')
     calibration: str = setting(
         '', 'YAML file of camera_calibration, not for sim; empty: uncalibrated.')
 

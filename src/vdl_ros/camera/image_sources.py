@@ -1,4 +1,4 @@
-"""Decoding of image and video files and streams to RGB by FFmpeg (PyAV)."""
+"""Images of devices, videos and folders by FFmpeg (PyAV), as RGB; a thread that reads them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import IO, NamedTuple, Protocol
 
@@ -17,143 +17,32 @@ from av.container import InputContainer
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
-__all__ = ['DeviceSource', 'FolderSource', 'ImageSource', 'RateLimiter', 'Reader', 'Scaler',
-           'Size', 'SourceError', 'Stream', 'TimedImage', 'VideoSource', 'is_device',
-           'open_container', 'open_file', 'open_source', 'reason']
+__all__ = ['ImageSource', 'RateLimiter', 'Reader', 'SourceError', 'TimedImage', 'is_device',
+           'open_source']
 
-
-#: Width and height, pixels.
-Size = tuple[int, int]
-
-
-class SourceError(ValueError):
-    """A file or folder without images; retrying is of no use."""
-
-
-class Stream:
-    """Decodes the images of one container to RGB.
-
-    ``damaged`` counts those that could not be decoded.
-
-    Args:
-        size: size to scale images to; None: unchanged.
-    """
-
-    def __init__(self, container: InputContainer, size: Size | None) -> None:
-        self._container = container
-        self._stream = container.streams.video[0]
-        self._packets = container.demux(self._stream)
-        self._last = 0.0
-        self._frames: deque[av.VideoFrame] = deque()
-        self._scaler = Scaler(size)
-        self.damaged = 0
-
-    def read(self) -> tuple[NDArray[np.uint8], float | None] | None:
-        """Return the next image, uint8 [height, width, 3], and its time in the stream, s.
-
-        None at the end.
-
-        Raises:
-            OSError, av.FFmpegError: nothing more can be read.
-        """
-        while not self._frames:
-            packet = next(self._packets, None)
-            if packet is None:
-                return None
-            try:
-                self._frames.extend(
-                    frame for frame in packet.decode() if isinstance(frame, av.VideoFrame))
-            except av.InvalidDataError:
-                self.damaged += 1  # the next may be intact
-        frame = self._frames.popleft()
-        self._last = frame.time if frame.time is not None else self._last
-        return self._scaler.pixels(frame), frame.time
-
-    @property
-    def cut_off(self) -> str:
-        """Return where a stream ended too early, such as 'after 1.0 of 3.0 s', or ''."""
-        stream = self._stream
-        if stream.duration is None or stream.time_base is None or not stream.average_rate:
-            return ''  # the format has no duration
-        end = float(((stream.start_time or 0) + stream.duration) * stream.time_base)
-        # The last image starts a period before the end; one more is allowed for rounding.
-        if end - self._last < 2.5 / stream.average_rate:
-            return ''
-        return f'after {self._last:.1f} of {end:.1f} s'
-
-    def close(self) -> None:
-        """Close the device or file."""
-        self._container.close()
-
-
-class Scaler:
-    """Converts frames to RGB, scaled; keeps its reformatter, which is expensive to make."""
-
-    def __init__(self, size: Size | None) -> None:
-        self._size = size
-        self._reformatter = VideoReformatter()
-
-    def pixels(self, frame: av.VideoFrame) -> NDArray[np.uint8]:
-        """Return the image, uint8 [height, width, 3]."""
-        width, height = self._size or (frame.width, frame.height)
-        scaled = self._reformatter.reformat(frame, width, height, 'rgb24')
-        return np.asarray(scaled.to_ndarray(), np.uint8)
-
-
-def open_file(path: Path) -> tuple[IO[bytes], InputContainer]:
-    """Open an image or video file; by its content, as FFmpeg may take a name for a pattern or URL.
-
-    Raises:
-        OSError: it cannot be opened.
-        SourceError: it has neither a video nor an image.
-    """
-    file = path.open('rb')
-    try:
-        # Metadata may be in any encoding and is not used.
-        container = av.open(_Nameless(file), 'r', metadata_errors='ignore')
-        # FFmpeg takes any text for a terminal recording.
-        if not container.streams.video or container.format.name == 'tty':
-            container.close()
-            raise SourceError(f'{path}: no video and no image')
-    except av.FFmpegError as error:
-        file.close()
-        raise SourceError(f'{path}: no video and no image: {reason(error)}') from error
-    except SourceError:
-        file.close()
-        raise
-    return file, container
-
-
-class _Nameless:
-    """A file without a name, which FFmpeg would interpret."""
-
-    def __init__(self, file: IO[bytes]) -> None:
-        self.read, self.seek, self.tell = file.read, file.seek, file.tell
-
-
-def reason(error: BaseException) -> str:
-    """Return an error's reason in one line, without the number and name that FFmpeg adds."""
-    text = getattr(error, 'strerror', None) or str(error) or 'no image in it'
-    return ' '.join(str(text).split())
-
+Pixels = NDArray[np.uint8]
+#: Width and height, pixels; None: unchanged.
+Size = tuple[int, int] | None
+Notice = Callable[[str], None]
 
 SUFFIXES = ('.bmp', '.gif', '.jpeg', '.jpg', '.pgm', '.png', '.ppm', '.tif', '.tiff', '.webp')
 # A stamp of the kernel is used if the image is no older than this, s.
 _OLDEST_S = 1.0
 
 
+class SourceError(ValueError):
+    """A file or folder without images; retrying is of no use."""
+
+
 class TimedImage(NamedTuple):
-    """An image and its time.
+    """An image, RGB, uint8 [height, width, 3], and its time of exposure, s, monotonic."""
 
-    ``pixels`` is RGB, uint8 [height, width, 3]; ``moment`` is the time of exposure, s, monotonic.
-    """
-
-    pixels: NDArray[np.uint8]
+    pixels: Pixels
     moment: float
 
 
 class ImageSource(Protocol):
-    """A sequence of images, live from a device or stored."""
+    """A sequence of images, live from a device or stored; see :func:`open_source`."""
 
     @property
     def live(self) -> bool:
@@ -187,8 +76,7 @@ def is_device(source: str) -> bool:
 
 
 def open_source(
-    source: str, size: Size | None = None, rate: float = 30.0,
-    notice: Callable[[str], None] = lambda text: None,
+    source: str, size: Size = None, rate: float = 30.0, notice: Notice = lambda text: None,
 ) -> ImageSource:
     """Open a device, video file or folder.
 
@@ -202,12 +90,12 @@ def open_source(
         OSError, av.FFmpegError: no such device, or it cannot be read now.
     """
     if is_device(source):
-        return DeviceSource(source, size, rate)
+        return _DeviceSource(source, size, rate)
     path = Path(source)
     if path.is_dir():
-        return FolderSource(path, size, notice)
+        return _FolderSource(path, size, notice)
     if path.is_file():
-        return VideoSource(path, size, notice)
+        return _VideoSource(path, size, notice)
     raise SourceError(f'source: {source!r} is not allowed: no such file or folder; sim, '
                       '/dev/videoN, a video file or a folder of images')
 
@@ -217,25 +105,111 @@ def open_container(device: str, options: dict[str, str]) -> InputContainer:
     return av.open(device, format='v4l2', options=options)
 
 
-class DeviceSource:
-    """A V4L2 device; the time of an image is the kernel's.
+class _Stream:
+    """Decodes the images of one container to RGB; ``damaged`` could not be decoded."""
+
+    def __init__(self, container: InputContainer, size: Size) -> None:
+        self._container = container
+        self._stream = container.streams.video[0]
+        self._packets = container.demux(self._stream)
+        self._last = 0.0
+        self._frames: deque[av.VideoFrame] = deque()
+        self._scaler = _Scaler(size)
+        self.damaged = 0
+
+    def read(self) -> tuple[Pixels, float | None] | None:
+        """Return the next image and its time in the stream, s; None at the end."""
+        while not self._frames:
+            packet = next(self._packets, None)
+            if packet is None:
+                return None
+            try:
+                self._frames.extend(
+                    frame for frame in packet.decode() if isinstance(frame, av.VideoFrame))
+            except av.InvalidDataError:
+                self.damaged += 1  # the next may be intact
+        frame = self._frames.popleft()
+        self._last = frame.time if frame.time is not None else self._last
+        return self._scaler.pixels(frame), frame.time
+
+    @property
+    def cut_off(self) -> str:
+        """Where a stream ended too early, such as ', cut off after 1.0 of 3.0 s', or ''."""
+        stream = self._stream
+        if stream.duration is None or stream.time_base is None or not stream.average_rate:
+            return ''  # the format has no duration
+        end = float(((stream.start_time or 0) + stream.duration) * stream.time_base)
+        # The last image starts a period before the end; one more is allowed for rounding.
+        if end - self._last < 2.5 / stream.average_rate:
+            return ''
+        return f', cut off after {self._last:.1f} of {end:.1f} s'
+
+    def close(self) -> None:
+        self._container.close()
+
+
+class _Scaler:
+    """Converts frames to RGB, scaled; keeps its reformatter, which is expensive to make."""
+
+    def __init__(self, size: Size) -> None:
+        self._size = size
+        self._reformatter = VideoReformatter()
+
+    def pixels(self, frame: av.VideoFrame) -> Pixels:
+        width, height = self._size or (frame.width, frame.height)
+        scaled = self._reformatter.reformat(frame, width, height, 'rgb24')
+        return np.asarray(scaled.to_ndarray(), np.uint8)
+
+
+class _Nameless:
+    """A file without a name, which FFmpeg would take for a pattern or URL."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.read, self.seek, self.tell = file.read, file.seek, file.tell
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[InputContainer]:
+    """Open an image or video file, by its content.
 
     Raises:
-        OSError, av.FFmpegError: it is missing, busy, not permitted or no camera.
+        OSError: it cannot be opened.
+        SourceError: it has neither a video nor an image.
     """
+    with path.open('rb') as file:
+        try:
+            # Metadata may be in any encoding and is not used.
+            container = av.open(_Nameless(file), 'r', metadata_errors='ignore')
+        except av.FFmpegError as error:
+            raise SourceError(f'{path}: no video and no image: {_reason(error)}') from error
+        with container:
+            # FFmpeg takes any text for a terminal recording.
+            if not container.streams.video or container.format.name == 'tty':
+                raise SourceError(f'{path}: no video and no image')
+            yield container
+
+
+def _reason(error: BaseException) -> str:
+    """Return an error's reason in one line, without the number and name that FFmpeg adds."""
+    text = getattr(error, 'strerror', None) or str(error) or 'no image in it'
+    return ' '.join(str(text).split())
+
+
+class _DeviceSource:
+    """A V4L2 device; the time of an image is the kernel's."""
 
     live = True
 
-    def __init__(self, device: str, size: Size | None = None, rate: float = 30.0) -> None:
+    def __init__(self, device: str, size: Size, rate: float) -> None:
         options = {'framerate': f'{rate:g}'}
         if size is not None:
             options['video_size'] = f'{size[0]}x{size[1]}'
         self._device, self._options, self._size = device, options, size
         self._stream = self._open()
 
-    def _open(self) -> Stream:
+    def _open(self) -> _Stream:
         try:
-            return Stream(open_container(self._device, self._options), self._size)
+            return _Stream(open_container(self._device, self._options), self._size)
         except PermissionError as error:
             raise PermissionError(
                 error.errno, 'no permission: the user must be in the group video',
@@ -243,11 +217,9 @@ class DeviceSource:
 
     @property
     def damaged(self) -> int:
-        """Return how many images could not be read."""
         return self._stream.damaged
 
     def read(self) -> TimedImage:
-        """Return the next image; see :class:`ImageSource`."""
         found = self._stream.read()
         if found is None:
             raise OSError(f'{self._device}: no more images')
@@ -257,138 +229,96 @@ class DeviceSource:
         return TimedImage(pixels, stamp if known and stamp is not None else now)
 
     def rewind(self) -> None:
-        """Reopen the device."""
-        self._stream.close()
+        self.close()
         self._stream = self._open()
 
     def close(self) -> None:
-        """Close the device."""
         self._stream.close()
 
 
-class VideoSource:
-    """A video file, or a single image.
-
-    Raises:
-        SourceError: no video, or none of its images can be decoded.
-    """
+class _StoredSource:
+    """Images of files, which a generator yields; the first one is read at once."""
 
     live = False
 
-    def __init__(
-        self, path: Path, size: Size | None = None,
-        notice: Callable[[str], None] = lambda text: None,
-    ) -> None:
+    def __init__(self, path: Path, size: Size, notice: Notice) -> None:
         self._path, self._size, self._notice = path, size, notice
-        self._reported = False
-        self.damaged = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._file, container = open_file(self._path)
-        self._stream = Stream(container, self._size)
-        self._first = self._next()
-        if self._first is None:
-            self.close()
-            raise SourceError(f'{self._path}: no image of this video can be decoded')
-
-    def _next(self) -> NDArray[np.uint8] | None:
-        before = self._stream.damaged
-        try:
-            found = self._stream.read()
-        except av.FFmpegError:
-            self._stream.damaged += 1  # the file is cut off here
-            found = None
-        self.damaged += self._stream.damaged - before
-        return found[0] if found is not None else None
-
-    def read(self) -> TimedImage | None:
-        """Return the next image; see :class:`ImageSource`."""
-        pixels, self._first = self._first, None
-        if pixels is None:
-            pixels = self._next()
-        if pixels is not None:
-            return TimedImage(pixels, time.monotonic())
-        if not self._reported and (self._stream.damaged or self._stream.cut_off):
-            self._reported = True
-            self._notice(f'{self._path}: {self._stream.damaged} damaged images left out'
-                         + (f', cut off {self._stream.cut_off}' if self._stream.cut_off else ''))
-        return None
-
-    def rewind(self) -> None:
-        """Reopen the file."""
-        self.close()
-        self._begin()
-
-    def close(self) -> None:
-        """Close the file."""
-        self._stream.close()
-        self._file.close()
-
-
-class FolderSource:
-    """The images of a folder in the order of their names; other files are ignored.
-
-    Raises:
-        SourceError: it has no image, or none that can be decoded.
-    """
-
-    live = False
-
-    def __init__(
-        self, path: Path, size: Size | None = None,
-        notice: Callable[[str], None] = lambda text: None,
-    ) -> None:
-        self._path, self._notice = path, notice
-        self._scaler = Scaler(size)
         self._reported: set[Path] = set()
         self.damaged = 0
         self._begin()
 
     def _begin(self) -> None:
-        self._files = deque(sorted(
-            each for each in self._path.iterdir()
-            if each.suffix.lower() in SUFFIXES and not each.name.startswith('.')))
-        if not self._files:
-            raise SourceError(f'{self._path}: no image in this folder; names must end with '
-                              f'{", ".join(SUFFIXES)}')
-        count = len(self._files)
-        self._first = self._next()
+        self._images = self._decoded()
+        self._first = next(self._images, None)
         if self._first is None:
-            raise SourceError(
-                f'{self._path}: none of {count} images in this folder can be decoded')
+            raise SourceError(f'{self._path}: no image can be decoded')
 
-    def _next(self) -> NDArray[np.uint8] | None:
-        while self._files:
-            path = self._files.popleft()
-            try:
-                file, container = open_file(path)
-                try:
-                    return self._scaler.pixels(next(container.decode(video=0)))
-                finally:
-                    container.close()
-                    file.close()
-            except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
-                self.damaged += 1
-                if path not in self._reported:  # once for all rounds
-                    self._reported.add(path)
-                    named = isinstance(error, SourceError)
-                    self._notice(f'left out: {error if named else f"{path}: {reason(error)}"}')
-        return None
+    def _decoded(self) -> Generator[Pixels, None, None]:
+        raise NotImplementedError
+
+    def _report(self, path: Path, text: str) -> None:
+        """Give notice of a file, once for all rounds."""
+        if path not in self._reported:
+            self._reported.add(path)
+            self._notice(text)
 
     def read(self) -> TimedImage | None:
-        """Return the next image; see :class:`ImageSource`."""
         pixels, self._first = self._first, None
         if pixels is None:
-            pixels = self._next()
+            pixels = next(self._images, None)
         return TimedImage(pixels, time.monotonic()) if pixels is not None else None
 
     def rewind(self) -> None:
-        """List the folder again, with new files."""
+        self.close()
         self._begin()
 
     def close(self) -> None:
-        """Do nothing: no file is open between two images."""
+        self._images.close()
+
+
+class _VideoSource(_StoredSource):
+    """A video file, or a single image."""
+
+    def _decoded(self) -> Generator[Pixels, None, None]:
+        before = self.damaged
+        with _opened(self._path) as container:
+            stream = _Stream(container, self._size)
+            try:
+                while (found := stream.read()) is not None:
+                    self.damaged = before + stream.damaged
+                    yield found[0]
+            except av.FFmpegError:
+                stream.damaged += 1  # the file is cut off here
+            self.damaged = before + stream.damaged
+            if stream.damaged or stream.cut_off:
+                self._report(self._path, f'{self._path}: {stream.damaged} damaged images left out'
+                             f'{stream.cut_off}')
+
+
+class _FolderSource(_StoredSource):
+    """The images of a folder in the order of their names; other files are ignored."""
+
+    def _decoded(self) -> Generator[Pixels, None, None]:
+        files = sorted(each for each in self._path.iterdir()
+                       if each.suffix.lower() in SUFFIXES and not each.name.startswith('.'))
+        if not files:
+            raise SourceError(f'{self._path}: no image in this folder; names must end with '
+                              f'{", ".join(SUFFIXES)}')
+        scaler, count = _Scaler(self._size), 0
+        for path in files:
+            try:
+                with _opened(path) as container:
+                    pixels = scaler.pixels(next(container.decode(video=0)))
+            except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
+                self.damaged += 1
+                named = isinstance(error, SourceError)
+                self._report(path, f'left out: {error if named else f"{path}: {_reason(error)}"}')
+                continue
+            count += 1
+            yield pixels
+        if not count:
+            raise SourceError(
+                f'{self._path}: none of {len(files)} images in this folder can be decoded')
 
 
 RETRY_S = 1.0

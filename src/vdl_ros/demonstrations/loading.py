@@ -1,4 +1,4 @@
-"""The error of demonstrations that cannot be used."""
+"""Load demonstrations: bags of a robot, replayed through its task, or LeRobot data sets."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.contract_file import known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
-__all__ = ['DemonstrationError', 'INFO', 'LeRobotData', 'Replayed', 'RobotEpisode', 'StateReading',
-           'demonstration_inbox', 'load_demonstrations', 'read_lerobot', 'replay']
+__all__ = ['DemonstrationError', 'LeRobotData', 'demonstration_inbox', 'load_demonstrations',
+           'read_lerobot']
 
 
 class DemonstrationError(ValueError):
@@ -70,15 +70,13 @@ class RobotEpisode:
     commands: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
 
 
-class Replayed(NamedTuple):
-    """Observations, float32 [N, D], and actions of the contract's action space, [N, A]."""
-
-    observations: NDArray[np.float32]
-    actions: NDArray[np.float64]
-
-
-def replay(episode: RobotEpisode, contract: Contract, task: Task) -> Replayed:
+def _replay(
+    episode: RobotEpisode, contract: Contract, task: Task,
+) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return what was observed and done, from the first motion to a second after the last one.
+
+    Returns:
+        Observations, [N, D], and actions of the contract's action space, [N, A].
 
     Raises:
         DemonstrationError: there is no motion, or a topic without messages.
@@ -108,7 +106,7 @@ def replay(episode: RobotEpisode, contract: Contract, task: Task) -> Replayed:
     kept = _kept(moves[first:stop], last - first, round(_REST_S * contract.rate))
     kept &= [all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
              for each in measured]
-    return Replayed(observations[kept], actions[first:stop][kept])
+    return observations[kept], actions[first:stop][kept]
 
 
 def _actions(
@@ -158,12 +156,10 @@ def _measure(
 
 def _kept(moves: NDArray[np.bool_], last: int, rest: int) -> NDArray[np.bool_]:
     """Return the steps that are learned: not what is beyond ``rest`` of a rest before the last."""
-    kept = np.ones(len(moves), np.bool_)
-    still = 0
-    for index in range(last):
-        still = 0 if moves[index] else still + 1
-        kept[index] = still <= rest
-    return kept
+    steps = np.arange(len(moves))
+    # The first step moves.
+    still = steps - np.maximum.accumulate(np.where(moves, steps, 0))
+    return (still <= rest) | (steps >= last)
 
 
 INFO = 'meta/info.json'
@@ -261,13 +257,8 @@ def _array(column: Any, width: int | None, length: int) -> NDArray[Any]:
         return np.asarray(column.to_numpy(), np.int64)
     if not hasattr(column.type, 'value_type'):
         raise ValueError(f'rows of {column.type} instead of lists of numbers')
-    values = np.concatenate([
-        np.zeros(0, np.float32),
-        *(np.asarray(each.flatten().to_numpy(zero_copy_only=False), np.float32)
-          for each in column.chunks)])
-    if len(values) != length * width:
-        raise ValueError(f'{len(values)} numbers in {length} rows of {width}')
-    return values.reshape(length, width)
+    values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    return np.asarray(values, np.float32).reshape(length, width)
 
 
 def demonstration_inbox(
@@ -319,21 +310,15 @@ def load_demonstrations(
     else:
         episodes, contract = _read_bags(folder, env_id, contracts)
     task = make_task(contract)
-    _check_space(source, contract, task, env_id, spaces[0])
-    found = [replay(each, contract, task) for each in episodes]
-    return Demonstrations(
-        np.concatenate([each.observations for each in found]),
-        np.concatenate([each.actions for each in found]), len(found), source).fitted(*spaces)
-
-
-def _check_space(
-    source: str, contract: Contract, task: Task, env_id: str,
-    space: gymnasium.Space[Any],
-) -> None:
-    if task.observation_space.shape != space.shape:
+    wanted, shape = spaces[0].shape, task.observation_space.shape
+    if shape != wanted:
         raise DemonstrationError(
-            f'{source}: of robot {contract.name!r}, whose observations of shape '
-            f'{list(task.observation_space.shape)} do not fit {env_id}: {list(space.shape or ())}')
+            f'{source}: of robot {contract.name!r}, whose observations of shape {list(shape)} do '
+            f'not fit {env_id}: {list(wanted or ())}')
+    observations, actions = zip(*(_replay(each, contract, task) for each in episodes),
+                                strict=True)
+    return Demonstrations(np.concatenate(observations), np.concatenate(actions), len(episodes),
+                          source).fitted(*spaces)
 
 
 def _contract_of(data: LeRobotData, contracts: Mapping[str, Path]) -> Contract | None:

@@ -1,9 +1,9 @@
-"""Statistics of features as LeRobot stores them, for each episode and for all."""
+"""Write a LeRobotDataset v3.0: rows as Parquet, images as H.264, statistics of both."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -16,19 +16,17 @@ from vdl_ros.export.messages import ExportError
 from vdl_ros.export.synchronizer import MAX_EPISODE_S
 from vdl_ros.export.writer import Layout, Row, require_module
 
-__all__ = ['CAMERA', 'DATA', 'EPISODES', 'IMAGE', 'ImageCounts', 'LeRobotWriter', 'VIDEO',
-           'data_schema', 'features', 'flat_statistics', 'merge', 'of_values', 'write_info',
-           'write_statistics', 'write_tasks']
+__all__ = ['LeRobotWriter']
 
 
 _QUANTILES = {'q01': 0.01, 'q10': 0.10, 'q50': 0.50, 'q90': 0.90, 'q99': 0.99}
 # Larger images are subsampled to about this size.
 _COUNTED_SIZE = 160
-#: By name: min, max, mean, std, the quantiles, and count, int64 [1].
+# By name: min, max, mean, std, the quantiles, and count, int64 [1].
 Statistics = dict[str, NDArray[Any]]
 
 
-def of_values(values: NDArray[Any]) -> Statistics:
+def _of_values(values: NDArray[Any]) -> Statistics:
     """Return the statistics of one episode's numbers.
 
     Args:
@@ -45,7 +43,7 @@ def of_values(values: NDArray[Any]) -> Statistics:
     return found | dict(zip(_QUANTILES, quantiles, strict=True))
 
 
-class ImageCounts:
+class _ImageCounts:
     """Histograms of an episode's images, by colour."""
 
     def __init__(self) -> None:
@@ -78,7 +76,7 @@ class ImageCounts:
         return found | {'count': np.array([self._images])}
 
 
-def merge(first: Statistics | None, second: Statistics) -> Statistics:
+def _merge(first: Statistics | None, second: Statistics) -> Statistics:
     """Return the statistics of two sets of rows together.
 
     Quantiles cannot be merged; the outer one of the two is a bound.
@@ -101,72 +99,43 @@ def merge(first: Statistics | None, second: Statistics) -> Statistics:
     return found
 
 
-IMAGE = 'observation.images.camera'
-#: LeRobot's name for the state of the environment.
-CAMERA = 'observation.environment_state'
-EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
-DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
-VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
+_IMAGE = 'observation.images.camera'
+# LeRobot's name for the state of the environment.
+_CAMERA = 'observation.environment_state'
+_EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
+_DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
+_VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
 _VERSION = 'v3.0'
 _COUNTERS = {'timestamp': 'float32', 'frame_index': 'int64', 'episode_index': 'int64',
              'index': 'int64', 'task_index': 'int64'}
 
 
-def features(
-    layout: Layout, codec: str, options: Mapping[str, str | int],
-) -> dict[str, dict[str, Any]]:
-    """Return the features as ``meta/info.json`` describes them, videos by codec and options."""
+def _features(layout: Layout) -> dict[str, dict[str, Any]]:
+    """Return the features as ``meta/info.json`` describes them."""
+    def vector(names: tuple[str, ...]) -> dict[str, Any]:
+        return {'dtype': 'float32', 'shape': [len(names)], 'names': list(names)}
+
     width, height = layout.size
-    found: dict[str, dict[str, Any]] = {'observation.state': _vector(layout.joints)}
+    found: dict[str, dict[str, Any]] = {'observation.state': vector(layout.joints)}
     if layout.motors:
-        found['action'] = _vector(layout.motors)
+        found['action'] = vector(layout.motors)
     if layout.camera:
-        found[CAMERA] = _vector(('camera_distance', 'camera_elevation', 'camera_azimuth'))
+        found[_CAMERA] = vector(('camera_distance', 'camera_elevation', 'camera_azimuth'))
     video = {
         'dtype': 'video', 'shape': [height, width, 3], 'names': ['height', 'width', 'channels'],
         'info': {
-            'video.height': height, 'video.width': width, 'video.codec': codec,
+            'video.height': height, 'video.width': width, 'video.codec': _CODEC,
             'video.pix_fmt': PIXEL_FORMAT, 'video.fps': layout.fps, 'video.channels': 3,
-            **{f'video.{name}': value for name, value in options.items()},
+            **{f'video.{name}': value for name, value in _VIDEO_OPTIONS.items()},
             'has_audio': False, 'is_depth_map': False}}
     if layout.has_images:
-        found[IMAGE] = video
+        found[_IMAGE] = video
     return found | {name: {'dtype': kind, 'shape': [1], 'names': None}
                     for name, kind in _COUNTERS.items()}
 
 
-def _vector(names: tuple[str, ...]) -> dict[str, Any]:
-    return {'dtype': 'float32', 'shape': [len(names)], 'names': list(names)}
-
-
-def data_schema(arrow: Any, described: dict[str, dict[str, Any]]) -> Any:
-    """Return the Arrow schema of the rows: every feature but the video."""
-    fields = []
-    for name, feature in described.items():
-        if feature['dtype'] == 'video':
-            continue
-        kind = getattr(arrow, feature['dtype'])()
-        vector = feature['names'] is not None
-        fields.append((name, arrow.list_(kind, feature['shape'][0]) if vector else kind))
-    return arrow.schema(fields)
-
-
-def flat_statistics(by_feature: dict[str, Statistics]) -> dict[str, list[Any]]:
-    """Return an episode's statistics as columns ``stats/<feature>/<name>``."""
-    return {f'stats/{feature}/{name}': value.tolist()
-            for feature, statistics in by_feature.items()
-            for name, value in statistics.items()}
-
-
-def write_statistics(root: Path, by_feature: dict[str, Statistics]) -> None:
-    """Write ``meta/stats.json``."""
-    _write_json(root / 'meta' / 'stats.json', {
-        feature: {name: np.asarray(value).tolist() for name, value in statistics.items()}
-        for feature, statistics in by_feature.items()})
-
-
-def write_tasks(arrow: Any, parquet: Any, root: Path, tasks: Sequence[str]) -> None:
-    """Write ``meta/tasks.parquet``.
+def _tasks_table(arrow: Any, tasks: Sequence[str]) -> Any:
+    """Return the content of ``meta/tasks.parquet``.
 
     LeRobot reads it with pandas and finds a task by the data frame's index, so the metadata of
     pandas about the index is added.
@@ -181,21 +150,7 @@ def write_tasks(arrow: Any, parquet: Any, root: Path, tasks: Sequence[str]) -> N
         'creator': {'library': 'pyarrow', 'version': arrow.__version__}, 'pandas_version': '2.0.0'}
     schema = arrow.schema([('task_index', arrow.int64()), ('task', arrow.string())],
                           metadata={'pandas': json.dumps(note)})
-    parquet.write_table(arrow.table(
-        {'task_index': range(len(tasks)), 'task': list(tasks)}, schema=schema),
-                        root / 'meta' / 'tasks.parquet')
-
-
-def write_info(
-    root: Path, layout: Layout, described: dict[str, dict[str, Any]], frames: int, episodes: int,
-) -> None:
-    """Write ``meta/info.json``; ``described``: the :func:`features`."""
-    _write_json(root / 'meta' / 'info.json', {
-        'codebase_version': _VERSION, 'robot_type': layout.robot, 'total_episodes': episodes,
-        'total_frames': frames, 'total_tasks': 1, 'chunks_size': 1000,
-        'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
-        'splits': {'train': f'0:{episodes}'}, 'data_path': DATA, 'video_path': VIDEO,
-        'features': described})
+    return arrow.table({'task_index': range(len(tasks)), 'task': list(tasks)}, schema=schema)
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:
@@ -233,8 +188,10 @@ class LeRobotWriter:
                 f'images of {layout.size[0]} x {layout.size[1]} pixels make no {_CODEC} video: '
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
-        self._features = features(layout, _CODEC, _VIDEO_OPTIONS)
-        self._schema = data_schema(self._arrow, self._features)
+        self._features = _features(layout)
+        self._schema = self._arrow.schema([
+            (name, self._type(feature)) for name, feature in self._features.items()
+            if feature['dtype'] != 'video'])
         self._data: Any = None
         self._episodes: Any = None
         self._video: VideoWriter | None = None
@@ -246,7 +203,12 @@ class LeRobotWriter:
         self._from_picture = 0
         self._task = ''
         self._rows: dict[str, list[Any]] = {}
-        self._images = ImageCounts()
+        self._images = _ImageCounts()
+
+    def _type(self, feature: dict[str, Any]) -> Any:
+        """Return the Arrow type of a feature."""
+        kind = getattr(self._arrow, feature['dtype'])()
+        return self._arrow.list_(kind, feature['shape'][0]) if feature['names'] else kind
 
     def begin(self, task: str) -> None:
         """Begin an episode of one of the tasks."""
@@ -259,13 +221,13 @@ class LeRobotWriter:
             self._next_video()
         self._from_picture = 0 if self._video is None else self._video.count
         self._rows = {name: [] for name in self._schema.names}
-        self._images = ImageCounts()
+        self._images = _ImageCounts()
 
     def add(self, row: Row) -> None:
         """Add a row to the episode."""
         number = len(self._rows['index'])
         values: dict[str, Any] = {
-            'observation.state': row.state, 'action': row.action, CAMERA: row.camera,
+            'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
             'timestamp': number / self._layout.fps, 'frame_index': number,
             'episode_index': self._count, 'index': self._frames + number,
             'task_index': self._layout.tasks.index(self._task)}
@@ -284,12 +246,12 @@ class LeRobotWriter:
         self._data.write_table(self._arrow.table(
             [self._column(name, values) for name, values in columns.items()],
             schema=self._schema))
-        statistics = {name: of_values(values) for name, values in columns.items()}
+        statistics = {name: _of_values(values) for name, values in columns.items()}
         if self._layout.has_images:
-            statistics[IMAGE] = self._images.statistics()
+            statistics[_IMAGE] = self._images.statistics()
         for name, found in statistics.items():
-            self._total[name] = merge(self._total.get(name), found)
-        key, fps = f'videos/{IMAGE}', self._layout.fps
+            self._total[name] = _merge(self._total.get(name), found)
+        key, fps = f'videos/{_IMAGE}', self._layout.fps
         video = {
             f'{key}/chunk_index': self._video_file // _FILES_PER_CHUNK,
             f'{key}/file_index': self._video_file % _FILES_PER_CHUNK,
@@ -300,7 +262,9 @@ class LeRobotWriter:
             'data/chunk_index': self._data_file // _FILES_PER_CHUNK,
             'data/file_index': self._data_file % _FILES_PER_CHUNK,
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
-            **(video if self._layout.has_images else {}), **flat_statistics(statistics),
+            **(video if self._layout.has_images else {}),
+            **{f'stats/{feature}/{name}': value.tolist()
+               for feature, found in statistics.items() for name, value in found.items()},
             'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0})
         self._frames += length
         self._count += 1
@@ -313,10 +277,18 @@ class LeRobotWriter:
         self._episodes.close()
         self._data.close()
         self._close_video()
-        write_tasks(self._arrow, self._parquet, self._root, self._layout.tasks)
-        write_statistics(self._root, self._total)
-        write_info(
-            self._root, self._layout, self._features, self._frames, self._count)
+        layout, meta = self._layout, self._root / 'meta'
+        self._parquet.write_table(
+            _tasks_table(self._arrow, layout.tasks), meta / 'tasks.parquet')
+        _write_json(meta / 'stats.json', {
+            feature: {name: np.asarray(value).tolist() for name, value in statistics.items()}
+            for feature, statistics in self._total.items()})
+        _write_json(meta / 'info.json', {
+            'codebase_version': _VERSION, 'robot_type': layout.robot,
+            'total_episodes': self._count, 'total_frames': self._frames, 'total_tasks': 1,
+            'chunks_size': 1000, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
+            'fps': layout.fps, 'splits': {'train': f'0:{self._count}'}, 'data_path': _DATA,
+            'video_path': _VIDEO, 'features': self._features})
 
     def abandon(self) -> None:
         """Close all files after an error."""
@@ -375,7 +347,7 @@ class LeRobotWriter:
 
     def _data_path(self) -> Path:
         chunk, file = divmod(self._data_file, _FILES_PER_CHUNK)
-        return self._root / DATA.format(chunk_index=chunk, file_index=file)
+        return self._root / _DATA.format(chunk_index=chunk, file_index=file)
 
     def _next_data(self) -> None:
         if self._data is not None:
@@ -390,8 +362,8 @@ class LeRobotWriter:
         self._video_file += 1
         chunk, file = divmod(self._video_file, _FILES_PER_CHUNK)
         self._video = VideoWriter(
-            self._root / VIDEO.format(
-                video_key=IMAGE, chunk_index=chunk, file_index=file),
+            self._root / _VIDEO.format(
+                video_key=_IMAGE, chunk_index=chunk, file_index=file),
             self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0}, _ENCODER)
 
     def _close_video(self) -> None:
@@ -405,7 +377,7 @@ class LeRobotWriter:
             return
         table = self._arrow.Table.from_pylist(self._meta)
         if self._episodes is None:
-            path = self._root / EPISODES.format(chunk_index=0, file_index=0)
+            path = self._root / _EPISODES.format(chunk_index=0, file_index=0)
             path.parent.mkdir(parents=True, exist_ok=True)
             self._episodes = self._parquet.ParquetWriter(path, table.schema, compression='snappy')
         self._episodes.write_table(table)

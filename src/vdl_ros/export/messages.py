@@ -7,25 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.bags.messages import (
-    ImageFormat,
-    MessageError,
-    decode,
-    image_format,
-    is_stamped,
-    stamp_of,
-    values_by_name,
-)
+from vdl_ros.bags.messages import MessageError, decode, is_stamped, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.camera import encodings
 from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import shown
+from vdl_ros.pose.frames import DataError, Frames
 from vdl_ros.robots.contract import (
     ActionPart,
     Contract,
@@ -35,9 +29,13 @@ from vdl_ros.robots.contract import (
     read_feature,
 )
 
-__all__ = ['ARM', 'ArmBag', 'BagTopics', 'Entry', 'ExportError', 'Picture', 'Value', 'of_contract']
+__all__ = ['ARM', 'ArmBag', 'BagTopics', 'CapturedFrames', 'Entry', 'ExportError', 'Picture',
+           'Value', 'of_contract']
 
 
+# Times of captured frames only number them.
+_FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
+_JOINT_STATES = 'arm/joint_states'
 IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 _IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
@@ -142,44 +140,10 @@ class ExportError(ValueError):
 
 @dataclass(frozen=True)
 class Picture:
-    """An image message; ``data``, uint8 [format.length], is None where only its size is read."""
+    """An image: width and height, and RGB, uint8 [height, width, 3], or None if not asked for."""
 
-    format: ImageFormat
-    data: NDArray[np.uint8] | None
-
-    @property
-    def size(self) -> tuple[int, int]:
-        """Return width and height."""
-        return self.format.width, self.format.height
-
-    def pixels(self) -> NDArray[np.uint8]:
-        """Return the picture, RGB, uint8 [height, width, 3].
-
-        Raises:
-            MessageError: it has no pixels, or its number of bytes is wrong.
-            ExportError: an encoding that is not supported.
-        """
-        self.check()
-        if self.data is None:
-            raise MessageError('its bytes were not kept')
-        rows = self.data.reshape(self.format.height, self.format.step)
-        return to_rgb(rows, self.format.width, self.format.encoding)
-
-    def check(self) -> None:
-        """Compare sizes.
-
-        Raises:
-            MessageError, ExportError: as of :meth:`pixels`.
-        """
-        given = self.format
-        if given.encoding not in ENCODINGS:
-            raise ExportError(f'images of encoding {given.encoding[:40]!r} cannot be exported: '
-                              f'{", ".join(ENCODINGS)}')
-        if not given.width or not given.height:
-            raise MessageError('an image without pixels')
-        if (given.length != given.step * given.height
-                or given.step < given.width * channels_of(given.encoding)):
-            raise MessageError('an image with a wrong number of bytes')
+    size: tuple[int, int]
+    pixels: NDArray[np.uint8] | None
 
 
 #: A picture; positions by joint; commands by motor; distance (m), elevation, azimuth (rad).
@@ -237,21 +201,33 @@ class ArmBag:
         """
         self.refused = Counter()
         names: dict[str, str] = {}
-        messages = iter(self._reader)
-        while True:
-            try:
-                message = next(messages)
-            except StopIteration:
-                return
-            except BagError as error:
-                raise ExportError(str(error)) from error
-            topic = self._topic(message.topic, message.type, names)
-            if topic:
+        try:
+            for message in self._reader:
+                topic = self._topic(message.topic, message.type, names)
+                if not topic:
+                    continue
                 try:
-                    yield _entry(
-                        self.topics, topic, message.stamp_ns, message.data, pixels)
+                    yield self._entry(topic, message.stamp_ns, message.data, pixels)
                 except MessageError as error:
                     self.refused[f'{topic}: {error}'] += 1
+        except BagError as error:
+            raise ExportError(str(error)) from error
+
+    def _entry(self, topic: str, logged_ns: int, data: bytes, pixels: bool) -> Entry:
+        topics = self.topics
+        message = decode(data, topics.types[topic])
+        value: Value
+        if topics.types[topic] == IMAGE:
+            value = _picture(message, pixels)
+        elif topics.types[topic] == COMPRESSED_IMAGE:
+            value = _decompressed(bytes(message.data), pixels)
+        elif topic in topics.states:
+            value = topics.states[topic](message)
+        elif topic == topics.command:
+            value = topics.read_command(message)
+        else:
+            value = message.camera_distance, message.camera_elevation, message.camera_azimuth
+        return Entry(topic, stamp_of(message) if topics.by_stamp else logged_ns, logged_ns, value)
 
     def _topic(self, name: str, kind: str, names: dict[str, str]) -> str:
         """Return the last names of a topic that is exported, '' of another."""
@@ -267,24 +243,58 @@ class ArmBag:
         return ''
 
 
-def _entry(
-    topics: BagTopics, topic: str, logged_ns: int, data: bytes, pixels: bool,
-) -> Entry:
-    message = decode(data, topics.types[topic])
-    value: Value
-    if topics.types[topic] == IMAGE:
-        value = Picture(image_format(message), message.data if pixels else None)
-        value.check()
-    elif topics.types[topic] == COMPRESSED_IMAGE:
-        value = _decompressed(bytes(message.data), pixels)
-    elif topic in topics.states:
-        value = topics.states[topic](message)
-    elif topic == topics.command:
-        value = topics.read_command(message)
-    else:
-        value = message.camera_distance, message.camera_elevation, message.camera_azimuth
-    stamp = stamp_of(message) if topics.by_stamp else logged_ns
-    return Entry(topic, stamp, logged_ns, value)
+class CapturedFrames(ArmBag):
+    """A captured data set, read like a bag: each frame has a joint state, a scene and an image."""
+
+    def __init__(self, path: Path, topics: BagTopics = ARM) -> None:
+        self.path, self.topics = path, topics
+        self.refused = Counter()
+        try:
+            self._frames = Frames(path)
+        except DataError as error:
+            raise ExportError(str(error)) from None
+
+    @property
+    def cut_off(self) -> str:
+        """Return ''."""
+        return ''
+
+    def read(self, *, pixels: bool) -> Iterator[Entry]:
+        """Yield the messages that such frames would have."""
+        frames, topics = self._frames, self.topics
+        height, width = frames.images.shape[1:3]
+        for index in range(len(frames)):
+            ns = _FIRST_NS + index * _PERIOD_NS
+            state = SimpleNamespace(name=list(JOINTS), position=frames.joints[index])
+            values: dict[str, Value] = {
+                'capture/scene': tuple(frames.camera[index].tolist()),
+                **{name: read(state) for name, read in topics.states.items()
+                   if name == _JOINT_STATES}}
+            if topics.has_camera:
+                values[topics.rows] = Picture(
+                    (width, height), frames.images[index] if pixels else None)
+            for topic, value in values.items():
+                yield Entry(topic, ns, ns, value)
+
+
+def _picture(image: Any, pixels: bool) -> Picture:
+    """Return the picture of a ``sensor_msgs/Image``.
+
+    Raises:
+        MessageError: it has no pixels, or its number of bytes is wrong.
+        ExportError: an encoding that is not supported.
+    """
+    if image.encoding not in ENCODINGS:
+        raise ExportError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
+                          f'{", ".join(ENCODINGS)}')
+    if not image.width or not image.height:
+        raise MessageError('an image without pixels')
+    if (len(image.data) != image.step * image.height
+            or image.step < image.width * channels_of(image.encoding)):
+        raise MessageError('an image with a wrong number of bytes')
+    return Picture((image.width, image.height), to_rgb(
+        image.data.reshape(image.height, image.step), image.width, image.encoding)
+        if pixels else None)
 
 
 def _decompressed(data: bytes, pixels: bool) -> Picture:
@@ -294,6 +304,4 @@ def _decompressed(data: bytes, pixels: bool) -> Picture:
         found = encodings.decode(data)
     except encodings.JpegError as error:
         raise MessageError('a compressed image that is damaged or too large') from error
-    height, width, channels = found.shape
-    size = ImageFormat(height, width, 'rgb8', width * channels, found.size)
-    return Picture(size, found.reshape(-1) if pixels else None)
+    return Picture((found.shape[1], found.shape[0]), found if pixels else None)

@@ -12,22 +12,22 @@ import numpy as np
 
 from vdl_ros.bags.reader import BagError, find_bags, read_labels
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import ARM, ArmBag, BagTopics, ExportError
-from vdl_ros.export.robomimic import RobomimicWriter
-from vdl_ros.export.synchronizer import (
-    BagSummary,
-    ExportOptions,
-    Frame,
-    drop_reason,
-    make_timeline,
-    scan_bags,
-    synchronize,
+from vdl_ros.export.messages import (
+    ARM,
+    ArmBag,
+    BagTopics,
+    CapturedFrames,
+    ExportError,
+    Picture,
 )
-from vdl_ros.export.writer import Layout, Row, Writer, new_folder, require_module
+from vdl_ros.export.robomimic import RobomimicWriter
+from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized, scan_bags
+from vdl_ros.export.writer import Layout, Row, new_folder, require_module
+from vdl_ros.pose.frames import is_data_set
 
 __all__ = ['FORMATS', 'Report', 'export']
 
-FORMATS: dict[str, Callable[[Path, Layout], Writer]] = {
+FORMATS: dict[str, Callable[[Path, Layout], LeRobotWriter | RobomimicWriter]] = {
     'lerobot': LeRobotWriter, 'hdf5': RobomimicWriter}
 # Where neither the user nor the bag names one.
 _TASK = 'move the arm'
@@ -69,24 +69,26 @@ def export(
     require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
     bags, tasks, failures = _bags(path, options, namespace, topics, task)
     with new_folder(output) as root:
-        found = scan_bags(bags, options, lambda count: progress('reading', count, 0))
+        found, scans = scan_bags(bags, options, lambda count: progress('reading', count, 0))
         layout = Layout(found.size, found.joints, topics.motors if found.commanded else (),
                         found.captured, found.fps, tuple(dict.fromkeys(tasks)), valid,
                         topics.robot)
         writer = FORMATS[format_name](root, layout)
         written = 0
         try:
-            for bag, text in zip(bags, tasks, strict=True):
-                for row, begins in _rows(bag, found, options):
-                    if begins is None:
-                        writer.end()
-                        continue
+            for bag, scan, task_text in zip(bags, scans, tasks, strict=True):
+                is_open = False
+                for row, begins in _rows(bag, scan, found):
                     if begins:
-                        writer.begin(text)
-                    assert row is not None
+                        if is_open:
+                            writer.end()
+                        writer.begin(task_text)
+                        is_open = True
                     writer.add(row)
                     written += 1
                     progress('writing', written, found.rows)
+                if is_open:
+                    writer.end()
             writer.close()
         except BaseException:
             # The first error matters more than one of closing the files.
@@ -116,49 +118,35 @@ def _bags(
         if options.only_successes and not labels.success:
             failures += 1
             continue
-        bags.append(ArmBag(each, namespace, topics))
+        bags.append(CapturedFrames(each, topics) if is_data_set(each) else
+                    ArmBag(each, namespace, topics))
         tasks.append(task or labels.task or _TASK)
     if not bags:
         raise ExportError(f'{path}: none of {failures} episodes was saved as a success')
     return bags, tasks, failures
 
 
-def _rows(
-    bag: ArmBag, found: BagSummary, options: ExportOptions,
-) -> Iterator[tuple[Row | None, bool | None]]:
-    """Yield each row and whether it begins an episode; (None, None) after an episode's last."""
-    timeline = make_timeline(found, options)
+def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[Row, bool]]:
+    """Yield each row, and whether it begins an episode."""
+    columns = [bag.topics.names.index(name) for name in found.joints]
+    state, command, camera = (
+        each.astype(np.float32) for each in (scan.state[:, columns], scan.command, scan.camera))
+    images = (entry.value for entry in bag.read(pixels=True) if entry.topic == bag.topics.rows)
     last: Row | None = None
-    for frame in synchronize(bag.read(pixels=True), bag.topics):
-        if drop_reason(found, frame):
-            continue
-        placement = timeline.place(frame.stamp_ns)
+    for index, (value, placement) in enumerate(zip(images, scan.placements, strict=False)):
         if placement.dropped:
             continue
-        if placement.begins and last is not None:
-            yield None, None
-        row = _row(found, frame)
-        period = 1e9 / found.fps
+        row = Row(value.pixels if isinstance(value, Picture) else None, state[index],
+                  command[index] if found.commanded else None,
+                  camera[index] if found.captured else None, int(scan.stamps[index]))
         for number in range(placement.repeats):
             assert last is not None
-            again = last.stamp_ns + round((number + 1) * period)
+            again = last.stamp_ns + round((number + 1) * 1e9 / found.fps)
             # Not beyond the image that follows.
             yield replace(last, stamp_ns=min(
                 again, row.stamp_ns - placement.repeats + number)), False
         yield row, placement.begins
         last = row
-    if last is not None:
-        yield None, None
-
-
-def _row(found: BagSummary, frame: Frame) -> Row:
-    assert frame.joints is not None
-    return Row(
-        None if frame.picture is None else frame.picture.pixels(),
-        np.array([frame.joints[name] for name in found.joints], np.float32),
-        np.array(frame.motors, np.float32) if found.commanded else None,
-        np.array(frame.camera, np.float32) if found.captured else None,
-        frame.stamp_ns)
 
 
 def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:

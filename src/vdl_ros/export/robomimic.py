@@ -14,7 +14,8 @@ from vdl_ros.export.writer import Layout, Row, require_module
 __all__ = ['FILE_NAME', 'RobomimicWriter']
 
 FILE_NAME = 'dataset.hdf5'
-_IMAGE, _STATE, _CAMERA = 'camera_image', 'joint_positions', 'camera_pose'
+_IMAGE, _STATE, _CAMERA = 'obs/camera_image', 'obs/joint_positions', 'obs/camera_pose'
+_ACTIONS = 'actions'
 # Rows that are written at once, and numbers in an HDF5 chunk.
 _AT_ONCE = 64
 _CHUNK = 1024
@@ -38,27 +39,28 @@ class RobomimicWriter:
         self._demo: Any = None
         self._count = self._total = self._length = 0
         self._rows: list[Row] = []
+        width, height = layout.size
+        # Shape and type of a row of each table.
+        self._tables: dict[str, tuple[tuple[int, ...], type]] = {
+            _IMAGE: ((height, width, 3), np.uint8), _STATE: ((len(layout.joints),), np.float32),
+            _CAMERA: ((3,), np.float32), _ACTIONS: ((len(layout.motors),), np.float32),
+            'rewards': ((), np.float32), 'dones': ((), np.int64), 'stamps': ((), np.int64)}
+        for name, is_there in ((_IMAGE, layout.has_images), (_CAMERA, layout.camera),
+                               (_ACTIONS, layout.motors)):
+            if not is_there:
+                del self._tables[name]
 
     def begin(self, task: str) -> None:
         """Begin an episode of one of the tasks."""
-        layout = self._layout
-        width, height = layout.size
         self._demo = self._data.create_group(f'demo_{self._count}')
         self._demo.attrs['task'] = task
         self._length = 0
-        observations = self._demo.create_group('obs')
-        if layout.has_images:
+        for name, (shape, kind) in self._tables.items():
             # One image per chunk: readers fetch single images.
-            observations.create_dataset(
-                _IMAGE, (0, height, width, 3), np.uint8, maxshape=(None, height, width, 3),
-                chunks=(1, height, width, 3), compression='gzip', compression_opts=1)
-        self._grow(observations, _STATE, len(layout.joints), np.float32)
-        if layout.camera:
-            self._grow(observations, _CAMERA, 3, np.float32)
-        if layout.motors:
-            self._grow(self._demo, 'actions', len(layout.motors), np.float32)
-        for name, kind in (('rewards', np.float32), ('dones', np.int64), ('stamps', np.int64)):
-            self._demo.create_dataset(name, (0,), kind, maxshape=(None,), chunks=(_CHUNK,))
+            options = {'chunks': (1, *shape), 'compression': 'gzip', 'compression_opts': 1} \
+                if name == _IMAGE else {'chunks': (_CHUNK, *shape)}
+            self._demo.create_dataset(
+                name, (0, *shape), kind, maxshape=(None, *shape), **options)
 
     def add(self, row: Row) -> None:
         """Add a row to the episode."""
@@ -122,29 +124,18 @@ class RobomimicWriter:
                 raise ExportError(f'{total} rows, but total is {data.attrs["total"]}')
             return total, len(data)
 
-    def _grow(self, group: Any, name: str, width: int, kind: type) -> None:
-        group.create_dataset(name, (0, width), kind, maxshape=(None, width),
-                             chunks=(_CHUNK, width))
-
     def _write(self) -> None:
         rows, self._rows = self._rows, []
         if not rows:
             return
-        values: dict[str, list[Any]] = {
-            f'obs/{_STATE}': [row.state for row in rows],
-            'rewards': [0.0] * len(rows), 'dones': [0] * len(rows),
-            'stamps': [row.stamp_ns for row in rows]}
-        if self._layout.has_images:
-            values[f'obs/{_IMAGE}'] = [row.image for row in rows]
-        if self._layout.camera:
-            values[f'obs/{_CAMERA}'] = [row.camera for row in rows]
-        if self._layout.motors:
-            values['actions'] = [row.action for row in rows]
         first, self._length = self._length, self._length + len(rows)
-        for name, each in values.items():
+        of_row = {_IMAGE: 'image', _STATE: 'state', _CAMERA: 'camera', _ACTIONS: 'action',
+                  'stamps': 'stamp_ns'}
+        for name in self._tables:
             table = self._demo[name]
-            table.resize(self._length, axis=0)
-            table[first:] = np.asarray(each)
+            table.resize(self._length, axis=0)  # rewards and dones stay 0
+            if name in of_row:
+                table[first:] = np.asarray([getattr(row, of_row[name]) for row in rows])
 
     def _link_next(self) -> None:
         """Add the observations after each row as a virtual data set, without copying."""

@@ -1,21 +1,20 @@
-"""Assign images to rows of a constant rate: episodes, repeated and dropped images."""
+"""What belongs to each image of a bag, and which rows images become: episodes, repeats, drops."""
 
 from __future__ import annotations
 
 import math
 from array import array
-from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.export.messages import ArmBag, BagTopics, Entry, ExportError, Picture
+from vdl_ros.export.messages import ArmBag, Entry, ExportError, Picture
 
-__all__ = ['BagSummary', 'ExportOptions', 'Frame', 'MAX_EPISODE_S', 'Placement', 'Timeline',
-           'drop_reason', 'make_timeline', 'mean_rate', 'scan_bags', 'synchronize']
+__all__ = ['BagSummary', 'ExportOptions', 'MAX_EPISODE_S', 'Placement', 'Synchronized',
+           'mean_rate', 'place_images', 'scan_bags']
 
 
 #: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
@@ -55,8 +54,11 @@ def mean_rate(stamps_ns: NDArray[np.int64]) -> float:
     return 1e9 / float(distances[distances <= 1.8 * np.median(distances)].mean())
 
 
-class Timeline:
-    """Places images one after the other, by their stamps.
+def place_images(
+    stamps_ns: Iterable[int], fps: int, *, gap: float = 1.0, episode_seconds: float = 0.0,
+    resample: bool = False, independent: bool = False,
+) -> list[Placement]:
+    """Place images one after the other, by their stamps.
 
     Args:
         fps: rows per second.
@@ -64,189 +66,103 @@ class Timeline:
         episode_seconds: longest episode, s; 0: the maximum.
         resample: repeat and drop images where their rate varies; else that is an error.
         independent: images are no sequence; the times between them do not matter.
+
+    Raises:
+        ExportError: one comes too early or too late, without resampling.
     """
-
-    def __init__(
-        self, fps: int, *, gap: float, episode_seconds: float, resample: bool, independent: bool,
-    ) -> None:
-        self._period_ns = 1e9 / fps
-        # A gap is longer than an uneven distance.
-        self._gap_ns = max(gap * 1e9, 2.0 * self._period_ns)
-        longest = min(episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S)
-        self._longest = max(1, round(longest * fps))
-        self._resample, self._independent = resample, independent
-        self._count = 0
-        self._rows = 0
-        self._first_ns = self._last_ns = 0
-        self._phase_ns = 0.0
-
-    def place(self, stamp_ns: int) -> Placement:
-        """Place the next image.
-
-        Raises:
-            ExportError: it comes too early or too late, without resampling.
-        """
-        self._count += 1
-        distance = stamp_ns - self._last_ns
-        if not self._rows:
-            return self._begin(stamp_ns)
-        if distance == 0:
-            return Placement(dropped='the same stamp twice')
-        if distance < 0 and not self._independent and -distance <= self._gap_ns:
-            return Placement(dropped='older than the image before')
+    period = 1e9 / fps
+    # A gap is longer than an uneven distance.
+    longest_gap = max(gap * 1e9, 2.0 * period)
+    longest = max(1, round(min(episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S) * fps))
+    found: list[Placement] = []
+    rows = first = last = 0
+    phase = 0.0
+    for number, stamp in enumerate(stamps_ns, 1):
+        distance, repeats = stamp - last, 0
+        if rows and distance == 0:
+            found.append(Placement(dropped='the same stamp twice'))
+            continue
+        if rows and not independent and -longest_gap <= distance < 0:
+            found.append(Placement(dropped='older than the image before'))
+            continue
         # Far back: the clock was reset.
-        if distance < 0 or self._rows >= self._longest:
-            return self._begin(stamp_ns)
-        if self._independent:
-            return self._continue(stamp_ns)
-        if distance > self._gap_ns:
-            return self._begin(stamp_ns)
-        if self._resample:
-            repeats = round((stamp_ns - self._first_ns) / self._period_ns) - self._rows
+        begins = (not rows or distance < 0 or rows >= longest
+                  or (not independent and distance > longest_gap))
+        if begins:
+            first, rows, phase = stamp, 0, 0.0
+        elif resample and not independent:
+            repeats = round((stamp - first) / period) - rows
             if repeats < 0:
-                return Placement(dropped='too early for a row of its own')
-            self._rows += repeats
-            return self._continue(stamp_ns, repeats)
-        self._follow(stamp_ns, distance)
-        return self._continue(stamp_ns)
-
-    def _follow(self, stamp_ns: int, distance: int) -> None:
-        """Compare an image with the time of its row."""
-        period = self._period_ns
-        off = stamp_ns - self._first_ns - self._rows * period - self._phase_ns
-        self._phase_ns += _FOLLOW * off
-        if abs(off) <= _TOLERANCE * period:
-            return
-        raise ExportError(
-            f'image {self._count} comes {distance * 1e-9:.4f} s after the one before it and '
-            f'{abs(off) * 1e-9:.4f} s {"before" if off < 0 else "after"} the time of its row; '
-            f'{1e9 / period:g} frames/s allow {_TOLERANCE * period * 1e-9:.4f} s: --resample '
-            'drops and repeats images, --fps states another rate, --gap begins another episode')
-
-    def _begin(self, stamp_ns: int) -> Placement:
-        self._first_ns = self._last_ns = stamp_ns
-        self._rows, self._phase_ns = 1, 0.0
-        return Placement(begins=True)
-
-    def _continue(self, stamp_ns: int, repeats: int = 0) -> Placement:
-        self._last_ns = stamp_ns
-        self._rows += 1
-        return Placement(repeats=repeats)
+                found.append(Placement(dropped='too early for a row of its own'))
+                continue
+        elif not independent:
+            off = stamp - first - rows * period - phase
+            phase += _FOLLOW * off
+            if abs(off) > _TOLERANCE * period:
+                raise ExportError(
+                    f'image {number} comes {distance * 1e-9:.4f} s after the one before it and '
+                    f'{abs(off) * 1e-9:.4f} s {"before" if off < 0 else "after"} the time of its '
+                    f'row; {fps} frames/s allow {_TOLERANCE * period * 1e-9:.4f} s: --resample '
+                    'drops and repeats images, --fps states another rate, --gap begins another '
+                    'episode')
+        rows += 1 + repeats
+        last = stamp
+        found.append(Placement(begins=begins, repeats=repeats))
+    return found
 
 
-# How long an image waits for messages with its stamp that were recorded after it.
-_WAIT_NS = 250_000_000
-# Bytes of images that wait at most.
-_WAITING_BYTES = 64 << 20
+# Messages that were recorded within this time of an image can belong to it.
+_NEAR_NS = 2_000_000_000
 # Joint states older than this are not used for an image.
 _STALE_NS = 500_000_000
-# How long messages are kept for later images.
-_KEEP_NS = 2_000_000_000
-_KEEP = 10_000
-T = TypeVar('T')
-
-
-@dataclass(frozen=True)
-class Frame:
-    """One image, or state of a robot without a camera, with the messages of its time.
-
-    Attributes:
-        picture: the image; None of a robot without a camera.
-        joints: numbers of the state that are known, by name; None if none is.
-        motors: command of each motor; zeros before the first command.
-        camera: distance (m), elevation, azimuth (rad) of a captured frame.
-    """
-
-    picture: Picture | None
-    stamp_ns: int
-    joints: dict[str, float] | None
-    motors: tuple[float, ...]
-    camera: tuple[float, ...] | None
-
-
-class _History(Generic[T]):
-    """Recent messages of a topic, by stamp."""
-
-    def __init__(self, *, keep_last: bool = False) -> None:
-        self._entries: deque[tuple[int, int, T]] = deque(maxlen=_KEEP)
-        self._keep_last = keep_last
-
-    def add(self, entry: Entry, value: T) -> None:
-        self._entries.append((entry.logged_ns, entry.stamp_ns, value))
-        while len(self._entries) > 1 and entry.logged_ns - self._entries[0][0] > _KEEP_NS:
-            if self._keep_last and self._entries[1][0] > entry.logged_ns - _KEEP_NS:
-                break
-            self._entries.popleft()
-
-    def newest(self, stamp_ns: int) -> tuple[int, T] | None:
-        """Return stamp and value of the newest message at or before a stamp."""
-        found: tuple[int, T] | None = None
-        for _, stamp, value in self._entries:
-            if stamp <= stamp_ns and (found is None or stamp >= found[0]):
-                found = stamp, value
-        return found
-
-
-def synchronize(entries: Iterable[Entry], topics: BagTopics) -> Iterator[Frame]:
-    """Yield a frame for each message of ``topics.rows``, in their order.
-
-    It gets the newest state at or before its stamp, of each topic, the newest command likewise,
-    and the scene of the same stamp.
-    """
-    states: dict[str, _History[dict[str, float]]] = {
-        name: _History() for name in topics.states}
-    motors: _History[tuple[float, ...]] = _History(keep_last=True)
-    scenes: _History[tuple[float, ...]] = _History()
-    waiting: deque[tuple[Entry, Picture | None]] = deque()
-    size = 0
-
-    def frame() -> Frame:
-        entry, picture = waiting.popleft()
-        stamp = entry.stamp_ns
-        command, scene = motors.newest(stamp), scenes.newest(stamp)
-        known: dict[str, float] = {}
-        for each in states.values():
-            state = each.newest(stamp)
-            if state and stamp - state[0] <= _STALE_NS:
-                known |= state[1]
-        return Frame(
-            picture, stamp, known or None,
-            command[1] if command else (0.0,) * len(topics.motors),
-            scene[1] if scene and scene[0] == stamp else None)
-
-    for entry in entries:
-        while waiting and (abs(entry.logged_ns - waiting[0][0].logged_ns) >= _WAIT_NS
-                           or size > _WAITING_BYTES):
-            size -= _bytes_of(waiting[0][1])
-            yield frame()
-        value = entry.value
-        if isinstance(value, dict):
-            known = {name: value[name] for name in topics.names
-                     if math.isfinite(value.get(name, math.nan))}
-            if known:
-                states[entry.topic].add(entry, known)
-        elif entry.topic == topics.command and not isinstance(value, Picture):
-            motors.add(entry, value)
-        elif not isinstance(value, Picture) and all(math.isfinite(each) for each in value):
-            scenes.add(entry, value)
-        if entry.topic == topics.rows:
-            picture = value if isinstance(value, Picture) else None
-            waiting.append((entry, picture))
-            size += _bytes_of(picture)
-    while waiting:
-        yield frame()
-
-
-def _bytes_of(picture: Picture | None) -> int:
-    return 0 if picture is None or picture.data is None else picture.format.length
-
-
 _DEFAULT_RATE = 30
+_WITHOUT_JOINTS = 'without joint states of their time'
+_WITHOUT_SCENE = 'without a capture/scene of their stamp'
+
+
+class _Series:
+    """The messages of a topic: when they were recorded, their stamps, and their numbers."""
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._logged, self._stamps, self._values = array('q'), array('q'), array('d')
+
+    def add(self, entry: Entry, values: Iterable[float] = ()) -> None:
+        self._logged.append(entry.logged_ns)
+        self._stamps.append(entry.stamp_ns)
+        self._values.extend(values)
+
+    @property
+    def stamps(self) -> NDArray[np.int64]:
+        return np.array(self._stamps, np.int64)
+
+    def at(self, rows: _Series, oldest_ns: int, *, keep_last: bool = False) -> NDArray[np.float64]:
+        """Return for each row the newest numbers at or before its stamp, NaN if there are none.
+
+        Args:
+            keep_last: also a message that was recorded long before the row.
+        """
+        # Clocks of robots may go back; the one of the recorder does not.
+        logged = np.maximum.accumulate(np.array(self._logged, np.int64))
+        stamps = self.stamps
+        values = np.array(self._values).reshape(-1, self._width)
+        found = np.full((len(rows.stamps), self._width), np.nan)
+        moments = np.array(rows._logged, np.int64)
+        ends = np.searchsorted(logged, moments + _NEAR_NS, 'right')
+        begins = np.searchsorted(logged, moments - _NEAR_NS)
+        if keep_last:
+            begins = np.maximum(begins - 1, 0)
+        for row, (stamp, begin, end) in enumerate(zip(rows.stamps, begins, ends, strict=True)):
+            near = stamps[begin:end]
+            near = np.where(near <= stamp, near, np.iinfo(np.int64).min)
+            if len(near) and stamp - oldest_ns <= (newest := near.max()):
+                found[row] = values[begin + np.flatnonzero(near == newest)[-1]]
+        return found
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Options of an export; see :class:`Timeline`.
+    """Options of an export; see :func:`place_images`.
 
     Attributes:
         fps: rows per second; 0: the rate of the images, rounded.
@@ -286,99 +202,111 @@ class BagSummary:
     dropped: Counter[str] = field(default_factory=Counter)
 
 
+@dataclass
+class Synchronized:
+    """The images of a bag, or messages of a robot without a camera, with what belongs to them.
+
+    Attributes:
+        stamps: int64 [images], ns.
+        state: float64 [images, names], NaN where unknown.
+        command: of each motor, float64 [images, motors]; 0 before the first command.
+        camera: distance (m), elevation, azimuth (rad), float64 [images, 3]; NaN unless captured.
+        placements: of each image; empty until :func:`scan_bags` has placed them.
+    """
+
+    stamps: NDArray[np.int64]
+    state: NDArray[np.float64]
+    command: NDArray[np.float64]
+    camera: NDArray[np.float64]
+    placements: list[Placement] = field(default_factory=list)
+
+
 def scan_bags(
     bags: Sequence[ArmBag], options: ExportOptions, progress: Callable[[int], None],
-) -> BagSummary:
-    """Read bags once, each the beginning of an episode; of each image only its stamp is kept.
+) -> tuple[BagSummary, list[Synchronized]]:
+    """Read bags once, each the beginning of an episode; of images only their stamps are kept.
 
     Raises:
         ExportError: there is nothing that can be exported, or images change their size, or their
             rate is not constant.
     """
-    found = BagSummary()
-    topics: Counter[str] = Counter()
-    scanned = [_scan(bag, found, topics, progress) for bag in bags]
-    found.commanded = bags[0].topics.command in topics
-    found.captured = 'capture/scene' in topics
-    kept = []
-    mask = 3 if found.captured else 1
-    for stamps, faults in scanned:
-        flags = np.frombuffer(faults, np.uint8)
-        good = (flags & mask) == 0
-        kept.append(np.frombuffer(stamps, np.int64)[good])
-        without = int(np.count_nonzero(flags & 1))
-        found.dropped.update({
-            _WITHOUT_JOINTS: without, _WITHOUT_SCENE: len(good) - len(kept[-1]) - without})
-    found.measured = mean_rate(np.concatenate(kept))
+    found, topics = BagSummary(), bags[0].topics
+    seen: set[str] = set()
+    scans = [_scan(bag, found, seen, progress) for bag in bags]
+    found.commanded, found.captured = topics.command in seen, 'capture/scene' in seen
+    has_state = [np.isfinite(scan.state) for scan in scans]
+    first = next(row for each in has_state for row in each if row.any())
+    found.joints = tuple(name for name, known in zip(topics.names, first, strict=True) if known)
+    usable: list[NDArray[np.bool_]] = []
+    for scan, known in zip(scans, has_state, strict=True):
+        with_joints = known[:, first].all(1)
+        with_scene = (np.isfinite(scan.camera).all(1) if found.captured else
+                      np.ones(len(known), bool))
+        usable.append(np.asarray(with_joints & with_scene))
+        found.dropped.update({_WITHOUT_JOINTS: int((~with_joints).sum()),
+                              _WITHOUT_SCENE: int((with_joints & ~with_scene).sum())})
+    found.measured = mean_rate(np.concatenate(
+        [scan.stamps[good] for scan, good in zip(scans, usable, strict=True)]))
     found.fps = options.fps or _rate(bags[0], found)
-    for each in kept:
-        _place(found, each, options)
+    for scan, good in zip(scans, usable, strict=True):
+        placed = iter(place_images(
+            scan.stamps[good].tolist(), found.fps, gap=options.gap,
+            episode_seconds=options.episode_seconds, resample=options.resample,
+            independent=found.captured))
+        scan.placements = [next(placed) if use else Placement(dropped=_WITHOUT_JOINTS)
+                           for use in good]
+        found.dropped.update(each.dropped for each, use in zip(scan.placements, good, strict=True)
+                             if use and each.dropped)
+        found.repeated += sum(each.repeats for each in scan.placements)
+        found.rows += sum(1 + each.repeats for each in scan.placements if not each.dropped)
+        found.episodes += sum(each.begins for each in scan.placements)
     if not found.rows:
         raise ExportError('no image can become a row: ' + '; '.join(
             f'{count} {why}' for why, count in found.dropped.items() if count))
-    return found
+    return found, scans
 
 
 def _scan(
-    bag: ArmBag, found: BagSummary, topics: Counter[str], progress: Callable[[int], None],
-) -> tuple[array[int], bytearray]:
-    """Return the stamps of a bag's images, and for each which reasons make it no row."""
-    stamps, faults = array('q'), bytearray()
-    has_joints = False
-    for frame in synchronize(_counted(bag, topics), bag.topics):
-        found.images += 1
-        _same_size(bag, found, frame)
-        if frame.joints and not found.joints:
-            found.joints = tuple(name for name in bag.topics.names if name in frame.joints)
-        has_joints = has_joints or frame.joints is not None
-        stamps.append(frame.stamp_ns)
-        # Bits of both reasons; whether the second one applies is known at the end.
-        faults.append((not _has_joints(found.joints, frame)) + 2 * (frame.camera is None))
-        progress(found.images)
-    if not stamps:
+    bag: ArmBag, found: BagSummary, seen: set[str], progress: Callable[[int], None],
+) -> Synchronized:
+    """Read a bag."""
+    topics = bag.topics
+    rows, scenes, commands = _Series(0), _Series(3), _Series(len(topics.motors))
+    states = {name: _Series(len(topics.names)) for name in topics.states}
+    for entry in bag.read(pixels=False):
+        seen.add(entry.topic)
+        value = entry.value
+        if isinstance(value, dict):
+            known = [value.get(name, math.nan) for name in topics.names]
+            if any(map(math.isfinite, known)):
+                states[entry.topic].add(entry, known)
+        elif not isinstance(value, Picture) and all(map(math.isfinite, value)):
+            (commands if entry.topic == topics.command else scenes).add(entry, value)
+        if entry.topic == topics.rows:
+            found.images += 1
+            if isinstance(value, Picture):
+                _same_size(bag, found, value.size)
+            rows.add(entry)
+            progress(found.images)
+    if not len(rows.stamps):
         broken = '; '.join(f'{count} x {why}' for why, count in bag.refused.most_common(3))
         advice = '; --no-images --resample --fps 10 exports the rest'
-        raise ExportError(f'{bag.path}: no {"image" if bag.topics.has_camera else "message"} on '
-                          f'{bag.topics.rows}{broken and ": " + broken}'
-                          f'{advice if bag.topics.has_camera else ""}')
-    if not has_joints:
-        raise ExportError(f'{bag.path}: {len(stamps)} images, but no '
-                          f'{" or ".join(bag.topics.states)} at their times: the positions of the '
+        raise ExportError(f'{bag.path}: no {"image" if topics.has_camera else "message"} on '
+                          f'{topics.rows}{broken and ": " + broken}'
+                          f'{advice if topics.has_camera else ""}')
+    state = np.full((len(rows.stamps), len(topics.names)), np.nan)
+    for each in states.values():
+        values = each.at(rows, _STALE_NS)
+        state = np.where(np.isfinite(values), values, state)
+    if not np.isfinite(state).any():
+        raise ExportError(f'{bag.path}: {len(rows.stamps)} images, but no '
+                          f'{" or ".join(topics.states)} at their times: the positions of the '
                           'joints are unknown')
-    return stamps, faults
+    return Synchronized(rows.stamps, state, np.nan_to_num(
+        commands.at(rows, 1 << 62, keep_last=True)), scenes.at(rows, 0))
 
 
-_WITHOUT_JOINTS = 'without joint states of their time'
-_WITHOUT_SCENE = 'without a capture/scene of their stamp'
-
-
-def drop_reason(found: BagSummary, frame: Frame) -> str:
-    """Return why a frame cannot become a row, '' if it can."""
-    if not _has_joints(found.joints, frame):
-        return _WITHOUT_JOINTS
-    return _WITHOUT_SCENE if found.captured and frame.camera is None else ''
-
-
-def make_timeline(found: BagSummary, options: ExportOptions) -> Timeline:
-    """Return a new timeline, as :func:`scan_bags` uses it."""
-    return Timeline(found.fps, gap=options.gap, episode_seconds=options.episode_seconds,
-                    resample=options.resample, independent=found.captured)
-
-
-def _has_joints(names: tuple[str, ...], frame: Frame) -> bool:
-    return frame.joints is not None and all(name in frame.joints for name in names)
-
-
-def _counted(bag: ArmBag, topics: Counter[str]) -> Iterator[Entry]:
-    for entry in bag.read(pixels=False):
-        topics[entry.topic] += 1
-        yield entry
-
-
-def _same_size(bag: ArmBag, found: BagSummary, frame: Frame) -> None:
-    if frame.picture is None:
-        return
-    size = frame.picture.size
+def _same_size(bag: ArmBag, found: BagSummary, size: tuple[int, int]) -> None:
     if found.size == (0, 0):
         found.size = size
     if size != found.size:
@@ -394,16 +322,3 @@ def _rate(bag: ArmBag, found: BagSummary) -> int:
         raise ExportError(f'{bag.path}: an image every {1.0 / found.measured:.1f} s; a data set '
                           'has at least one a second')
     return max(1, round(found.measured))
-
-
-def _place(found: BagSummary, stamps: np.ndarray[tuple[int], np.dtype[np.int64]],
-           options: ExportOptions) -> None:
-    timeline = make_timeline(found, options)
-    for stamp in stamps.tolist():
-        placement = timeline.place(stamp)
-        if placement.dropped:
-            found.dropped[placement.dropped] += 1
-            continue
-        found.rows += 1 + placement.repeats
-        found.repeated += placement.repeats
-        found.episodes += placement.begins

@@ -1,4 +1,4 @@
-"""Interface of the data set writers, their rows, and optional libraries."""
+"""What the writers of data sets have in common: layout and rows, folders, optional libraries."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ExportError
 
-__all__ = ['Layout', 'Row', 'Writer', 'new_folder', 'require_module']
+__all__ = ['Layout', 'Row', 'new_folder', 'require_module']
 
 
 @dataclass(frozen=True)
@@ -63,32 +63,6 @@ class Row:
     action: NDArray[np.float32] | None
     camera: NDArray[np.float32] | None
     stamp_ns: int
-
-
-class Writer(Protocol):
-    """Writes a data set, episode by episode."""
-
-    def begin(self, task: str) -> None:
-        """Begin an episode of one of the tasks."""
-
-    def add(self, row: Row) -> None:
-        """Add a row to the episode."""
-
-    def end(self) -> None:
-        """End the episode."""
-
-    def close(self) -> None:
-        """Finish all files."""
-
-    def abandon(self) -> None:
-        """Close all files after an error; their content does not matter."""
-
-    def verify(self) -> tuple[int, int]:
-        """Read the finished files; return their numbers of rows and episodes.
-
-        Raises:
-            ExportError: rows are missing, or times do not increase.
-        """
 
 
 def require_module(name: str, package: str, format_name: str) -> Any:

@@ -24,7 +24,6 @@ from vdl_ros.camera.camera_config import SIMULATED, CameraConfig, CameraPlacemen
 from vdl_ros.common.settings import select
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.camera_feeds import Feed, RealFeed, SimulatedFeed
-from vdl_ros.ros.arm.capture_feed import CaptureFeed
 from vdl_ros.ros.diagnostics import Diagnostics, Health
 from vdl_ros.ros.messages.images import stamped, to_compressed_image, to_image
 from vdl_ros.ros.node_settings import ProcessConfig
@@ -55,8 +54,7 @@ class CameraNode(Node):
         if config.source == SIMULATED:
             geometry = select(GeometryConfig, given).load(
                 select(CameraPlacement, given).arguments)
-            make = CaptureFeed if config.captured else SimulatedFeed
-            self.feed = make(self, config, geometry, self._publish)
+            self.feed = SimulatedFeed(self, config, geometry, self._publish)
         else:
             self.feed = RealFeed(self, config, self._publish)
         self._statistics = TopicStatistics(self, 'camera/image_raw')

@@ -3,7 +3,7 @@
 Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
 ``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` with ``publish_clock:=true``,
 ``/diagnostics``, ``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step``
-(vdl_ros/StepSimulation). With ``posed:=true`` it follows ``capture/pose`` instead.
+(vdl_ros/StepSimulation).
 Parameters: docs/nodes.md, or ``ros2 run vdl_ros sim_arm --help``.
 """
 
@@ -35,7 +35,6 @@ from vdl_ros.arm.simulation.simulation import (
 from vdl_ros.common.settings import select
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import ArmTopics
-from vdl_ros.ros.messages.joint_messages import positions_of
 from vdl_ros.ros.node_settings import ProcessConfig, SimArmConfig
 from vdl_ros.ros.process import run_node, spin_node, take_settings
 from vdl_ros.srv import SetJointPositions, StepSimulation
@@ -77,10 +76,7 @@ class SimArmNode(Node):
             self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])
         self.create_service(SetJointPositions, '~/set_pose', self._on_set_pose)
         self.create_service(StepSimulation, '~/step', self._on_step)
-        if self._config.posed:
-            self.create_subscription(
-                JointState, 'capture/pose', self._on_capture, qos.TOPICS['capture/pose'])
-        elif self._config.stepped:
+        if self._config.stepped:
             self._publish()
         else:
             # The wall clock even with use_sim_time: this node publishes that time.
@@ -148,16 +144,6 @@ class SimArmNode(Node):
         self._publish()
         response.success = True
         return response
-
-    def _on_capture(self, message: JointState) -> None:
-        try:
-            self._simulation.reset(positions_of(message))
-        except ValueError as error:
-            self.get_logger().error(f'capture/pose refused: {error}')
-            return
-        self._states.publish(JointState(
-            header=Header(stamp=message.header.stamp, frame_id='base_link'), name=list(JOINTS),
-            position=self._simulation.joint_positions.tolist()))
 
     def _on_step(
         self, request: StepSimulation.Request, response: StepSimulation.Response,

@@ -19,10 +19,10 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.common.quoting import quoted
+from vdl_ros.pose.frames import DOMAINS, SPLITS
 
-__all__ = ['DISTANCE', 'DOMAINS', 'ELEVATION', 'Frame', 'MATERIALS', 'PROPS', 'RandomizedScene',
-           'SPLITS', 'TEXTURES', 'sample']
+__all__ = ['DISTANCE', 'ELEVATION', 'Frame', 'LOOK', 'MATERIALS', 'PROPS', 'RandomizedScene',
+           'TEXTURES', 'sample']
 
 
 #: Materials with a randomised colour.
@@ -72,35 +72,18 @@ class RandomizedScene:
         """Return the intrinsic matrix of the last frame, float64 [3, 3], pixels."""
         return camera_matrix(self.scene, self.width, self.height)
 
-    def draw(
-        self, positions: Positions, distance: float, elevation: float, azimuth: float,
-        look: Mapping[str, float], out: NDArray[np.uint8] | None = None,
-    ) -> NDArray[np.uint8]:
-        """Return one frame, RGB, uint8 [height, width, 3].
-
-        Args:
-            positions: float64 [5], rad.
-            distance: of the camera, m.
-            elevation: rad.
-            azimuth: rad.
-            out: where to put the picture instead of a new array.
-
-        Raises:
-            ValueError: a value that cannot be drawn; the message names it.
-        """
-        for name, value in look.items():
-            if not np.isfinite(value):
-                raise ValueError(f'{quoted(name)}: {value} is not a finite number')
+    def draw(self, frame: Frame) -> NDArray[np.uint8]:
+        """Return the picture of a frame, RGB, uint8 [height, width, 3]."""
+        look = frame.look
         model = self.scene.model
         for name, plain in self._plain.items():
             getattr(model, name)[:] = plain
-        render.place_camera(
-            model, distance, elevation, azimuth, look.get('camera_roll', 0.0))
+        render.place_camera(model, *frame.camera, look.get('camera_roll', 0.0))
         render.set_field_of_view(model, look.get('field_of_view', _FIELD_OF_VIEW))
         self._set_lights(look)
         self._set_materials(look)
         self._set_props(look)
-        return self._renderer.render(positions, bool(look.get('lamp', 0.0)), out)
+        return self._renderer.render(frame.positions, bool(look.get('lamp', 0.0)))
 
     def close(self) -> None:
         """Free the OpenGL resources."""
@@ -229,10 +212,14 @@ def _noise(random: np.random.Generator, cells: int) -> NDArray[np.float64]:
     return np.asarray(rows[:, low] + (rows[:, low + 1] - rows[:, low]) * share)
 
 
-#: What is randomised besides the poses of arm and camera.
-DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
-#: Numbers of the splits, as parts of the seed.
-SPLITS = {'train': 1, 'test': 2, 'validation': 3}
+#: Names of all values that a look may have.
+LOOK = (
+    'brightness', 'ambient', 'headlight', 'lamp', 'specular', 'shininess', 'camera_roll',
+    'field_of_view', 'table_texture', 'floor_texture', 'wall_texture',
+    *(f'{material}_{channel}' for material in MATERIALS for channel in 'rgb'),
+    *(f'{light}_{part}' for light in ('key', 'fill') for part in 'xyzrgb'),
+    *(f'prop_{number}_{part}' for number in range(PROPS)
+      for part in ('x', 'y', 'yaw', 'size_x', 'size_y', 'size_z', 'r', 'g', 'b')))
 #: Range of the camera: distance from camera_target, m; elevation, rad; any azimuth.
 DISTANCE = (0.55, 1.0)
 ELEVATION = (0.0, math.pi / 3)
@@ -248,15 +235,14 @@ Random = np.random.Generator
 class Frame:
     """One frame before it is drawn.
 
-    ``positions`` is float64 [5], rad; distance in m, elevation and azimuth in rad; ``look`` holds
-    the arguments of ``RandomizedScene.draw``.
+    Attributes:
+        positions: float64 [5], rad.
+        camera: distance (m), elevation, azimuth (rad).
+        look: what is randomised, by the names of :data:`LOOK`.
     """
 
-    index: int
     positions: Positions
-    distance: float
-    elevation: float
-    azimuth: float
+    camera: tuple[float, float, float]
     look: Look
 
 
@@ -267,18 +253,16 @@ def sample(
     """Sample one frame.
 
     Args:
-        split: one of :data:`SPLITS`.
-        domain: one of :data:`DOMAINS`.
+        split: one of ``frames.SPLITS``.
+        domain: one of ``frames.DOMAINS``.
         geometry: of the arm, for its joint limits.
         fits: whether positions, float64 [5], rad, are free of collisions; others are resampled.
 
     Raises:
         KeyError: no such split.
-        ValueError: no such domain.
         RuntimeError: no pose fits.
     """
-    if domain not in DOMAINS:
-        raise ValueError(f'domain: {domain!r} is not allowed: one of {", ".join(DOMAINS)}')
+    assert domain in DOMAINS
     # The look has its own random stream: poses are the same in every domain.
     pose, style = (np.random.default_rng(each) for each in np.random.SeedSequence(
         [SPLITS[split], seed, index]).spawn(2))
@@ -294,7 +278,7 @@ def sample(
     for name, change in _CHANGES.items():
         if domain == name or (domain == 'random' and style.random() >= _LEFT_OUT):
             look |= change(style)
-    return Frame(index, positions, float(distance), float(elevation), float(azimuth), look)
+    return Frame(positions, (float(distance), float(elevation), float(azimuth)), look)
 
 
 def _brightness(random: Random) -> Look:

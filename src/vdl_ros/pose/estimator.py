@@ -1,4 +1,4 @@
-"""Augmentation of pictures in training: flips, brightness, contrast, colour, blur, noise."""
+"""Estimate poses with a trained network: model files, calibrated estimates, augmentation."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from vdl_ros.pose.networks import (
     MODELS,
     OUTPUTS,
     SIZE,
+    UNIT_M,
     Raw,
     decode,
     errors,
@@ -30,7 +31,7 @@ from vdl_ros.pose.networks import (
 )
 
 __all__ = ['Estimate', 'ModelError', 'PoseEstimator', 'SMALLEST', 'augment', 'average_flipped',
-           'crop_square', 'decode_raw', 'flip', 'load_model', 'middle_square', 'model_path',
+           'crop_square', 'flip', 'load_model', 'middle_square', 'model_path',
            'save_model', 'scale_square', 'to_float']
 
 
@@ -133,10 +134,9 @@ def save_model(
     path: Path, name: str, model: Mapping[str, Tensor], calibration: Mapping[str, Any],
     origin: Mapping[str, Any],
 ) -> None:
-    """Write a model file.
+    """Write a model file, whole or not at all.
 
     Args:
-        path: the file; it is replaced whole or not at all.
         model: its state, float32.
         calibration: ``scale``, six factors of the standard deviations; ``threshold``, rad, above
             which the joints are not to be trusted.
@@ -192,7 +192,7 @@ _LEAST_SPREAD, _MOST_CLIPPED = 0.03, 0.8
 class Estimate(NamedTuple):
     """Estimates of some pictures.
 
-    ``values`` and ``std`` are float32 [pictures, 6] in the order of ``outputs.OUTPUTS``, m and
+    ``values`` and ``std`` are float32 [pictures, 6] in the order of ``networks.OUTPUTS``, m and
     rad; ``std`` is calibrated: two thirds of the errors on validation frames were smaller.
     ``confident`` is bool [pictures]: the joints are certain enough to act upon. ``readable`` is
     bool [pictures]: the picture is not blank.
@@ -263,20 +263,18 @@ class PoseEstimator:
         return values, std * self._scale
 
 
-def decode_raw(raw: Raw) -> tuple[Tensor, Tensor]:
-    """Return values and standard deviations before calibration, each float [batch, 6]; m, rad."""
-    std = raw.log_std.exp()
-    return decode(raw.encoded), std * torch.tensor([0.225, 1.0, 1.0, 1.0, 1.0, 1.0])
-
-
 def average_flipped(raw: Raw) -> tuple[Tensor, Tensor]:
-    """Return the average over pictures and their mirror images, as :func:`decode_raw` does.
+    """Return the average of pictures and their mirror images: values and standard deviations.
 
     Args:
         raw: of a batch whose second half is the first one flipped.
+
+    Returns:
+        float [batch / 2, 6] each, m and rad; the deviations are not calibrated.
     """
-    values, std = decode_raw(raw)
-    values, std = values.reshape(2, -1, len(OUTPUTS)), std.reshape(2, -1, len(OUTPUTS))
+    std = (raw.log_std.exp() * torch.tensor([UNIT_M, 1.0, 1.0, 1.0, 1.0, 1.0])).reshape(
+        2, -1, len(OUTPUTS))
+    values = decode(raw.encoded).reshape(2, -1, len(OUTPUTS))
     values = torch.stack([values[0], values[1] * MIRROR])
     weight = std**-2 / (std**-2).sum(0)
     # From the first towards the second, the short way round.

@@ -1,10 +1,11 @@
-"""Evaluate estimates: accuracy within ten degrees, mean errors, calibration."""
+"""Evaluate estimates: accuracy within ten degrees, mean errors, calibration, a plot."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,8 @@ from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import Estimate, PoseEstimator
 from vdl_ros.pose.networks import JOINT_OUTPUTS, OUTPUTS, errors
 
-__all__ = ['Scores', 'absolute_errors', 'calibrate', 'calibrated', 'concatenate', 'estimate_all',
-           'format_table', 'score']
+__all__ = ['Scores', 'calibrate', 'calibrated', 'concatenate', 'draw_estimates',
+           'estimate_all', 'format_table', 'score']
 
 
 _BATCH = 64
@@ -95,7 +96,7 @@ def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
     Args:
         targets: the truth, float32 [frames, 6].
     """
-    off = absolute_errors(estimate, targets)
+    off = _absolute_errors(estimate, targets)
     right = off <= CLOSE
     right[:, 0] = off[:, 0] <= _CLOSE_DISTANCE * targets[:, 0]
     joints = right[:, JOINT_OUTPUTS]
@@ -112,7 +113,7 @@ def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
         within_std=by_output(off <= estimate.std))
 
 
-def absolute_errors(estimate: Estimate, targets: NDArray[np.float32]) -> NDArray[np.float32]:
+def _absolute_errors(estimate: Estimate, targets: NDArray[np.float32]) -> NDArray[np.float32]:
     """Return the absolute error of each value, float32 [frames, 6], m and rad."""
     off: NDArray[np.float32] = errors(
         torch.from_numpy(estimate.values), torch.from_numpy(targets)).abs().numpy()
@@ -120,7 +121,7 @@ def absolute_errors(estimate: Estimate, targets: NDArray[np.float32]) -> NDArray
 
 
 def calibrate(estimate: Estimate, targets: NDArray[np.float32]) -> dict[str, Any]:
-    """Return the calibration of a model, for ``model_file.save_model``.
+    """Return the calibration of a model, for ``estimator.save_model``.
 
     The standard deviations are scaled so that 68.3 % of the errors are smaller, as in a normal
     distribution; the threshold is the largest below which 99 % of the joints are within ten
@@ -130,7 +131,7 @@ def calibrate(estimate: Estimate, targets: NDArray[np.float32]) -> dict[str, Any
         estimate: of validation frames, by a model whose scales are 1.
         targets: the truth, float32 [frames, 6].
     """
-    off = absolute_errors(estimate, targets)
+    off = _absolute_errors(estimate, targets)
     scale = np.quantile(off / estimate.std, 0.683, axis=0).clip(0.05, 20.0)
     worst = (estimate.std * scale)[:, JOINT_OUTPUTS].max(1)
     order = np.argsort(worst)
@@ -164,3 +165,51 @@ def format_table(rows: Sequence[tuple[str, Scores]]) -> str:
             cells.append(f'{scores.accuracy[name]:.3f} ({unit})')
         lines.append([*cells, f'{scores.confident:.3f}'])
     return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
+
+
+def draw_estimates(
+    path: Path, sets: Sequence[tuple[str, Estimate, NDArray[np.float32]]],
+) -> None:
+    """Write the plot.
+
+    Six panels show the first data set, each estimate a dot over its truth, those that are not
+    confident in grey; the last shows the cumulative distribution of the joints' errors for every
+    data set.
+
+    Args:
+        path: the PNG, PDF or SVG to write.
+        sets: title, estimates and truth, float32 [frames, 6], of each.
+
+    Raises:
+        ValueError: matplotlib does not support the kind of file.
+        OSError: it cannot be written.
+    """
+    # Imported late: it takes a second.
+    from matplotlib.figure import Figure
+    figure = Figure(figsize=(13.0, 6.4), dpi=110, layout='constrained')
+    panels = figure.subplots(2, 4).ravel()
+    title, estimate, truth = sets[0]
+    for column, name in enumerate(OUTPUTS):
+        axes = panels[column]
+        scale, unit = (100.0, 'cm') if column == 0 else (180.0 / np.pi, '°')
+        for chosen, color in ((~estimate.confident, '#b0b7c0'), (estimate.confident, '#1f6feb')):
+            axes.plot(truth[chosen, column] * scale, estimate.values[chosen, column] * scale, '.',
+                      color=color, markersize=2)
+        ends = [truth[:, column].min() * scale, truth[:, column].max() * scale]
+        axes.plot(ends, ends, color='black', linewidth=0.8, alpha=0.5)
+        axes.set_title(f'{name}, {unit}', loc='left', fontsize=10)
+    panels[0].set_xlabel('truth')
+    panels[0].set_ylabel(f'estimate, {title}')
+    axes = panels[6]
+    for title, estimate, truth in sets:
+        off = np.sort(np.degrees(_absolute_errors(estimate, truth)[:, JOINT_OUTPUTS]).ravel())
+        axes.plot(off, (np.arange(len(off)) + 1) / len(off), linewidth=1.6, label=title)
+    axes.set_xlim(0, 20)
+    axes.axvline(10.0, color='black', linewidth=0.8, alpha=0.5)
+    axes.set_title('share of joints with at most this error, degrees', loc='left', fontsize=10)
+    axes.legend(frameon=False, fontsize=8)
+    panels[7].axis('off')
+    for axes in panels[:7]:
+        axes.grid(alpha=0.25)
+        axes.spines[['top', 'right']].set_visible(False)
+    figure.savefig(path)

@@ -1,9 +1,8 @@
-"""Settings of the joint tracker."""
+"""Track the joints by estimates of their positions and motor commands: a histogram filter."""
 
 from __future__ import annotations
 
 import collections
-import dataclasses
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,32 +10,25 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['JointTracker', 'Track', 'TrackerConfig']
+__all__ = ['RESPONSE_TIME', 'JointTracker', 'Track']
 
 
-@dataclasses.dataclass(frozen=True)
-class TrackerConfig:
-    """Noise of commands and estimates; rad and s."""
-
-    #: From a command until the motor follows it: cable, start and coasting.
-    response_time: float = 0.06
-    #: Between neighbouring angles of the grid.
-    cell: float = math.radians(0.5)
-    #: Speeds may be off by this share, over moves of about ``stretch``.
-    speed_error: float = 0.2
-    stretch: float = 0.3
-    #: Standard deviation of a joint's motion in a second in which its motor was off.
-    drift: float = 0.01
-    #: Degrees of freedom of Student's t, the likelihood of an estimate.
-    tails: float = 2.0
-    #: Estimates this far apart have independent errors.
-    independent_after: float = 0.2
-    #: An estimate of the same pose is independent after this time: noise, light, passers-by.
-    renewed_after: float = 1.0
-    #: Share of the probability that is spread over all angles for each independent estimate, to
-    #: recover an arm that was moved by hand.
-    lost: float = 1e-5
-
+# From a command until the motor follows it, s: cable, start and coasting.
+RESPONSE_TIME = 0.06
+# Between neighbouring angles of the grid, rad.
+_CELL = math.radians(0.5)
+# Speeds may be off by this share, over moves of about this length, rad.
+_SPEED_ERROR, _STRETCH = 0.2, 0.3
+# Standard deviation of a joint's motion in a second in which its motor was off, rad.
+_DRIFT = 0.01
+# Degrees of freedom of Student's t, the likelihood of an estimate.
+_TAILS = 2.0
+# Estimates this far apart have independent errors, rad; so has, after this time, s, an estimate of
+# the same pose: noise, light, passers-by.
+_INDEPENDENT_AFTER, _RENEWED_AFTER = 0.2, 1.0
+# Share of the probability that is spread over all angles for each independent estimate, to recover
+# an arm that was moved by hand.
+_LOST = 1e-5
 
 Array = NDArray[np.float64]
 # Commands that are kept while no picture arrives.
@@ -58,16 +50,12 @@ class JointTracker:
         speed: of the joints when their motors are on, float64 [joints], rad/s.
     """
 
-    def __init__(
-        self, lower: ArrayLike, upper: ArrayLike, speed: ArrayLike,
-        config: TrackerConfig | None = None,
-    ):
-        self.config = config or TrackerConfig()
+    def __init__(self, lower: ArrayLike, upper: ArrayLike, speed: ArrayLike) -> None:
         self._lower = np.asarray(lower, np.float64)
         self._upper = np.asarray(upper, np.float64)
         self._speed = np.asarray(speed, np.float64)
-        cells = np.ceil((self._upper - self._lower) / self.config.cell).astype(int) + 1
-        self._grids = [low + np.arange(count) * self.config.cell
+        cells = np.ceil((self._upper - self._lower) / _CELL).astype(int) + 1
+        self._grids = [low + np.arange(count) * _CELL
                        for low, count in zip(self._lower, cells, strict=True)]
         self._commands: collections.deque[tuple[float, Array]] = collections.deque(
             maxlen=_MOST_COMMANDS)
@@ -108,25 +96,24 @@ class JointTracker:
 
     def _predict(self, stamp: float, elapsed: float) -> None:
         """Move and blur the probabilities by what was commanded since the last picture."""
-        config = self.config
         moved = self._speed * self._commanded(stamp - elapsed, stamp)
         self._moved = float(np.abs(moved).max(initial=0.0))
         self._shift += moved
-        self._variance += (config.speed_error**2 * config.stretch * np.abs(moved)
-                           + config.drift**2 * elapsed)
+        self._variance += (_SPEED_ERROR**2 * _STRETCH * np.abs(moved)
+                           + _DRIFT**2 * elapsed)
         for index in range(len(self._grids)):
-            whole = round(self._shift[index] / config.cell)
+            whole = round(self._shift[index] / _CELL)
             if whole:
-                self._shift[index] -= whole * config.cell
+                self._shift[index] -= whole * _CELL
                 self._probability[index] = _shifted(self._probability[index], whole)
-            if self._variance[index] >= config.cell**2:
+            if self._variance[index] >= _CELL**2:
                 self._probability[index] = _blurred(
-                    self._probability[index], math.sqrt(self._variance[index]) / config.cell)
+                    self._probability[index], math.sqrt(self._variance[index]) / _CELL)
                 self._variance[index] = 0.0
 
     def _commanded(self, begin: float, end: float) -> Array:
         """Return the signed time that each motor was on between two stamps, s."""
-        begin, end = begin - self.config.response_time, end - self.config.response_time
+        begin, end = begin - RESPONSE_TIME, end - RESPONSE_TIME
         while len(self._commands) > 1 and self._commands[1][0] <= begin:
             self._commands.popleft()
         total = np.zeros(len(self._grids))
@@ -141,15 +128,15 @@ class JointTracker:
         if self._last is None:
             return 1.0
         change = self._moved + float(np.abs(measured - self._last).max())
-        return min(1.0, change / self.config.independent_after
-                   + elapsed / self.config.renewed_after)
+        return min(1.0, change / _INDEPENDENT_AFTER
+                   + elapsed / _RENEWED_AFTER)
 
     def _correct(self, measured: Array, std: Array, novelty: float) -> None:
         """Multiply each angle's probability by the likelihood of the estimate."""
-        tails, lost = self.config.tails, self.config.lost * novelty
+        lost = _LOST * novelty
         for index, grid in enumerate(self._grids):
             off = (grid + self._shift[index] - measured[index]) / std[index]
-            weight = (1.0 + off**2 / tails) ** (-0.5 * (tails + 1.0) * novelty)
+            weight = (1.0 + off**2 / _TAILS) ** (-0.5 * (_TAILS + 1.0) * novelty)
             found = self._probability[index] * weight
             found /= found.sum()
             self._probability[index] = (1.0 - lost) * found + lost / len(grid)

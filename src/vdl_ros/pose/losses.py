@@ -1,4 +1,4 @@
-"""The loss of pose networks: the six values, their standard deviations, and the keypoints."""
+"""The loss of pose networks, of values, standard deviations and keypoints; their optimiser."""
 
 from __future__ import annotations
 
@@ -10,17 +10,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from vdl_ros.pose.networks import Raw, decode, encode, errors
+from vdl_ros.pose.networks import UNIT_M, Raw, decode, encode, errors
 
-__all__ = ['Loss', 'PoseOptimizer', 'pose_loss', 'unit_errors']
+__all__ = ['Loss', 'PoseOptimizer', 'pose_loss']
 
 
 # Errors below this count by their square, larger ones by their size: a few frames that cannot be
 # read, one link hidden behind another, must not dominate the rest.
 _SMALL = 0.03
 _POINTS, _MAPS, _SURENESS, _LENGTH = 3.0, 0.3, 0.1, 0.02
-# A network's distances are in units of 0.225 m; see outputs.encode.
-_DISTANCE_UNIT = 0.225
 
 
 class Loss(NamedTuple):
@@ -38,7 +36,7 @@ def pose_loss(raw: Raw, targets: Tensor, points: Tensor) -> Loss:
 
     Args:
         targets: float [batch, 6].
-        points: float [batch, points, 3], of ``points.seen_points``.
+        points: float [batch, points, 3], as of ``networks.project_points``.
     """
     truth = encode(targets)
     distance = raw.encoded[:, :1] - truth[:, :1]
@@ -52,7 +50,8 @@ def pose_loss(raw: Raw, targets: Tensor, points: Tensor) -> Loss:
     nearby = ((raw.points - points).square() + _SMALL ** 2).sqrt().mean() - _SMALL
     likely = _map_loss(raw.maps, points) if raw.maps is not None else torch.zeros(())
     # Detached: a large standard deviation must not reduce the gradient of the error.
-    off = unit_errors(decode(raw.encoded.detach()), targets)
+    off = errors(decode(raw.encoded.detach()), targets)
+    off = torch.cat([off[:, :1] / UNIT_M, off[:, 1:]], -1)
     sureness = (raw.log_std + 0.5 * off.square() * (-2.0 * raw.log_std).exp()).mean()
     total = (pose + _LENGTH * kept_short + _POINTS * nearby + _MAPS * likely +
              _SURENESS * sureness)
@@ -83,12 +82,6 @@ def _map_loss(maps: Tensor, points: Tensor) -> Tensor:
         index = (first[..., 1] + below) * side + first[..., 0] + right
         entropy = entropy - weight * logs.gather(2, index[..., None])[..., 0]
     return (entropy * inside).sum() / inside.sum().clamp(min=1)
-
-
-def unit_errors(estimates: Tensor, targets: Tensor) -> Tensor:
-    """Return errors in the units of ``Raw.log_std``, float [batch, 6]."""
-    off = errors(estimates, targets)
-    return torch.cat([off[:, :1] / _DISTANCE_UNIT, off[:, 1:]], -1)
 
 
 # Matrices with a longer smaller side cost too much to orthogonalise.

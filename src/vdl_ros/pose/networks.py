@@ -1,4 +1,4 @@
-"""The six estimated values: order, units, encoding as network outputs, and errors."""
+"""The networks, and the values that they estimate: order, units, encoding, keypoints, errors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch.nn import functional
 
 from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.pose.dataset import PoseDataset
+from vdl_ros.pose.dataset import SIZE, PoseDataset
 
 __all__ = ['AlexNet', 'ENCODED', 'JOINT_OUTPUTS', 'MIRROR', 'MIRRORED', 'MODELS', 'OUTPUTS',
-           'POINTS', 'Raw', 'ResNet', 'SIZE', 'decode', 'encode', 'errors', 'make_model',
+           'POINTS', 'Raw', 'ResNet', 'SIZE', 'UNIT_M', 'decode', 'encode', 'errors', 'make_model',
            'project_points', 'wrap']
 
 
@@ -29,8 +29,9 @@ MIRROR = torch.tensor([1.0, 1.0, -1.0, -1.0, 1.0, 1.0])
 #: Number of network outputs: a distance, and a sine and a cosine for each angle.
 ENCODED = 1 + 2 * (len(OUTPUTS) - 1)
 
-# Distances are encoded as (distance - middle) / half the captured range.
-_MIDDLE, _HALF = 0.775, 0.225
+#: Distances are encoded as (distance - middle) / unit: half the captured range, m.
+UNIT_M = 0.225
+_MIDDLE_M = 0.775
 
 
 def encode(targets: Tensor) -> Tensor:
@@ -41,7 +42,7 @@ def encode(targets: Tensor) -> Tensor:
     """
     angles = targets[..., 1:]
     pairs = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
-    return torch.cat([(targets[..., :1] - _MIDDLE) / _HALF, pairs], -1)
+    return torch.cat([(targets[..., :1] - _MIDDLE_M) / UNIT_M, pairs], -1)
 
 
 def decode(encoded: Tensor) -> Tensor:
@@ -52,7 +53,7 @@ def decode(encoded: Tensor) -> Tensor:
     """
     pairs = encoded[..., 1:].reshape(*encoded.shape[:-1], -1, 2)
     angles = torch.atan2(pairs[..., 0], pairs[..., 1])
-    return torch.cat([encoded[..., :1] * _HALF + _MIDDLE, angles], -1)
+    return torch.cat([encoded[..., :1] * UNIT_M + _MIDDLE_M, angles], -1)
 
 
 def wrap(angle: Tensor) -> Tensor:
@@ -92,12 +93,12 @@ def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float
     poses = kinematics.poses(data.joints)
     in_base = np.stack([
         (poses[frame] @ [*place, 1.0])[..., :3] for frame, place in POINTS], axis=1)
-    target = geometry_target(kinematics)
+    target = kinematics.pose(np.zeros(5), 'camera_target')[:3, 3]
     distance, elevation, azimuth = data.targets[:, :3].double().numpy().T
     seen = _in_camera(in_base - target, elevation, azimuth)
     seen[..., 2] += distance[:, None]
     scale = 2.0 * data.focal[:, None] / np.maximum(seen[..., 2], 0.05)
-    roll = _parameter(data, 'camera_roll')[:, None]
+    roll = data.roll[:, None]
     across, down = seen[..., 0] * scale, seen[..., 1] * scale
     # The picture turns against the roll of the camera.
     return np.stack([
@@ -106,19 +107,8 @@ def project_points(data: PoseDataset, geometry: ArmGeometry) -> NDArray[np.float
         (seen[..., 2] - distance[:, None]) / _DEPTH], axis=-1).astype(np.float32)
 
 
-def geometry_target(kinematics: Kinematics) -> Array:
-    """Return the point that cameras look at, float64 [3], m."""
-    return kinematics.pose(np.zeros(5), 'camera_target')[:3, 3]
-
-
 def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:
-    """Return points about the target in the axes of the camera: right, down, away.
-
-    Args:
-        points: float64 [frames, points, 3], m.
-        elevation: float64 [frames], rad.
-        azimuth: float64 [frames], rad.
-    """
+    """Return points about the target, float64 [frames, points, 3], in right, down, away."""
     zero = np.zeros_like(azimuth)
     away = -np.stack([np.cos(elevation) * np.cos(azimuth), np.cos(elevation) * np.sin(azimuth),
                       np.sin(elevation)], -1)
@@ -127,22 +117,15 @@ def _in_camera(points: Array, elevation: Array, azimuth: Array) -> Array:
     return np.asarray(points @ axes)
 
 
-def _parameter(data: PoseDataset, name: str) -> Array:
-    """Return a randomised value for each frame, 0 where it was not randomised."""
-    return np.nan_to_num(data.parameters.get(name, np.zeros(len(data))))
-
-
-#: Height and width of the pictures, pixels.
-SIZE = 128
 _MEAN, _SPREAD = 0.45, 0.25
 
 
 class Raw(NamedTuple):
     """The outputs of a network.
 
-    ``encoded`` is float [batch, 11] as of ``outputs.encode``, pairs of any length. ``log_std`` is
+    ``encoded`` is float [batch, 11] as of :func:`encode`, pairs of any length. ``log_std`` is
     float [batch, 6], the logarithm of each output's standard deviation, in m / 0.225 and rad.
-    ``points`` is float [batch, points, 3], the estimated ``keypoints.POINTS``. ``maps`` is float
+    ``points`` is float [batch, points, 3], the estimated :data:`POINTS`. ``maps`` is float
     [batch, points, side, side], logits of each point's place in the picture; None where a network
     has no such maps.
     """
@@ -191,7 +174,7 @@ class _Block(nn.Module):
 class _SpatialAttention(nn.Module):
     """Spatial attention: the expected place of each map, and features weighted by it.
 
-    The first maps are trained to find ``keypoints.POINTS``; the others are free.
+    The first maps are trained to find :data:`POINTS`; the others are free.
     """
 
     def __init__(self, channels: int, maps: int):

@@ -1,4 +1,4 @@
-"""Settings of a training of the pose network."""
+"""Train a pose network: settings, the files of a run, and the loop."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
 from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.common.files import ProgressTable, atomic_file, write_text
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
-from vdl_ros.pose.dataset import PoseDataset, keep_batch
+from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
 from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, concatenate, estimate_all, score
 from vdl_ros.pose.losses import Loss, PoseOptimizer, pose_loss
@@ -41,12 +40,11 @@ class TrainingConfig:
     weight_decay: float = 0.02
     seed: int = 0
     threads: int = 0
-    workers: int = -1
 
     def __post_init__(self) -> None:
         """Raise ValueError for a value that is not allowed."""
         for name, least in (('epochs', 1), ('minutes', 0), ('batch', 2), ('seed', 0),
-                            ('threads', 0), ('workers', -1), ('weight_decay', 0)):
+                            ('threads', 0), ('weight_decay', 0)):
             value = getattr(self, name)
             if not value >= least or not math.isfinite(value):
                 raise ValueError(f'--{name}: {value:g} is not allowed: at least {least}')
@@ -240,7 +238,7 @@ class Trainer:
         began, first = time.monotonic(), self.elapsed
         logged_at = began
         self._model.train()
-        for pictures, targets, indices in self._loader():
+        for pictures, targets, indices in self._remaining_batches():
             if stop.is_set() or self._share() >= 1.0:
                 break
             loss = self._train_batch(pictures, targets, self._points[indices])
@@ -295,18 +293,14 @@ class Trainer:
         gradients = torch.autograd.grad(loss.total, list(self._model.parameters()))
         return Loss(*(each.detach() for each in loss)), gradients
 
-    def _loader(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Return the remaining batches of this epoch."""
-        size, workers = self.config.batch, self.config.workers
-        if workers < 0:
-            # Copying is fast; unpacking chunks is worth a process.
-            workers = int(self._data.compressed)
+    def _remaining_batches(self) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Yield pictures, targets and indices of the rest of this epoch."""
+        size = self.config.batch
         generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + self.epoch)
-        order = self._frames[torch.randperm(len(self._frames), generator=generator)].tolist()
-        batches = [order[start:start + size]
-                   for start in range(self._done_in_epoch * size, self._batches * size, size)]
-        return iter(DataLoader(self._data, batch_sampler=batches, num_workers=workers,
-                               collate_fn=keep_batch))
+        order = self._frames[torch.randperm(len(self._frames), generator=generator)]
+        for start in range(self._done_in_epoch * size, self._batches * size, size):
+            chosen = order[start:start + size]
+            yield self._data.pictures(chosen), self._data.targets[chosen], chosen
 
     def _validate(self, losses: dict[str, float]) -> Scores:
         """Score the averaged weights on the frames held out; keep the best."""

@@ -11,7 +11,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting, suggestion
-from vdl_ros.pose.domain_randomization import DOMAINS, SPLITS
+from vdl_ros.pose.frames import DOMAINS, SPLITS
 
 __all__ = ['CalibrateConfig', 'CaptureConfig', 'PlayConfig', 'PolicyConfig',
            'PolicyRendererConfig', 'PoseConfig', 'PoseModelConfig', 'ProcessConfig',
@@ -96,7 +96,8 @@ class CalibrateConfig:
 class CaptureConfig:
     """The node ``capture``."""
 
-    output: str = setting('', 'Folder of the bag; a capture with the same settings is continued.')
+    output: str = setting(
+        '', 'Folder of the data set; a capture with the same settings is continued.')
     frames: int = setting(20_000, 'Frames to capture.', minimum=1, maximum=100_000_000)
     domain: str = setting(
         'random', 'What is randomised besides the poses of arm and camera.', choices=DOMAINS)
@@ -104,9 +105,13 @@ class CaptureConfig:
     split: str = setting(
         'train', 'Part of the data set; no part has a frame of another.', choices=tuple(SPLITS))
     labels: bool = setting(
-        True, 'Frames of the simulated arm with labels; false: images of the camera without.')
+        True, 'A data set of the simulated arm with labels; false: a bag of images of the camera.')
     compression: str = setting(
-        'none', "Compression of the bag's chunks.", choices=('none', 'lz4', 'zstd'))
+        'none', 'Compression of that bag; a data set has none.', choices=('none', 'lz4', 'zstd'))
+    image_width: int = setting(
+        128, 'Width of the images.', minimum=8, maximum=4096, unit='pixels')
+    image_height: int = setting(
+        128, 'Height of the images.', minimum=8, maximum=4096, unit='pixels')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -208,7 +213,6 @@ class SimArmConfig:
         False, 'Publish simulated time on /clock, for nodes with use_sim_time.')
     joint_rate: float = setting(
         60.0, 'Rate of joint states, in simulated time.', minimum=1.0, maximum=250.0, unit='Hz')
-    posed: bool = setting(False, 'Take pose and stamp from capture/pose: no time, no motors.')
     start_pose: str = setting(
         '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
     sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)

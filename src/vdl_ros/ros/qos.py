@@ -105,8 +105,6 @@ TOPICS = {
     # Not latched: a policy that starts later would move an arm without notice.
     'arm/target': COMMAND,
     'arm/target_status': LATCHED,
-    'capture/scene': STREAM,
-    'capture/pose': STREAM,
     'camera/image_raw': SENSOR,
     'camera/image_raw/compressed': SENSOR,
     'camera/image_attacked': SENSOR,

@@ -1,4 +1,4 @@
-"""Evaluate a pose network on captured bags: ``ros2 run vdl_ros evaluate_pose --help``.
+"""Evaluate a pose network on captured frames: ``ros2 run vdl_ros evaluate_pose --help``.
 
 Not a node: it has no topics and takes ordinary options.
 """
@@ -20,8 +20,8 @@ from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.pose_attack import ImageAttack, check_mode, warning
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.pose.dataset import PoseDataset
-from vdl_ros.pose.estimator import Estimate, PoseEstimator, model_path
-from vdl_ros.pose.evaluation import estimate_all, format_table, score
+from vdl_ros.pose.estimator import PoseEstimator, model_path
+from vdl_ros.pose.evaluation import draw_estimates, estimate_all, format_table, score
 from vdl_ros.pose.networks import MODELS
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 
@@ -36,17 +36,17 @@ def main(args: Sequence[str] | None = None) -> int:
         estimator = PoseEstimator.load(path, options.architecture or '')
         attacks = _attacks(options)
         rows, drawn = [], []
-        for bag in options.data:
-            data = PoseDataset([bag])
-            print(f'{bag}: {data.report()}', file=sys.stderr)
+        for folder in options.data:
+            data = PoseDataset([folder])
+            print(f'{folder}: {data.report()}', file=sys.stderr)
             chosen = range(min(len(data), options.frames or len(data)))
             truth = data.targets[:len(chosen)].numpy()
             for name, attack in attacks.items():
                 estimate = estimate_all(estimator, data, chosen, _change(attack, estimator))
-                rows.append((f'{bag.name}{name}', score(estimate, truth)))
-                drawn.append((f'{bag.name}{name}', estimate, truth))
+                rows.append((f'{folder.name}{name}', score(estimate, truth)))
+                drawn.append((f'{folder.name}{name}', estimate, truth))
         if options.picture:
-            _draw(options.picture, drawn)
+            draw_estimates(options.picture, drawn)
     except (ValueError, OSError) as error:
         print(f'evaluate_pose: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -70,14 +70,14 @@ def _parser() -> argparse.ArgumentParser:
         prog='evaluate_pose',
         description='Evaluate a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
-    add('--data', type=Path, nargs='+', required=True, metavar='BAG',
-        help='captured bags, a row of the table each')
+    add('--data', type=Path, nargs='+', required=True, metavar='FOLDER',
+        help='captured data sets or bags, a row of the table each; a bag is converted once')
     add('--model', type=Path, metavar='FILE',
         help='model file or folder of a run [the model in this package]')
     add('--architecture', choices=list(MODELS), help='fail if the model has another architecture')
-    add('--frames', type=int, default=0, help='number of frames of each bag [all]')
+    add('--frames', type=int, default=0, help='number of frames of each [all]')
     add('--adversarial_mode', nargs='+', default=[], metavar='MODE',
-        help='attacks on the pictures, in which the frames of a bag follow each other; a row of '
+        help='attacks on the pictures, in which the frames follow each other; a row of '
              'the table for each, and each size')
     add('--adversarial_epsilon', nargs='+', default=['0.01'], metavar='E',
         help='their sizes; pictures have values from 0 to 1 [0.01]')
@@ -112,12 +112,6 @@ def _change(
         return None
     images = ImageAttack(attack, estimator)
     return lambda picture: images.perturb(picture).pixels
-
-
-def _draw(path: Path, drawn: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:
-    """Plot estimates; imported late, since matplotlib takes a second."""
-    from vdl_ros.pose.error_plot import draw_estimates
-    draw_estimates(path, drawn)
 
 
 if __name__ == '__main__':

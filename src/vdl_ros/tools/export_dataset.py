@@ -57,8 +57,9 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog='export_dataset',
         description='Export images, joint positions and motor commands of a bag as a data set.')
-    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; or '
-                        'the folder of record_episodes, each of whose bags begins an episode')
+    parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; a '
+                        'captured data set; or the folder of record_episodes, each of whose bags '
+                        'begins an episode')
     parser.add_argument('--format', required=True, choices=sorted(FORMATS),
                         help='lerobot: LeRobotDataset v3; hdf5: robomimic\'s')
     parser.add_argument('--output', required=True, type=Path,

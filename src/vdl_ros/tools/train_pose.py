@@ -1,4 +1,4 @@
-"""Train a pose network on captured bags: ``ros2 run vdl_ros train_pose --help``.
+"""Train a pose network on captured frames: ``ros2 run vdl_ros train_pose --help``.
 
 Not a node: it has no topics and takes ordinary options.
 """
@@ -23,7 +23,7 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 def main(args: Sequence[str] | None = None) -> int:
     """Train, and return the exit status."""
     options = vars(_parser().parse_args(args))
-    bags, folder = options.pop('data'), options.pop('output')
+    paths, folder = options.pop('data'), options.pop('output')
     resume, model = options.pop('resume'), options.pop('init')
     stop = threading.Event()
     set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
@@ -32,7 +32,7 @@ def main(args: Sequence[str] | None = None) -> int:
             options['epochs'] = 10_000
         config = TrainingConfig(**{
             name: value for name, value in options.items() if value is not None})
-        data = PoseDataset(bags)
+        data = PoseDataset(paths)
         _log(data.report())
         trainer = Trainer(data, config, folder, resume=resume, init=model, log=_log)
         scores = trainer.train(stop)
@@ -53,8 +53,8 @@ def _parser() -> argparse.ArgumentParser:
         prog='train_pose',
         description='Train a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
-    add('--data', type=Path, nargs='+', required=True, metavar='BAG',
-        help='captured bags, or folders of bags')
+    add('--data', type=Path, nargs='+', required=True, metavar='FOLDER',
+        help='captured data sets, bags, or folders of them; a bag is converted once')
     add('--output', type=Path, required=True, metavar='FOLDER',
         help='folder of the run: checkpoint.pt, model.pt, progress.csv, curve.png, TensorBoard '
         'events')
@@ -65,8 +65,7 @@ def _parser() -> argparse.ArgumentParser:
     for name, kind, text in (
             ('batch', int, 'batch size'), ('lr', float, 'highest learning rate'),
             ('weight_decay', float, 'weight decay'), ('seed', int, 'random seed'),
-            ('threads', int, 'threads that compute; 0: PyTorch\'s default'),
-            ('workers', int, 'processes that read; -1: 1 for compressed bags, else 0')):
+            ('threads', int, 'threads that compute; 0: PyTorch\'s default')):
         add('--' + name.replace('_', '-'), type=kind, help=f'{text} [{default[name]}]')
     add('--init', type=Path, metavar='FILE',
         help='initial weights: a model file or the folder of a run [random]')

@@ -1,45 +1,105 @@
-"""The data set of captured frames: random access, matching by stamp, and damaged bags."""
+"""Data sets of frames: random access, continuing, damage; and bags that are converted."""
+
+import json
 
 import numpy as np
 import pytest
 import torch
 from rclpy.serialization import serialize_message
-from torch.utils.data import DataLoader
 
 from vdl_ros.bags.reader import BagError
-from vdl_ros.pose.dataset import DataError, PoseDataset, keep_batch
+from vdl_ros.pose.dataset import PoseDataset
+from vdl_ros.pose.frames import DataError, Frames, FrameWriter
 
 
-def collect(data, **options):
-    """Return pictures, targets and indices of all frames, by a DataLoader."""
-    loader = DataLoader(data, batch_size=8, collate_fn=keep_batch, **options)
-    return [torch.cat(parts) for parts in zip(*loader, strict=True)]
+def check(data, data_sets, row, index):
+    camera, joints = data_sets.labels(index)
+    np.testing.assert_array_equal(data.pictures([row])[0], data_sets.picture(index))
+    np.testing.assert_allclose(data.targets[row], [*camera, *joints[:3]], rtol=1e-6)
+    np.testing.assert_allclose(data.joints[row], joints)
+    assert data.roll[row] == 0.01 * index
+    assert data.focal[row] == 160.0 / 128
 
 
-@pytest.mark.parametrize('compression', ['none', 'zstd', 'lz4'])
-def test_every_frame_can_be_read_in_any_order(bags, compression):
-    data = PoseDataset([bags.write('some', 30, compression=compression), bags.write('two', 12)])
-    assert len(data) == 42
-    assert data.compressed == (compression != 'none')
-    assert not data.skipped
+def test_every_frame_of_data_sets_and_bags_can_be_read_in_any_order(data_sets, tmp_path):
+    data_sets.write('all/one', 30)
+    data_sets.write_bag('all/two', 12, compression='zstd')
+    data = PoseDataset([tmp_path / 'all'])
+    assert data.report() == '42 frames of 2 data set(s)'
     for row in np.random.default_rng(0).permutation(42).tolist():
-        index = row % 30
-        camera, joints = bags.labels(index)
-        pixels, target = data[row]
-        np.testing.assert_array_equal(pixels.numpy(), bags.picture(index))
-        np.testing.assert_allclose(target, [*camera, *joints[:3]], rtol=1e-6)
-        np.testing.assert_allclose(data.joints[row], joints)
-        assert data.parameters['camera_roll'][row] == 0.01 * index
-    assert data.focal[0] == 160.0 / 128
-    # A batch keeps its order.
+        check(data, data_sets, row, row % 30)
     chosen = [35, 3, 29, 3, 30, 0]
-    pictures, targets, indices = data.__getitems__(chosen)
-    assert indices.tolist() == chosen
-    assert torch.equal(pictures, torch.stack([data[each][0] for each in chosen]))
-    assert torch.equal(targets, data.targets[chosen])
+    assert torch.equal(data.pictures(chosen), torch.cat([data.pictures([each])
+                                                         for each in chosen]))
+    # NumPy reads the arrays, too.
+    assert np.load(tmp_path / 'all/one/images.npy', mmap_mode='r').shape == (30, 128, 128, 3)
+    assert np.isnan(Frames(tmp_path / 'all/one').look[:, 1]).all()
 
 
-def test_messages_are_matched_by_their_stamps(bags):
+def test_a_data_set_that_was_not_closed_is_continued_with_whole_frames(data_sets, tmp_path):
+    folder = data_sets.write('some', 5)
+    with (folder / 'images.npy').open('ab') as file:  # what a killed process wrote last
+        file.write(bytes(70_000))
+    assert len(PoseDataset([folder])) == 5
+    data = PoseDataset([data_sets.write('some', 8)])
+    assert len(data) == 8
+    for index in range(8):
+        check(data, data_sets, index, index)
+    for change, reason in (({'seed': 8}, 'seed: 8 is not allowed: the capture in .* with 7'),
+                           ({'size': (64, 64)}, 'height: 64 is not allowed')):
+        with pytest.raises(DataError, match=reason):
+            data_sets.write('some', 9, **change)
+    with pytest.raises(DataError, match='exists and is no data set'):
+        FrameWriter(tmp_path, (8, 8), [], {})
+
+
+def test_damaged_data_sets_are_errors_of_one_line(data_sets, tmp_path):
+    def info(**changes):
+        def change(folder):
+            path = folder / 'frames.json'
+            path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+        return change
+
+    def content(name, data):
+        return lambda folder: (folder / name).write_bytes(data)
+
+    def saved(name, array):
+        return lambda folder: np.save(folder / f'{name}.npy', array, allow_pickle=True)
+
+    def cut(folder):
+        data = (folder / 'images.npy').read_bytes()
+        (folder / 'images.npy').write_bytes(data[:-1])
+
+    header = b'\x93NUMPY\x01\x00\x76\x00'
+    for number, (damage, reason) in enumerate((
+            (content('frames.json', b'{'), 'frames.json: damaged'),
+            (content('frames.json', b'[' * 100_000), 'frames.json: damaged'),
+            (content('frames.json', b'[]'), 'frames.json: damaged'),
+            (info(version=2), 'not of version 1'), (info(look=[1]), 'not of version 1'),
+            (info(height=10**9), 'not of version 1'), (info(left_out=3), 'damaged'),
+            (info(width='a'), 'not of version 1'), (cut, 'shorter than its header says'),
+            (lambda folder: (folder / 'joints.npy').unlink(), 'No such file'),
+            (content('look.npy', b'rubbish'), 'not an array of NumPy'),
+            (content('look.npy', header + b'(' * 118), 'not an array of NumPy'),
+            (saved('focal', np.array([print] * 4, object)), 'object .* is not allowed'),
+            (saved('focal', np.ones(4, np.float32)), 'float32 .* is not allowed'),
+            (saved('camera', np.ones((4, 2))), r'\(4, 2\) is not allowed: float64 \(n, 3'),
+            (saved('focal', np.full(4, np.inf)), 'labels are not finite'))):
+        folder = data_sets.write(f'set_{number}', 4)
+        damage(folder)
+        with pytest.raises(DataError, match=reason) as raised:
+            PoseDataset([folder])
+        assert str(folder) in str(raised.value)
+        assert '\n' not in str(raised.value)
+    for folder, reason in ((data_sets.write('none', 0), 'no frame is there'),
+                           (data_sets.write('small', 3, size=(64, 64)),
+                            'images of 64x64 instead of 128x128 pixels'),
+                           (tmp_path / 'nowhere', 'no data set and no bag is there')):
+        with pytest.raises(DataError, match=reason):
+            PoseDataset([folder])
+
+
+def test_a_bag_is_converted_once_and_again_when_it_changes(data_sets):
     late = {}
 
     def one_late(index, messages):
@@ -47,16 +107,26 @@ def test_messages_are_matched_by_their_stamps(bags):
         late[index] = messages['arm/joint_states']
         messages['arm/joint_states'] = late.get(index - 1)
 
-    data = PoseDataset([bags.write('late', 10, change=one_late)])
-    assert len(data) == 9
-    assert data.skipped == {'picture without arm/joint_states': 1}
-    np.testing.assert_allclose(data.joints[4], bags.labels(4)[1])
+    bag = data_sets.write_bag('late', 60, change=one_late)
+    data = PoseDataset([bag])
+    assert len(data) == 59
+    assert data.left_out == {'picture without arm/joint_states': 1}
+    check(data, data_sets, 4, 4)
+    made = (bag / 'frames/images.npy').stat().st_mtime_ns
+    assert PoseDataset([bag]).report() == data.report()
+    assert (bag / 'frames/images.npy').stat().st_mtime_ns == made
+    file = data_sets.file(bag)
+    file.write_bytes(file.read_bytes()[:-1_500_000])
+    shorter = PoseDataset([bag])
+    assert 0 < len(shorter) < 59
+    assert shorter.left_out['end of a file that is cut off or damaged'] == 1
+    assert len(PoseDataset([file])) == len(shorter)
 
 
-def test_malformed_messages_are_skipped_and_counted_by_reason(bags):
+def test_malformed_messages_of_a_bag_are_left_out_and_counted_by_reason(data_sets):
     def breaking(index, messages):
-        image, states, scene = (messages[topic] for topic in (
-            'camera/image_raw', 'arm/joint_states', 'capture/scene'))
+        image, states, scene, info = (messages[topic] for topic in (
+            'camera/image_raw', 'arm/joint_states', 'capture/scene', 'camera/camera_info'))
         if index == 1:
             messages['camera/image_raw'] = serialize_message(image)[:-100]
         elif index == 2:
@@ -75,27 +145,26 @@ def test_malformed_messages_are_skipped_and_counted_by_reason(bags):
             messages['capture/scene'] = b'\xff' * 40
         elif index == 9:
             states.position.pop()
+        elif index == 10:
+            info.k[4] = 0.0
 
-    data = PoseDataset([bags.write('broken', 12, change=breaking)])
+    data = PoseDataset([data_sets.write_bag('broken', 13, change=breaking)])
     assert len(data) == 3
-    np.testing.assert_array_equal(data[1][0].numpy(), bags.picture(10))
-    assert data.skipped == {
+    check(data, data_sets, 1, 11)
+    assert data.left_out == {
         'camera/image_raw: truncated or malformed': 1,
-        "picture of encoding 'bgr8' instead of rgb8": 1,
-        'picture of 64x64 instead of 128x128 pixels': 1,
-        'picture with more or fewer bytes than pixels': 1,
-        'arm/joint_states without elbow': 1, 'arm/joint_states without base': 1,
-        'capture/scene without a camera': 1, 'capture/scene: truncated or malformed': 1,
-        'picture without capture/scene': 1,
+        "camera/image_raw: encoding 'bgr8' instead of rgb8": 1,
+        'camera/image_raw: 64x64 instead of 128x128 pixels': 1,
+        'camera/image_raw: more or fewer bytes than pixels': 1,
+        'arm/joint_states: no position of elbow': 1, 'arm/joint_states: no position of base': 1,
         'arm/joint_states: names and values differ in number': 1,
-        'picture without arm/joint_states': 1}
-    assert '1 x picture with more or fewer bytes than pixels' in data.report()
+        'capture/scene: no camera': 1, 'capture/scene: truncated or malformed': 1,
+        'camera/camera_info: no focal length': 1, 'picture without camera/camera_info': 1,
+        'picture without capture/scene': 2, 'picture without arm/joint_states': 3}
+    assert '2 x picture without capture/scene' in data.report()
 
 
-def test_bags_without_usable_frames_are_errors_of_one_line(bags, tmp_path):
-    def other_size(_, messages):
-        messages['camera/image_raw'].height = 64
-
+def test_bags_without_usable_frames_are_errors_of_one_line(data_sets, tmp_path):
     def other_encoding(_, messages):
         messages['camera/image_raw'].encoding = 'mono8'
 
@@ -103,24 +172,21 @@ def test_bags_without_usable_frames_are_errors_of_one_line(bags, tmp_path):
     empty_file.write_bytes(b'')
     text = tmp_path / 'text.mcap'
     text.write_text('no bag at all')
-    (tmp_path / 'folder').mkdir()
-    cut = bags.write('cut', 2)
-    bags.file(cut).write_bytes(bags.file(cut).read_bytes()[:3000])
+    cut = data_sets.write_bag('cut', 2)
+    data_sets.file(cut).write_bytes(data_sets.file(cut).read_bytes()[:3000])
     no_labels = ['camera/image_raw', 'camera/camera_info', 'arm/joint_states']
     wrong_types = dict.fromkeys((*no_labels, 'capture/scene'), 'sensor_msgs/msg/Image')
     for path, reason in (
-            (empty_file, 'the file is empty'), (text, 'not an MCAP file'),
-            (tmp_path / 'folder', 'no bag is there'), (tmp_path / 'nowhere', 'no bag is there'),
-            (cut, 'cut off before one whole message'),
-            (bags.write('none', 0), 'it has not one whole message'),
-            (bags.write('small', 3, change=other_size),
-             'no frame can be used: picture of 128x64 instead of 128x128 pixels (3 times)'),
-            (bags.write('grey', 3, change=other_encoding), "encoding 'mono8' instead of rgb8"),
-            (bags.write('blind', 3, topics=no_labels),
+            (empty_file, 'not an MCAP file'), (text, 'not an MCAP file'),
+            (cut, 'no whole message is in it'), (data_sets.write_bag('none', 0), 'no topic'),
+            (data_sets.write_bag('grey', 3, change=other_encoding), "encoding 'mono8'"),
+            (data_sets.write_bag('blind', 3, topics=no_labels),
              'no topic capture/scene: labels are missing'),
-            (bags.write('types', 3, types=wrong_types), 'not sensor_msgs/msg/CameraInfo')):
+            (data_sets.write_bag('types', 3, types=wrong_types),
+             'not sensor_msgs/msg/CameraInfo')):
         with pytest.raises((BagError, DataError)) as raised:
             PoseDataset([path])
         assert reason in str(raised.value)
         assert str(path) in str(raised.value)
         assert '\n' not in str(raised.value)
+        assert not list(path.glob('*frames*'))

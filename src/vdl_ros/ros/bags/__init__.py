@@ -1,1 +1,1 @@
-"""Write MCAP bags, record topics, and capture frames."""
+"""Write MCAP bags and record topics."""

@@ -179,7 +179,7 @@ class BagWriter:
         path: a folder that does not exist yet, unless it holds ``earlier``.
         compression: none, lz4 or zstd.
         distribution: of ROS 2, for the metadata.
-        earlier: files of the bag that are whole; see ``bags.reader.closed_part``.
+        earlier: files of the bag; see ``bags.reader.read_part``.
 
     Attributes:
         labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.

@@ -1,0 +1,237 @@
+"""Data sets of labelled frames: memory-mapped NumPy arrays in a folder.
+
+``images.npy``, ``joints.npy``, ``camera.npy``, ``focal.npy`` and ``look.npy`` have a row for each
+frame; ``frames.json`` has the version, the image size, the names of the columns of
+``look``, and what the frames are from.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.files import write_text
+
+__all__ = ['DOMAINS', 'DataError', 'FrameWriter', 'Frames', 'INFO', 'SPLITS', 'is_data_set',
+           'read_info', 'write_info']
+
+#: What a capture randomises besides the poses of arm and camera.
+DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
+#: Numbers of the splits, as parts of the seed.
+SPLITS = {'train': 1, 'test': 2, 'validation': 3}
+INFO, _VERSION, _LONGEST_INFO = 'frames.json', 1, 1 << 20
+_MAGIC, _HEADER = b'\x93NUMPY\x01\x00', 128
+_COMMIT_S = 1.0
+
+
+class DataError(ValueError):
+    """A data set or a bag that cannot be used; the message is one line with the path."""
+
+
+def is_data_set(path: Path) -> bool:
+    """Return whether a folder is a data set of frames."""
+    return (path / INFO).is_file()
+
+
+def _layout(height: int, width: int, looks: int) -> dict[str, tuple[str, tuple[int, ...]]]:
+    """Return type and shape of a row of each array."""
+    return {'images': ('|u1', (height, width, 3)), 'joints': ('<f8', (len(JOINTS),)),
+            'camera': ('<f8', (3,)), 'focal': ('<f8', ()), 'look': ('<f8', (looks,))}
+
+
+def read_info(folder: Path) -> dict[str, Any]:
+    """Return the content of ``frames.json``.
+
+    Raises:
+        DataError: it cannot be used.
+    """
+    try:
+        with (folder / INFO).open('rb') as file:
+            info = json.loads(file.read(_LONGEST_INFO))
+        looks, left_out, sizes = info['look'], info['left_out'], (info['height'], info['width'])
+        if (info['version'] == _VERSION and isinstance(info['origin'], dict)
+                and isinstance(looks, list) and all(isinstance(each, str) for each in looks)
+                and all(isinstance(each, int) for each in (*left_out.values(), *sizes))
+                and min(sizes) >= 1 and max(sizes) <= 4096):
+            return dict(info)
+        reason = f'not of version {_VERSION}, or its values are not allowed'
+    except OSError as error:
+        reason = str(error.strerror)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        reason = 'damaged'
+    raise DataError(f'{folder / INFO}: {reason}')
+
+
+def write_info(folder: Path, info: Mapping[str, Any]) -> None:
+    """Write ``frames.json``."""
+    write_text(folder / INFO, json.dumps(info, indent=2) + '\n')
+
+
+def _count(path: Path, kind: str, row: tuple[int, ...]) -> tuple[int, int]:
+    """Return the number of rows of an array, and where the first one begins.
+
+    Raises:
+        DataError: the file has another type or shape, or is shorter than its header says.
+    """
+    try:
+        with path.open('rb') as file:
+            if np.lib.format.read_magic(file) != (1, 0):
+                raise ValueError
+            shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
+            begin, size = file.tell(), file.seek(0, 2)
+    except OSError as error:
+        raise DataError(f'{path}: {error.strerror}') from None
+    except Exception:  # whatever a damaged header raises
+        raise DataError(f'{path}: not an array of NumPy') from None
+    if by_column or dtype != np.dtype(kind) or shape[1:] != row or not shape \
+            or shape[0] < 0:
+        raise DataError(f'{path}: {dtype} {shape} is not allowed: {np.dtype(kind)} (n, '
+                        f'{", ".join(map(str, row))})')
+    if size < begin + shape[0] * dtype.itemsize * int(np.prod(row)):
+        raise DataError(f'{path}: shorter than its header says')
+    return int(shape[0]), begin
+
+
+class Frames:
+    """The arrays of one data set, memory-mapped.
+
+    Attributes:
+        images: RGB, uint8 [frames, height, width, 3].
+        joints: float64 [frames, 5], rad.
+        camera: distance (m), elevation, azimuth (rad), float64 [frames, 3].
+        focal: focal length in heights of the image, float64 [frames].
+        look: what was randomised, float64 [frames, names], NaN where it was not.
+        names: of the columns of ``look``.
+        left_out: number of frames or messages of a bag that could not be used, by reason.
+
+    Raises:
+        DataError: a file is missing, damaged, or of another version.
+    """
+
+    images: NDArray[np.uint8]
+    joints: NDArray[np.float64]
+    camera: NDArray[np.float64]
+    focal: NDArray[np.float64]
+    look: NDArray[np.float64]
+
+    def __init__(self, folder: Path) -> None:
+        info = read_info(folder)
+        self.names: list[str] = info['look']
+        self.left_out: dict[str, int] = info['left_out']
+        layout = _layout(info['height'], info['width'], len(self.names))
+        found = {name: _count(folder / f'{name}.npy', *each) for name, each in layout.items()}
+        self._count = min(count for count, _ in found.values())
+        for name, (kind, row) in layout.items():
+            # NumPy maps no empty array.
+            rows = np.memmap(folder / f'{name}.npy', kind, 'r', found[name][1],
+                             (self._count, *row)) if self._count and 0 not in row else np.empty(
+                                 (self._count, *row), kind)
+            setattr(self, name, rows)
+        if not all(np.isfinite(each).all() for each in (self.joints, self.camera, self.focal)):
+            raise DataError(f'{folder}: labels are not finite')
+
+    def __len__(self) -> int:
+        """Return the number of frames."""
+        return self._count
+
+
+class FrameWriter:
+    """Appends frames to a data set, which may have been begun before.
+
+    The header of each array counts its rows; what was written after it was is overwritten.
+
+    Args:
+        size: height and width of the images.
+        look: names of what is randomised.
+        origin: values that must be equal to continue.
+
+    Attributes:
+        frames: in the data set, those from before included.
+
+    Raises:
+        DataError: the folder holds something else, or was begun with other values.
+        OSError: it cannot be written.
+    """
+
+    def __init__(self, folder: Path, size: tuple[int, int], look: Sequence[str],
+                 origin: Mapping[str, Any]) -> None:
+        self.frames, self._look = 0, tuple(look)
+        self._layout = _layout(*size, len(look))
+        info = {'version': _VERSION, 'height': size[0], 'width': size[1], 'look': list(look),
+                'origin': dict(origin), 'left_out': {}}
+        if is_data_set(folder):
+            _compare(folder, read_info(folder), info)
+            found = [_count(folder / f'{name}.npy', *each) for name, each in self._layout.items()]
+            if any(begin != _HEADER for _, begin in found):
+                raise DataError(f'{folder} was not captured; name another folder')
+            self.frames = min(count for count, _ in found)
+        elif folder.exists():
+            raise DataError(f'{folder} exists and is no data set of frames; name another folder')
+        else:
+            # The folder is whole when it gets its name.
+            new = folder.with_name(f'.{folder.name}.new')
+            new.mkdir(parents=True, exist_ok=True)
+            for name, (kind, row) in self._layout.items():
+                (new / f'{name}.npy').write_bytes(_header(kind, (0, *row)))
+            write_info(new, info)
+            new.rename(folder)
+        self._files = {name: (folder / f'{name}.npy').open('r+b') for name in self._layout}
+        for name, (kind, row) in self._layout.items():
+            self._files[name].truncate(
+                _HEADER + self.frames * np.dtype(kind).itemsize * int(np.prod(row)))
+            self._files[name].seek(0, 2)
+        self._committed = time.monotonic()
+
+    def write(self, image: NDArray[np.uint8], joints: Sequence[float] | NDArray[np.float64],
+              camera: Sequence[float], focal: float, look: Mapping[str, float]) -> None:
+        """Append a frame; see :class:`Frames`.
+
+        Raises:
+            OSError: the disk is full; the frames of more than a second ago stay.
+        """
+        rows = (image, joints, camera, focal, [look.get(name, np.nan) for name in self._look])
+        for (name, (kind, row)), value in zip(self._layout.items(), rows, strict=True):
+            self._files[name].write(np.asarray(value, kind).reshape(row).tobytes())
+        self.frames += 1
+        if time.monotonic() - self._committed > _COMMIT_S:
+            self.commit()
+
+    def commit(self) -> None:
+        """Count the frames that were written in the headers."""
+        for file in self._files.values():
+            file.flush()
+        for name, (kind, row) in self._layout.items():
+            self._files[name].seek(0)
+            self._files[name].write(_header(kind, (self.frames, *row)))
+            self._files[name].seek(0, 2)
+        self._committed = time.monotonic()
+
+    def close(self) -> None:
+        """Commit and close the files."""
+        self.commit()
+        for file in self._files.values():
+            file.close()
+
+
+def _compare(folder: Path, begun: Mapping[str, Any], given: Mapping[str, Any]) -> None:
+    old, new = ({**each['origin'], **{name: each[name] for name in ('height', 'width', 'look')}}
+                for each in (begun, given))
+    for name, value in new.items():
+        if old.get(name) != value:
+            raise DataError(f'{name}: {value!r} is not allowed: the capture in {folder} was begun '
+                            f'with {old.get(name)!r}; name another folder')
+
+
+def _header(kind: str, shape: tuple[int, ...]) -> bytes:
+    """Return the header of an array, of a length that does not depend on the shape."""
+    text = f"{{'descr': {kind!r}, 'fortran_order': False, 'shape': {shape}, }}"
+    length = _HEADER - len(_MAGIC) - 2
+    return _MAGIC + struct.pack('<H', length) + text.ljust(length - 1).encode() + b'\n'
