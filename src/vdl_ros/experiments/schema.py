@@ -5,15 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from vdl_ros.common.settings import Setting, settings_of
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.experiments.population import PRODUCTS
 from vdl_ros.experiments.spec import (
-    LISTED_AGENT,
     SUFFIXES,
     MetaConfig,
     ReferenceConfig,
     SearchConfig,
     agent_settings,
-    env_settings,
     listed_agent_settings,
 )
 
@@ -29,14 +28,12 @@ _OF_LISTS = ('choice', 'grid_search')
 
 def json_schema() -> dict[str, Any]:
     """Return the schema (draft 2020-12)."""
-    env = _settings(env_settings()) | {'required': ['env_id']}
+    env = _settings(settings_of(EnvConfig)) | {'required': ['env_id']}
     spec = _object({
         'description': {'type': 'string'},
         'agent': _one_or_list(
             _settings(agent_settings()) | {'required': ['algorithm']},
-            _object(_settings(listed_agent_settings())['properties'] | {
-                name: {'type': 'string'} for name in LISTED_AGENT}) | {
-                    'required': ['algorithm']}),
+            _settings(listed_agent_settings()) | {'required': ['algorithm']}),
         'env': _one_or_list(env, env),
         'body': _object({
             'product': {'enum': list(PRODUCTS)},
@@ -48,7 +45,7 @@ def json_schema() -> dict[str, Any]:
         'reference': _settings(settings_of(ReferenceConfig)),
         'search': _object({
             **_settings(settings_of(SearchConfig))['properties'],
-            'agent': _spaces(agent_settings()), 'env': _spaces(env_settings())}),
+            'agent': _spaces(agent_settings()), 'env': _spaces(settings_of(EnvConfig))}),
     }) | {'required': ['agent', 'env']}
     number = {'type': 'number'}
     return {
