@@ -114,7 +114,7 @@ def test_what_cannot_be_exported_is_refused_in_one_line(
             ('', 'nowhere/policy.onnx', 'No such file or directory'),
             ('onnx', 'policy.onnx', 'onnx is not installed here: pip install onnx onnxruntime'),
             ('onnxruntime', 'policy.onnx',
-             'onnxruntime is not installed here: pip install onnxruntime')):
+             'onnxruntime is not installed here: pip install onnx onnxruntime')):
         with monkeypatch.context() as patch:
             if missing:
                 patch.setitem(tool.sys.modules, missing, None)

@@ -83,12 +83,13 @@ def _of_onnx(path: Path) -> _Opened:
     if env_id != REACH and found.description.get('task') != REACH:
         raise SettingError(f'{path}: env_id is {quoted(env_id)}, not {REACH!r}')
     # What the file says of itself need not be what its graph takes and gives.
-    (name, shape, dtype), *more = found.inputs
+    first, *more = found.observation.inputs
     wanted = (len(FEATURES),)
-    if more or shape != wanted or dtype != 'float32':
-        raise SettingError(f'{path}: {name}: {dtype} {list(shape)} is not float32 {list(wanted)}')
-    if found.sizes != (3,) * len(MOTORS) or not found.action_shape:
-        raise SettingError(f'{path}: action: {list(found.sizes)} choices are not 3 for each of '
-                           f'{", ".join(MOTORS)}')
+    if more or first.shape != wanted or first.dtype != 'float32':
+        raise SettingError(f'{path}: {first.name}: {first.dtype} {list(first.shape)} is not '
+                           f'float32 {list(wanted)}')
+    if found.action.sizes != (3,) * len(MOTORS) or not found.action.shape:
+        raise SettingError(f'{path}: action: {list(found.action.sizes)} choices are not 3 for '
+                           f'each of {", ".join(MOTORS)}')
     return _Opened(ArmPolicy(policy, found.algorithm, found.agent_steps), found.description,
                    found.environment.get('env_wrappers'), found.last_reward is not None)
