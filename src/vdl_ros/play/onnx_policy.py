@@ -134,12 +134,12 @@ def _check_graph(data: bytes) -> None:
     """
     try:
         import onnx
-        from google.protobuf.message import DecodeError
     except ImportError:
         raise OnnxFileError(f'onnx {_MISSING}') from None
     try:
         model = onnx.load_model_from_string(data)
-    except DecodeError:
+    # The error of protobuf.
+    except Exception:
         raise OnnxFileError('not an ONNX file, or cut short') from None
     graph = model.graph
     if model.functions or model.training_info:

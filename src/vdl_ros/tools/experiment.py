@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals, whole_number
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    OneLineParser,
+    stop_on_signals,
+    whole_number,
+)
 from vdl_ros.common.settings import suggestion
 from vdl_ros.experiments.checker import find_files, read_specs
 from vdl_ros.experiments.modes import MODES, Experiments
@@ -76,8 +79,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     changes = {name: value for name, value in (
         ('trials', options.trials), ('sessions', options.sessions)) if value}
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    stop = stop_on_signals()
     experiments = Experiments(
         options.output, options.jobs, stop, lambda text: print(text, flush=True),
         options.storage, options.env_modules)
@@ -116,17 +118,11 @@ def _check(files: Sequence[Path]) -> int:
     return status
 
 
-def _read(file: Path) -> dict[str, Spec]:
-    """Return the specs of a file; BadInputError with its faults."""
-    specs, faults = read_specs(file)
-    if faults:
-        raise BadInputError('\n'.join(map(str, faults)))
-    return specs
-
-
 def _tasks(options: argparse.Namespace) -> Iterable[Task]:
     """Return what to do with one file."""
-    specs = _read(options.file)
+    specs, faults = read_specs(options.file)
+    if faults:
+        raise BadInputError('\n'.join(map(str, faults)))
     if options.spec is None:
         if options.mode != 'benchmark':
             raise BadInputError(f'{options.file}: the name of a spec is missing; there is '
