@@ -4,7 +4,7 @@ import optuna
 import pytest
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.experiments.population import bodies
+from vdl_ros.experiments.checker import bodies
 from vdl_ros.experiments.spec import agent_settings, make_space, split_key
 
 KNOWN = agent_settings()

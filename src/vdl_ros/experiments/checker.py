@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import (
     Scalar,
+    SettingError,
     build,
     select,
     settings_of,
     suggestion,
 )
+from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.worlds import is_world
-from vdl_ros.experiments.population import bodies, check_world, make_agents
 from vdl_ros.experiments.spec import (
     SUFFIXES,
     MetaConfig,
@@ -30,7 +32,7 @@ from vdl_ros.experiments.spec import (
     split_key,
 )
 from vdl_ros.recipes import config_file
-from vdl_ros.recipes.agents_file import AgentsFile
+from vdl_ros.recipes.agents_file import AgentsFile, agents_of_world, check_bodies
 from vdl_ros.recipes.yaml_file import Fault, Where, YamlFile
 from vdl_ros.rl.settings import (
     TrainConfig,
@@ -39,7 +41,7 @@ from vdl_ros.rl.settings import (
     verify,
 )
 
-__all__ = ['find_files', 'read_specs']
+__all__ = ['PRODUCTS', 'bodies', 'find_files', 'read_specs']
 
 _PARTS = ('agent', 'env', 'description', 'body', 'meta', 'reference', 'search')
 
@@ -131,13 +133,13 @@ class _SpecReader:
         where = (self._name, 'body')
         if several:
             return {}, None if len(self._file.faults) > before else self._file.attempt(
-                where, make_agents, agents, envs, product, num)
+                where, _make_agents, agents, envs, product, num)
         settings = {name: value for each in (*agents, *envs) for name, value in each.items()}
         if 'body' not in self._content or (
                 found := self._file.attempt(where, bodies, product, num)) is None:
             return settings, None
         if is_world(str(settings.get('env_id'))):
-            self._file.attempt(where, check_world, settings, [len(found)])
+            self._file.attempt(where, _check_world, settings, [len(found)])
             return settings, None
         if settings.get('num_envs', len(found)) != len(found):
             self._file.fault(where, f'{len(found)} bodies contradict env.num_envs, '
@@ -208,3 +210,74 @@ def _contradictions(search: Search, meta: MetaConfig) -> Iterable[str]:
         yield 'a grid needs choices, not ranges: [value, value]'
     if sampler == 'cmaes' and sum(each.kind != 'choices' for each in search.spaces.values()) < 2:
         yield 'cmaes needs at least two spaces that are ranges or normal distributions'
+
+
+#: How the bodies of a spec are given, as in SLM-Lab: ``num`` of each agent in each environment,
+#: of agent i in environment i, or a list of them.
+PRODUCTS = ('outer', 'inner', 'custom')
+_MOST = 4096
+
+
+def bodies(
+    product: object, num: Any, agents: int = 1, envs: int = 1,
+) -> list[tuple[int, int, int]]:
+    """Return the coordinates of all bodies, each number from 0.
+
+    Args:
+        product: one of :data:`PRODUCTS`.
+        num: bodies of an agent in an environment, or the list of coordinates of ``custom``.
+
+    Raises:
+        SettingError: an unknown product; a number or a list that contradicts it.
+    """
+    if product not in PRODUCTS:
+        raise SettingError(f'product: {quoted(product)} is not allowed: one of '
+                           f'{", ".join(PRODUCTS)}')
+    if product == 'custom':
+        return check_bodies(num, agents, envs, 'num')
+    if type(num) is not int or not 1 <= num <= _MOST:
+        raise SettingError(f'num: {quoted(num)} is not allowed with product {product}: a whole '
+                           f'number from 1 to {_MOST}')
+    if product == 'inner' and agents != envs:
+        raise SettingError(f'product: inner is not allowed with {agents} agents and {envs} '
+                           'environments: as many agents as environments')
+    pairs = [(agent, agent) for agent in range(agents)] if product == 'inner' else [
+        (agent, env) for agent in range(agents) for env in range(envs)]
+    return [(*pair, body) for pair in pairs for body in range(num)]
+
+
+def _make_agents(
+    agents: Sequence[Mapping[str, Any]], envs: Sequence[Mapping[str, Any]], product: object,
+    num: object,
+) -> AgentsFile:
+    """Return agents, environments and bodies.
+
+    Args:
+        agents: settings of each, with ``name`` (default: agent_0, ...) and ``init``.
+        product: of the bodies, see :func:`bodies`.
+
+    Raises:
+        ValueError: they contradict each other.
+    """
+    coordinates = bodies(product, num, len(agents), len(envs))
+    named: dict[str, dict[str, Any]] = {}
+    for number, each in enumerate(agents):
+        name = each.get('name', f'agent_{number}')
+        if name in named:
+            raise SettingError(f'name: {name} is the name of two agents')
+        named[name] = {key: value for key, value in each.items() if key != 'name'}
+    found = AgentsFile(named, envs, coordinates)
+    found.verify()
+    for number, env in enumerate(envs):
+        if is_world(str(env['env_id'])):
+            _check_world(env, [found.count(agent, number) for agent in found.agents_in(number)])
+    return found
+
+
+def _check_world(env: Mapping[str, object], counts: Sequence[int]) -> None:
+    """Check that agents with so many bodies fill a world.
+
+    Raises:
+        ValueError: they do not, or the world cannot be created.
+    """
+    agents_of_world(str(env['env_id']), factory.bodies(select(EnvConfig, env)), counts)

@@ -6,7 +6,7 @@ from typing import Any
 
 from vdl_ros.common.settings import Setting, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.experiments.population import PRODUCTS
+from vdl_ros.experiments.checker import PRODUCTS
 from vdl_ros.experiments.spec import (
     SUFFIXES,
     MetaConfig,

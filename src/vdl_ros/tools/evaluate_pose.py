@@ -46,7 +46,8 @@ def _evaluate(options: argparse.Namespace) -> None:
         truth = data.targets[:len(chosen)].numpy()
         for name, attack in attacks.items():
             estimate = estimate_all(
-                estimator, data, chosen, attack and _pixels(ImageAttack(attack, estimator)))
+                estimator, data, chosen,
+                _pixels(ImageAttack(attack, estimator)) if attack else None)
             rows.append((f'{bag.name}{name}', score(estimate, truth)))
             drawn.append((f'{bag.name}{name}', estimate, truth))
     if options.picture:
