@@ -31,6 +31,7 @@ def tasks(tmp_path, monkeypatch):
     """Return a function that writes a task's file."""
     monkeypatch.setattr(config_file, 'folder', lambda: tmp_path)
     (tmp_path / 'tasks').mkdir()
+    (tmp_path / 'algorithms').mkdir()
 
     def write(name, env_ids, algorithms=None, **settings):
         content = {'env_ids': env_ids, 'settings': settings}
@@ -43,8 +44,6 @@ def tasks(tmp_path, monkeypatch):
 @pytest.fixture
 def algorithm_file(tasks, tmp_path):
     """Return a function that writes an algorithm's file."""
-    (tmp_path / 'algorithms').mkdir()
-
     def write(algorithm, **settings):
         (tmp_path / 'algorithms' / f'{algorithm}.yaml').write_text(
             yaml.safe_dump({'/**': {'ros__parameters': settings}}))

@@ -147,7 +147,6 @@ class _SpecReader:
         return settings | {'num_envs': len(found)}, None
 
     def _search(self, meta: MetaConfig) -> Search:
-        """Return what is searched."""
         where = (self._name, 'search')
         own = settings_of(SearchConfig)
         content = self._keys(('search',), self._content['search'], (*own, 'agent', 'env'))

@@ -13,8 +13,8 @@ from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from vdl_ros.attacks.grid import Episodes
 from vdl_ros.common.files import atomic_file
-from vdl_ros.experiments.fitness import PARTS, WINDOW
 from vdl_ros.experiments.search import Outcome
+from vdl_ros.experiments.spec import PARTS, WINDOW
 from vdl_ros.rl.plots.curve_plot import draw_curves
 from vdl_ros.rl.plots.curves import Curve, Series, make_curve
 from vdl_ros.rl.runs.recorded_run import RecordedRun

@@ -16,10 +16,9 @@ import yaml
 
 from vdl_ros.common.files import atomic_file, find_resource, write_text
 from vdl_ros.common.settings import build
-from vdl_ros.experiments.fitness import PARTS
 from vdl_ros.experiments.results import reproducing_command, runs_by_agent
 from vdl_ros.experiments.search import Outcome
-from vdl_ros.experiments.spec import ReferenceConfig, Spec
+from vdl_ros.experiments.spec import PARTS, ReferenceConfig, Spec
 from vdl_ros.experiments.trials import TrialRunner
 
 __all__ = ['deliver_benchmark', 'deliver_experiment', 'read_summary', 'reference_of', 'references']
@@ -197,7 +196,6 @@ def _note(text: str) -> str:
 
 
 def _image(data: bytes, kind: str, text: str) -> str:
-    """Return an image whose data is in the page."""
     return (f'<img alt="{_text(text)}" src="data:image/{kind};base64,'
             f'{base64.b64encode(data).decode()}">')
 
@@ -207,7 +205,6 @@ def _text(value: object) -> str:
 
 
 def _short(value: object) -> str:
-    """Return a number as people read it."""
     return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 

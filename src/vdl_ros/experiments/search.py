@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import fcntl
 import json
 import logging
 import secrets
@@ -33,6 +32,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
+from vdl_ros.common.files import lock
 from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.spec import Search
 from vdl_ros.experiments.trials import TrialRunner
@@ -63,7 +63,7 @@ def folder_lock(folder: Path) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / '.lock').open('a') as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file)
         except BlockingIOError:
             raise StorageError(f'{folder} is locked by another experiment; stop that one, or '
                                'choose another --output') from None
@@ -395,6 +395,5 @@ class Searcher:
             self._log(f'trial {number}: {error}')
 
     def _values(self, params: Mapping[str, Any]) -> dict[str, Scalar]:
-        """Return the values of the settings for parameters of the study."""
         return {name: space.value(params[space.parameter])
                 for name, space in self._spaces.items() if space.parameter in params}

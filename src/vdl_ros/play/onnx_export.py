@@ -89,7 +89,6 @@ def _describe(
 
 
 def _action(space: gymnasium.Space[Any], described: dict[str, Any]) -> dict[str, Any]:
-    """Return kind, choices, shape, range and names of actions."""
     found: dict[str, Any] = {
         'kind': type(space).__name__, 'shape': list(space.shape or ()), 'sizes': [],
         'names': described.get('motors', []), 'choices': described.get('actions', [])}
@@ -165,7 +164,6 @@ class PolicyGraph(nn.Module):
             output.state, chosen, torch.zeros_like(output.values[0])))
 
     def _to_environment(self, actions: Tensor) -> Tensor:
-        """Return actions as ``distribution.to_environment`` does, within the bounds."""
         if self._bounds is None:
             return actions
         low, high = self._bounds

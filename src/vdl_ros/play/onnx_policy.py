@@ -255,7 +255,6 @@ class OnnxPolicy:
         return outputs
 
     def _split(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
-        """Return the inputs of the graph for observations."""
         inputs = self.metadata.observation.inputs
         if len(inputs) == 1:
             return {inputs[0].name: np.ascontiguousarray(observations, inputs[0].dtype)}
@@ -268,7 +267,6 @@ class OnnxPolicy:
                 len(rows), *image.shape)}
 
     def _zeros(self) -> NDArray[Any]:
-        """Return one observation of zeros."""
         inputs = self.metadata.observation.inputs
         if len(inputs) == 1:
             return np.zeros((1, *inputs[0].shape), inputs[0].dtype)

@@ -54,7 +54,6 @@ _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.value
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='attack_grid', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip(), epilog='phases:\n  ' + '\n  '.join(make_phases()))
@@ -136,7 +135,6 @@ def _more(texts: Sequence[str]) -> dict[str, str]:
 
 
 def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None:
-    """Write tables and figures of what is complete, and print the tables."""
     seeds = range(1, len(grid.policies) + 1)
     summaries = {phase.name: [each for seed in seeds
                               if (each := grid.summary(seed, phase)) is not None]

@@ -68,7 +68,6 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='evaluate_pose',
         description='Evaluate a network that estimates camera and joint positions from a picture.')

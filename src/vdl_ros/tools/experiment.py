@@ -38,7 +38,6 @@ class BadInputError(ValueError):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='experiment', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip())
@@ -104,7 +103,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _check(files: Sequence[Path]) -> int:
-    """Print the faults of files, or how many specs they have."""
     status = 0
     if not files:
         raise BadInputError('--check: there is no file *.yaml')
@@ -119,7 +117,6 @@ def _check(files: Sequence[Path]) -> int:
 
 
 def _tasks(options: argparse.Namespace) -> Iterable[Task]:
-    """Return what to do with one file."""
     specs, faults = read_specs(options.file)
     if faults:
         raise BadInputError('\n'.join(map(str, faults)))

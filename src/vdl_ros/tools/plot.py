@@ -101,7 +101,6 @@ def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace
 
 
 def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Namespace) -> None:
-    """Write the image."""
     # Imported here because matplotlib takes a second.
     from vdl_ros.rl.plots.curve_plot import draw_curves
     title = options.title
@@ -115,7 +114,6 @@ def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Nam
 
 
 def _note(curves: Sequence[Curve], band: str, line: str) -> str:
-    """Return a description of lines and bands."""
     windows = sorted({window for curve in curves for window in curve.windows})
     several = any(len(curve.runs) > 1 for curve in curves)
     parts = []

@@ -41,7 +41,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     default = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
     parser = OneLineParser(
         prog='train_pose',
