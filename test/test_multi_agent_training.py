@@ -112,8 +112,6 @@ def test_a_wrong_file_is_one_line_and_status_2_and_a_right_one_is_read(tmp_path,
              "name: 'A' is not allowed"),
             ('{agents: {a: {algoritm: ppo}}, envs: [{}], bodies: [[0, 0, 0]]}',
              "1: agents.a.algoritm: no such setting; did you mean 'algorithm'?"),
-            ('{agents: {a: {}}, envs: [{env_id: CartPole-v1}], bodies: [[0, 1, 0]]}',
-             r'bodies: \[0, 1, 0\] is not allowed'),
             ('{agents: {a: {}, b: {}}, envs: [{env_id: CartPole-v1}], bodies: [[0, 0, 0]]}',
              'bodies: agent b has none'),
             ('{agents: {a: {}}, envs: [{env_id: CartPole-v1, num_envs: 2}], '

@@ -79,7 +79,7 @@ def test_bodies_are_the_products_of_slm_lab_and_contradictions_are_refused():
     assert bodies('custom', listed, agents=1, envs=2) == [tuple(each) for each in listed]
     for product, num, agents, message in (
             ('odd', 1, 1, 'product'), ('outer', 0, 1, 'num'),
-            ('outer', [[0, 0, 0]], 1, 'with product outer'), ('custom', 3, 1, 'a list of'),
+            ('custom', 3, 1, 'a list of'),
             ('custom', [[0, 0]], 1, r'\[agent, environment, number\]'),
             ('custom', [[0, 1, 0]], 1, 'environment 0 to 0'),
             ('custom', [[0, 0, 0], [0, 0, 0]], 1, 'twice'),
