@@ -206,10 +206,11 @@ class OnnxPolicy:
         self._check_inputs()
         try:
             # Shapes of outputs are only known by outputs.
-            self.step(self._zeros())
+            self._run({each.name: np.zeros((1, *each.shape), each.dtype)
+                       for each in found.observation.inputs},
+                      np.zeros((1, found.state_size), np.float32))
         except ActionError as error:
             raise OnnxFileError(f'observation 0: {error}') from None
-        self._state = self._state[:0]
 
     def __call__(
         self, observations: NDArray[Any], is_reset: NDArray[np.bool_] | None = None,
@@ -241,17 +242,21 @@ class OnnxPolicy:
             self._state[:, found.last_reward] = np.clip(rewards, -1.0, 1.0)
         if is_reset is not None:
             self._state[is_reset] = 0.0
-        inputs = self._split(observations)
-        if found.state_size:
-            inputs['state'] = self._state
+        outputs = self._run(self._split(observations), self._state)
+        self._state = outputs.state.copy()
+        return outputs
+
+    def _run(self, inputs: dict[str, NDArray[Any]], state: NDArray[Any]) -> Outputs:
+        """Return checked outputs for inputs of the graph and a state [B, S]."""
+        if self.metadata.state_size:
+            inputs['state'] = state
         try:
             made = self._session.run(self._names, inputs)
         # onnxruntime's own errors have no common class.
         except Exception as error:
             raise ActionError(_reason(error)) from None
-        outputs = Outputs(*made, *([] if found.state_size else [self._state]))
-        self._check(outputs, batch)
-        self._state = outputs.state.copy()
+        outputs = Outputs(*made, *([] if self.metadata.state_size else [state]))
+        self._check(outputs, len(state))
         return outputs
 
     def _split(self, observations: NDArray[Any]) -> dict[str, NDArray[Any]]:
@@ -265,13 +270,6 @@ class OnnxPolicy:
             numbers.name: np.ascontiguousarray(rows[:, :size]).view(np.float32),
             image.name: np.ascontiguousarray(rows[:, size:]).view(image.dtype).reshape(
                 len(rows), *image.shape)}
-
-    def _zeros(self) -> NDArray[Any]:
-        inputs = self.metadata.observation.inputs
-        if len(inputs) == 1:
-            return np.zeros((1, *inputs[0].shape), inputs[0].dtype)
-        return np.zeros((1, sum(math.prod(each.shape) * np.dtype(each.dtype).itemsize
-                                for each in inputs)), np.uint8)
 
     def _check_inputs(self) -> None:
         """Compare the inputs of the graph with the metadata.
@@ -346,6 +344,8 @@ def _open(data: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # Errors are raised; it would print them as well.
     options.log_severity_level = 4
+    # Not its own format, which nobody has checked.
+    options.add_session_config_entry('session.load_model_format', 'ONNX')
     try:
         return onnxruntime.InferenceSession(
             data, options, providers=['CPUExecutionProvider'])
