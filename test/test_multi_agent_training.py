@@ -107,16 +107,15 @@ def test_agents_learn_rewards_of_their_own_bodies_as_a_match_shows(tmp_path, cap
 def test_a_wrong_file_is_one_line_and_status_2_and_a_right_one_is_read(tmp_path, capsys):
     path = tmp_path / 'session.yaml'
     for text, message in (
-            ('[]', 'is not a mapping with agents, envs and bodies'),
-            ('{agents: {A: {}}, envs: [{}], bodies: []}', "name: 'A' is not allowed"),
-            ('{agents: {a: {algoritm: ppo}}, envs: [{}], bodies: []}',
-             "agents: a: 'algoritm': no such setting; did you mean 'algorithm'?"),
-            ('{agents: {a: {}}, envs: [{}], bodies: [[0, 1, 0]]}',
-             r'bodies: \[0, 1, 0\] is not allowed'),
-            ('{agents: {a: {}, b: {}}, envs: [{}], bodies: [[0, 0, 0]]}',
+            ('[]', 'is not a mapping'),
+            ('{agents: {A: {}}, envs: [{env_id: CartPole-v1}], bodies: [[0, 0, 0]]}',
+             "name: 'A' is not allowed"),
+            ('{agents: {a: {algoritm: ppo}}, envs: [{}], bodies: [[0, 0, 0]]}',
+             "1: agents.a.algoritm: no such setting; did you mean 'algorithm'?"),
+            ('{agents: {a: {}, b: {}}, envs: [{env_id: CartPole-v1}], bodies: [[0, 0, 0]]}',
              'bodies: agent b has none'),
-            ('{agents: {a: {}}, envs: [{num_envs: 2}], bodies: [[0, 0, 0]]}',
-             'num_envs is not allowed'),
+            ('{agents: {a: {}}, envs: [{env_id: CartPole-v1, num_envs: 2}], '
+             'bodies: [[0, 0, 0]]}', 'num_envs: 2 is not allowed'),
             ('{agents: {a: {}}, envs: [{env_id: CartPole-v1}, {env_id: Acrobot-v1}], '
              'bodies: [[0, 0, 0], [0, 1, 0]]}', 'agent a: environment 1 with .* differs'),
             ('{agents: {a: {}}, envs: [{env_id: test/duel}], bodies: [[0, 0, 0]]}',

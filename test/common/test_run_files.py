@@ -6,13 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vdl_ros.common.files import (
-    ProgressTable,
-    atomic_file,
-    checkpoint_file,
-    unique_name,
-    write_text,
-)
+from vdl_ros.common.files import ProgressTable, atomic_file, checkpoint_file, write_text
 
 
 def test_an_error_while_writing_leaves_the_old_file(tmp_path):
@@ -23,13 +17,6 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
         raise KeyError
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_names_of_one_second_differ(monkeypatch):
-    monkeypatch.setattr('time.strftime', lambda format: '20260101-120000')
-    names = {unique_name() for _ in range(100)}
-    assert len(names) == 100
-    assert all(name.startswith('20260101-120000-') for name in names)
 
 
 def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):

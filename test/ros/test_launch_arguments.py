@@ -54,7 +54,7 @@ def test_settings_in_a_file_count_as_set_unless_an_argument_sets_them(tmp_path):
     assert launch_arguments.given(context(f'config:={file}'), RunConfig) == {
         'checkpoint_period': 5.0}
     file.write_text('sed: 4')
-    with pytest.raises(SettingError, match="my.yaml: 'sed': no such setting; did you mean 'seed'"):
+    with pytest.raises(SettingError, match="my.yaml:1: sed: no such setting; did you mean 'seed'"):
         launch_arguments.given(context(f'config:={file}'), TrainConfig)
 
 

@@ -157,8 +157,8 @@ def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_si
     every.write_text('some.yaml:\n  traind: train\n  searched: serch\n')
     assert experiment.main(['--all', str(every)]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"experiment: {every}:2: some.yaml: no spec 'traind'; did you mean 'trained'?",
-        f"experiment: {every}:3: some.yaml: searched: 'serch' is not allowed: one of train, "
+        f"experiment: {every}:2: some.yaml.traind: no such spec; did you mean 'trained'?",
+        f"experiment: {every}:3: some.yaml.searched: 'serch' is not allowed: one of train, "
         "search, enjoy, benchmark, dev; did you mean 'search'?"]
     for arguments, message in (
             ([], 'one of FILE, --all and --check is needed'),
@@ -185,10 +185,12 @@ def drawn(path, name):
     """Return the values of the trials of a search that nothing interrupts, by number."""
     spec = read_specs(path)[0][name]
     spaces = spec.search.spaces
-    study = optuna.create_study(sampler=make_sampler(
-        spec.search, {each: each for each in spaces}, spec.meta.seed, spec.preset_values()))
-    distributions = {each: space.distribution() for each, space in spaces.items()}
-    trials = [study.ask(distributions) for _ in range(spec.num_trials)]
+    study = optuna.create_study(sampler=make_sampler(spec.search, spec.meta.seed))
+    study.enqueue_trial(spec.preset_values())
+    trials = [study.ask() for _ in range(spec.num_trials)]
+    for trial in trials:
+        for space in spaces.values():
+            space.draw(trial)
     return {trial.number: {each: str(value) for each, value in trial.params.items()}
             for trial in trials}
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
 import math
 import os
 import queue
 import signal
+import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
-__all__ = ['EXIT_BAD_INPUT', 'OneLineParser', 'number_above_0', 'set_by_signals',
-           'signal_at_death_of', 'whole_number']
+from vdl_ros.common.quoting import quoted
 
+__all__ = ['EXIT_BAD_INPUT', 'OneLineParser', 'number', 'number_above_0', 'run_tool',
+           'set_by_signals', 'signal_at_death_of', 'stop_on_signals', 'whole_number']
 
+T = TypeVar('T')
 EXIT_BAD_INPUT = 2
 
 
@@ -29,27 +33,37 @@ class OneLineParser(argparse.ArgumentParser):
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a function that parses a whole number from ``low`` to ``high``, for ``type``."""
-    def parse(text: str) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            number = low - 1
-        if not low <= number <= high:
-            raise argparse.ArgumentTypeError(
-                f'{text!r} is not allowed: a whole number from {low} to {high}')
-        return number
+    return _parser(int, lambda found: low <= found <= high,
+                   f'a whole number from {low} to {high}')
+
+
+def number(low: float, high: float, what: str = '') -> Callable[[str], float]:
+    """Return a function that parses a number from ``low`` to ``high``, for ``type``."""
+    return _parser(float, lambda found: low <= found <= high,
+                   f'from {low:g} to {high:g}{" " * bool(what)}{what}')
+
+
+def _parser(kind: Callable[[str], T], is_allowed: Callable[[T], bool],
+            allowed: str) -> Callable[[str], T]:
+    def parse(text: str) -> T:
+        with contextlib.suppress(ValueError):
+            if is_allowed(found := kind(text)):
+                return found
+        raise argparse.ArgumentTypeError(f'{quoted(text)} is not allowed: {allowed}')
     return parse
 
 
-def number_above_0(text: str) -> float:
-    """Return a finite number above 0, for ``type``."""
+#: Parses a finite number above 0, for ``type``.
+number_above_0 = _parser(float, lambda found: 0.0 < found < math.inf, 'a number above 0')
+
+
+def run_tool(name: str, work: Callable[[], int | None]) -> int:
+    """Return the exit status of ``work``; bad input, of which it raises one error, is one line."""
     try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0.0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f'{text!r} is not allowed: a number above 0')
-    return number
+        return work() or 0
+    except (ValueError, OSError) as error:
+        print(f'{name}: {" ".join(str(error).split())}', file=sys.stderr)
+        return EXIT_BAD_INPUT
 
 
 _PR_SET_PDEATHSIG = 1
@@ -74,6 +88,13 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
     threading.Thread(target=set_event, name='signals', daemon=True).start()
     for number in numbers:
         signal.signal(number, lambda *_: received.put(None))
+
+
+def stop_on_signals() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set; later signals have no effect."""
+    event = threading.Event()
+    set_by_signals(event, signal.SIGINT, signal.SIGTERM)
+    return event
 
 
 def signal_at_death_of(parent: int, number: int) -> None:

@@ -83,7 +83,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
 
 
 def _sync(path: Path, flags: int) -> None:
-    """Wait until a file or a folder is on the disk."""
     descriptor = os.open(path, flags)
     try:
         os.fsync(descriptor)
@@ -145,7 +144,6 @@ class ProgressTable:
                 raise
 
     def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
-        """Return each row as numbers and as text."""
         try:
             with self._path.open(newline='') as stream:
                 lines = list(csv.DictReader(stream))

@@ -36,7 +36,12 @@ def draw_without_display() -> None:
     the process crashes with a segmentation fault. In this order each uses its own.
     """
     if 'MUJOCO_GL' not in os.environ:
-        os.environ['MUJOCO_GL'] = 'disable' if _missing_library() else 'egl'
+        try:
+            for name in LIBRARIES:
+                ctypes.CDLL(name)
+            os.environ['MUJOCO_GL'] = 'egl'
+        except OSError:
+            os.environ['MUJOCO_GL'] = 'disable'
     if os.environ['MUJOCO_GL'] != 'disable':
         with contextlib.suppress(ImportError):
             import triton  # noqa: F401
@@ -62,13 +67,3 @@ def check_drawing() -> str:
         reason = (probe.stderr.splitlines() or [f'killed by signal {-probe.returncode}'])[-1]
         raise OpenGLError(f'OpenGL: {reason.strip()}; {REMEDY}')
     return probe.stdout.strip()
-
-
-def _missing_library() -> str:
-    """Return the error of loading the OpenGL libraries; '' if all can be loaded."""
-    try:
-        for name in LIBRARIES:
-            ctypes.CDLL(name)
-    except OSError as error:
-        return str(error)
-    return ''

@@ -9,18 +9,12 @@ import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import (
-    EngFormatter,
-    FuncFormatter,
-    LogLocator,
-    MaxNLocator,
-    NullFormatter,
-)
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from vdl_ros.attacks.grid import Episodes
 from vdl_ros.common.files import atomic_file
-from vdl_ros.experiments.fitness import PARTS, WINDOW
 from vdl_ros.experiments.search import Outcome
+from vdl_ros.experiments.spec import PARTS, WINDOW
 from vdl_ros.rl.plots.curve_plot import draw_curves
 from vdl_ros.rl.plots.curves import Curve, Series, make_curve
 from vdl_ros.rl.runs.recorded_run import RecordedRun
@@ -58,7 +52,12 @@ def draw_session(folder: Path, episodes: Episodes) -> None:
     series = [(tag.partition('/')[2], run.series('steps', tag))
               for tag in ('losses/loss', 'losses/entropy') if tag in run.names()]
     if 'exploration_start' in run.settings:
-        series.append((f'exploration ({run.settings["exploration"]})', _exploration(run)))
+        # Epsilon or temperature of dqn.
+        start, end, steps = (float(str(run.settings[f'exploration_{name}']))
+                             for name in ('start', 'end', 'steps'))
+        x = run.columns['agent_steps']
+        series.append((f'exploration ({run.settings["exploration"]})',
+                       Series(x, np.interp(x, [0.0, steps], [start, end]))))
     for (name, each), color, axes in zip(
             series, (_COLOR, _GREY), (below, below.twinx()), strict=False):
         axes.plot(each.x, each.y, color=color, linewidth=1)
@@ -67,14 +66,6 @@ def draw_session(folder: Path, episodes: Episodes) -> None:
     below.xaxis.set_major_formatter(EngFormatter())
     above.set_title(episodes.name, loc='left', fontsize=11)
     _save(figure, folder / 'session_graph.png')
-
-
-def _exploration(run: RecordedRun) -> Series:
-    """Return epsilon or temperature of a run of dqn by agent steps."""
-    start, end, steps = (float(str(run.settings[f'exploration_{name}']))
-                         for name in ('start', 'end', 'steps'))
-    x = run.columns['agent_steps']
-    return Series(x, np.interp(x, [0.0, steps], [start, end]))
 
 
 def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) -> None:
@@ -130,14 +121,8 @@ def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
         numbers = [float(each) for each in values]  # type: ignore[arg-type]
         if min(numbers) > 0 and max(numbers) >= 20 * min(numbers):
             axes.set_xscale('log')
-            axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f'{value:g}'))
-            axes.xaxis.set_minor_formatter(NullFormatter())
         else:
             axes.xaxis.set_major_locator(MaxNLocator(3))
-            axes.xaxis.set_major_formatter(
-                EngFormatter() if max(numbers) >= 1000
-                else FuncFormatter(lambda value, _: f'{value:g}'))
         return numbers
     kinds = sorted({str(each) for each in values})
     axes.set_xticks(range(len(kinds)), kinds, rotation=30, ha='right')

@@ -27,7 +27,7 @@ from vdl_ros.experiments.search import Outcome, Searcher, folder_lock
 from vdl_ros.experiments.spec import Spec
 from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.recipes import config_file
-from vdl_ros.rl.runs.training_process import TrainingError
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 from vdl_ros.rl.settings import DqnConfig, TrainConfig
 
 __all__ = ['Experiments', 'MODES']
@@ -75,9 +75,11 @@ class Experiments:
         if is_benchmark:
             mode = 'search' if spec.search else 'train'
         folder = self.folder(spec, mode)
-        if is_benchmark and _has_results(spec, read_summary(folder)):
-            self.log(f'{spec.name}: has results in {folder}')
-            return True
+        if is_benchmark:
+            summary = read_summary(folder)
+            if summary.get('complete') and sum(summary['trials'].values()) >= spec.num_trials:
+                self.log(f'{spec.name}: has results in {folder}')
+                return True
         if mode == 'search' and spec.search is None:
             raise ValueError(f'{spec.path}: {spec.name}: has no search')
         self.log(f'{spec.name}: {mode} in {folder}')
@@ -89,7 +91,6 @@ class Experiments:
             return self._train(runner) if mode == 'train' else self._search(runner)
 
     def _train(self, runner: TrialRunner) -> bool:
-        """Run the sessions of one trial with the values of the spec."""
         try:
             complete, error = runner.run(0, {}, self.stop.is_set, jobs=self.jobs), ''
         except TrainingError as failure:
@@ -105,7 +106,6 @@ class Experiments:
         return complete
 
     def _search(self, runner: TrialRunner) -> bool:
-        """Run the trials of a search."""
         spec = runner.spec
         assert spec.search is not None
         reference = reference_of(spec)
@@ -138,35 +138,21 @@ class Experiments:
             elif path.name != '.lock':
                 path.unlink()
         short = _shortened(spec).with_meta(sessions=1, trials=2)
-        runner = TrialRunner(short, folder, self.env_modules)
-
-        def check(number: int, values: Mapping[str, Scalar]) -> tuple[float, dict[str, Any]]:
-            found: dict[str, Any] = {}
-            returns = []
-            for run in runner.sessions(number, values)[0].runs:
-                summary = run.summary() or {}
-                for name in ('trajectories_lost', 'trajectories_rejected'):
-                    if summary.get(name, 0):
-                        raise ValueError(f'{name}: {summary[name]} is not allowed: 0')
-                if not summary.get('updates') and not run.settings.get('freeze'):
-                    raise ValueError(f'{run.folder}: no update in '
-                                     f'{summary.get("agent_steps")} steps')
-                found = {name: summary.get(name)
-                         for name in ('agent_steps', 'updates', 'episodes')}
-                returns.append(float(summary.get('mean_return_100') or 0.0))
-            return statistics.fmean(returns), found
-
         if short.search is not None:
-            searcher = Searcher(runner, short.search, check, url='', log=self.log)
+            runner = TrialRunner(short, folder, self.env_modules)
+            searcher = Searcher(
+                runner, short.search,
+                lambda number, values: _check(runner.sessions(number, values)[0]),
+                url='', log=self.log)
             complete = searcher.run(self.jobs, self.stop)
             return complete and all(each.state == 'complete' for each in searcher.outcomes())
         for number in range(2):
-            other = dataclasses.replace(
-                runner, spec=short.with_meta(seed=short.meta.seed + number))
+            runner = TrialRunner(
+                short.with_meta(seed=short.meta.seed + number), folder, self.env_modules)
             try:
-                if not other.run(number, {}, self.stop.is_set):
+                if not runner.run(number, {}, self.stop.is_set):
                     return False
-                check(number, {})
+                _check(runner.sessions(number, {})[0])
             except (TrainingError, ValueError) as error:
                 self.log(f'trial {number}: {error}')
                 return False
@@ -174,7 +160,6 @@ class Experiments:
         return True
 
     def _enjoy(self, spec: Spec, at: Path | None) -> bool:
-        """Record a video of a policy that a spec has learned."""
         if at is None:
             raise ValueError(f'{spec.name}: enjoy needs --at with the folder of a run')
         run = _best_run(at)
@@ -195,10 +180,22 @@ class Experiments:
         return True
 
 
-def _has_results(spec: Spec, summary: Mapping[str, Any]) -> bool:
-    """Return whether all trials that a spec wants have ended."""
-    return bool(summary.get('complete')) and \
-        sum(summary.get('trials', {}).values()) >= spec.num_trials
+def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
+    """Return the mean return of a session, without a record.
+
+    Raises:
+        ValueError: it lost a trajectory, or made no update.
+    """
+    returns = []
+    for run in session.runs:
+        summary = run.summary() or {}
+        for name in ('trajectories_lost', 'trajectories_rejected'):
+            if summary.get(name, 0):
+                raise ValueError(f'{name}: {summary[name]} is not allowed: 0')
+        if not summary.get('updates') and not run.settings.get('freeze'):
+            raise ValueError(f'{run.folder}: no update in {summary.get("agent_steps")} steps')
+        returns.append(float(summary.get('mean_return_100') or 0.0))
+    return statistics.fmean(returns), {}
 
 
 def _best_run(at: Path) -> Path:
@@ -245,22 +242,19 @@ def _copy(spec: Spec, folder: Path, mode: str) -> None:
 
 def _fixed(content: Mapping[str, Any], mode: str) -> object:
     """Return what must stay the same: a training may get longer, a search more trials."""
-    agent, meta = content['agent'], dict(content['meta'])
-    meta.pop('trials', None)
-    if mode == 'train':
-        agents = [dict(each) for each in (agent if isinstance(agent, list) else [agent])]
-        for each in agents:
-            each.pop('total_steps', None)
-        agent = agents
-        meta.pop('sessions')
-    return {part: value for part, value in content.items()
-            if part not in ('agent', 'meta', 'description', 'search')} | {
-        'agent': agent, 'meta': meta} | (
-            {} if mode == 'train' else {'search': content.get('search')})
+    free = {'description', 'trials'} | (
+        {'search', 'sessions', 'total_steps'} if mode == 'train' else set())
+
+    def without(part: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in part.items() if name not in free}
+
+    agent = content['agent']
+    return without(content) | {
+        'meta': without(content['meta']),
+        'agent': [without(each) for each in (agent if isinstance(agent, list) else [agent])]}
 
 
 def _shortened(spec: Spec) -> Spec:
-    """Return the spec with few steps, but enough for some updates."""
     if spec.agents is not None:
         agents = spec.agents
         return dataclasses.replace(spec, agents=dataclasses.replace(agents, agents={
@@ -271,7 +265,6 @@ def _shortened(spec: Spec) -> Spec:
 
 
 def _short(values: Mapping[str, object], num_envs: int = 0) -> dict[str, Scalar]:
-    """Return settings for few steps, but enough for some updates."""
     env, train = select(EnvConfig, values), select(TrainConfig, values)
     needed = 4 * (num_envs or env.num_envs) * train.unroll_length * train.batch_size
     if train.algorithm == 'dqn':

@@ -1,11 +1,11 @@
-"""Reference returns of environments, from ``config/reference_returns.yaml``."""
+"""Results of an experiment: table, graph, a page without a server; the table of a benchmark."""
 
 from __future__ import annotations
 
 import base64
 import csv
-import dataclasses
 import html
+import itertools
 import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,31 +16,25 @@ import yaml
 
 from vdl_ros.common.files import atomic_file, find_resource, write_text
 from vdl_ros.common.settings import build
-from vdl_ros.experiments.fitness import PARTS
 from vdl_ros.experiments.results import reproducing_command, runs_by_agent
 from vdl_ros.experiments.search import Outcome
-from vdl_ros.experiments.spec import ReferenceConfig, Spec
+from vdl_ros.experiments.spec import PARTS, ReferenceConfig, Spec
 from vdl_ros.experiments.trials import TrialRunner
-from vdl_ros.rl.plots.curves import Curve
 
-__all__ = ['Page', 'SUMMARY', 'by_value', 'deliver_benchmark', 'deliver_experiment',
-           'read_summary', 'reference_of', 'references', 'write_page']
+__all__ = ['deliver_benchmark', 'deliver_experiment', 'read_summary', 'reference_of', 'references']
 
-
-def references() -> dict[str, ReferenceConfig]:
-    """Return the table, by environment."""
-    content = yaml.safe_load(find_resource('config/reference_returns.yaml').read_text())
-    return {env_id: build(ReferenceConfig, row) for env_id, row in content.items()}
-
-
-def reference_of(spec: Spec) -> ReferenceConfig | None:
-    """Return the reference of a spec, or else of its environment; None if there is neither."""
-    return spec.reference or references().get(spec.env_id)
-
-
+#: What an experiment came to; ``complete`` says whether all its trials have ended.
+SUMMARY = 'experiment.json'
 # Trials whose curves are drawn.
 _DRAWN = 6
-_STYLE = '''
+_BENCHMARK = ('environment', 'algorithm', 'best', 'trials', 'return by seed',
+              'steps to the standard return', 'fitness')
+_HEAD = '''<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<style>
 :root { color-scheme: light; --blue: #1f6feb; --grey: #57606a; --line: #d0d7de }
 body { font: 15px/1.5 system-ui, sans-serif; color: #1f2328; background: #fff; margin: 2rem auto;
   max-width: 66rem; padding: 0 1rem }
@@ -53,163 +47,26 @@ th, td { padding: .3rem .8rem .3rem 0; text-align: right; border-bottom: 1px sol
 img { max-width: 100%; height: auto } pre { background: #f6f8fa; padding: .6rem .8rem;
   overflow-x: auto; white-space: pre-wrap; overflow-wrap: anywhere }
 .bar { display: inline-block; height: .8rem; background: var(--blue); vertical-align: middle }
-'''
+</style>'''
 
 
-@dataclasses.dataclass(frozen=True)
-class Page:
-    """What the page shows.
-
-    Attributes:
-        importance: share of each in the spread of results.
-        mode: train, search or dev.
-    """
-
-    runner: TrialRunner
-    ranked: Sequence[Outcome]
-    names: Sequence[str]
-    importance: Mapping[str, float]
-    mode: str
-    complete: bool
+def references() -> dict[str, ReferenceConfig]:
+    """Return the returns that fitness is measured by, by environment."""
+    content = yaml.safe_load(find_resource('config/reference_returns.yaml').read_text())
+    return {env_id: build(ReferenceConfig, row) for env_id, row in content.items()}
 
 
-def write_page(page: Page, graph: Path) -> None:
-    """Write ``index.html`` in the folder of the experiment, with the graph if it is there."""
-    spec = page.runner.spec
-    body = [
-        f'<h1>{_text(spec.name)}</h1>', f'<p>{_text(spec.description)}</p>', *_head(page),
-        *_curves(page), '<h2>Trials</h2>', _trials(page)]
-    if graph.is_file():
-        body += ['<h2>Results by setting</h2>',
-                 '<p class="note">A dot is a trial, coloured by its '
-                 f'{"fitness" if reference_of(spec) else "return"}.</p>',
-                 _image(graph.read_bytes(), 'png', 'results by setting')]
-    body += _importance(page)
-    body += ['<h2>Commands</h2>', '<p class="note">Each repeats a session from its start, to the '
-             'bit on the same machine; one that was interrupted went on from a checkpoint with '
-             'new episodes.</p>', *_commands(page)]
-    write_text(page.runner.folder / 'index.html', '\n'.join([
-        '<!DOCTYPE html>', '<html lang="en">', '<head>', '<meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f'<title>{_text(spec.name)}</title>', f'<style>{_STYLE}</style>', '</head>', '<body>',
-        *body, '</body>', '</html>', '']))
-
-
-def _head(page: Page) -> Iterable[str]:
-    """Yield what the experiment is, in words."""
-    spec = page.runner.spec
-    counts = ', '.join(f'{count} {state}' for state in ('complete', 'pruned', 'failed') if (
-        count := sum(each.state == state for each in page.ranked)))
-    yield (f'<p>{_text(spec.subject)}; {page.mode}, '
-           f'{spec.meta.sessions} session{"s" * (spec.meta.sessions > 1)} a trial; trials: '
-           f'{counts or "none"}{"" if page.complete else "; not complete yet"}.</p>')
-    reference = reference_of(spec)
-    if reference is None:
-        yield ('<p class="note">There is no reference of this environment, so trials are ranked '
-               'by the mean return of their last 100 episodes.</p>')
-    else:
-        yield (f'<p class="note">Fitness: strength is 0 at the return {reference.random_return:g} '
-               f'of random actions and 1 at {reference.standard_return:g}; speed is 1 if that '
-               f'takes {reference.standard_steps:,} steps.</p>')
-
-
-def _curves(page: Page) -> Iterable[str]:
-    """Yield the figure of the best trials."""
-    # Imported here because matplotlib takes a second.
-    from vdl_ros.experiments.graphs import curve_of, draw_best
-
-    curves: list[Curve] = []
-    for each in page.ranked:
-        runs = runs_by_agent(page.runner.sessions(each.number, each.values))
-        for agent, folders in runs.items() if each.value is not None else ():
-            label = f'trial {each.number}{", " * bool(agent)}{agent}'
-            if len(curves) < _DRAWN and (curve := curve_of(label, folders)) is not None:
-                curves.append(curve)
-    if not curves:
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / 'curves.svg'
-        draw_best(curves, path, title=page.runner.spec.env_id or page.runner.spec.name)
-        yield '<h2>Curves</h2>'
-        if len(curves) == _DRAWN:
-            yield f'<p class="note">The {_DRAWN} best trials.</p>'
-        yield _image(path.read_bytes(), 'svg+xml', 'returns of the best trials by agent steps')
-
-
-def _trials(page: Page) -> str:
-    """Return the table of trials."""
-    has_fitness = reference_of(page.runner.spec) is not None
-    parts = (*(('fitness', *PARTS) if has_fitness else ()), 'final_return')
-    rows = [''.join(f'<th>{_text(each.replace("_", " "))}</th>'
-                    for each in ('trial', 'state', *parts)) + ''.join(
-                        f'<th>{_text(name)}</th>' for name in page.names)]
-    for each in page.ranked:
-        cells = [f'<td>{each.number}</td>', f'<td class="text">{each.state}</td>']
-        cells += [f'<td>{_number(each.record.get(part))}</td>' for part in parts]
-        cells += [f'<td>{_number(each.values.get(name))}</td>' for name in page.names]
-        if each.error:
-            cells.append(f'<td class="note text">{_text(each.error)}</td>')
-        rows.append(''.join(cells))
-    return '<div class="wide"><table>' + ''.join(f'<tr>{row}</tr>' for row in rows) + (
-        '</table></div>')
-
-
-def _importance(page: Page) -> Iterable[str]:
-    """Yield the importance of settings as bars."""
-    if not page.importance:
-        return
-    yield '<h2>Importance of settings</h2>'
-    yield ('<p class="note">Share in the spread between good trials and all (PED-ANOVA, Watanabe '
-           'et al. 2023); with few trials it is a guess.</p>')
-    rows = ''.join(
-        f'<tr><td>{_text(name)}</td><td>{share:.0%}</td><td class="text">'
-        f'<span class="bar" style="width:{20 * share:.2f}rem"></span></td></tr>'
-        for name, share in sorted(page.importance.items(), key=lambda item: -item[1]))
-    yield f'<table>{rows}</table>'
-
-
-def _commands(page: Page) -> Iterable[str]:
-    """Yield the commands of each trial, to unfold."""
-    for each in page.ranked:
-        lines = '\n'.join(reproducing_command(session)
-                          for session in page.runner.sessions(each.number, each.values))
-        yield (f'<details><summary>trial {each.number}</summary><pre>{_text(lines)}</pre>'
-               '</details>')
-
-
-def _image(data: bytes, kind: str, text: str) -> str:
-    """Return an image whose data is in the page."""
-    return (f'<img alt="{_text(text)}" src="data:image/{kind};base64,'
-            f'{base64.b64encode(data).decode()}">')
-
-
-def _number(value: object) -> str:
-    if isinstance(value, float):
-        return f'{value:.4g}'
-    return '' if value is None else _text(value)
-
-
-def _text(value: object) -> str:
-    return html.escape(str(value))
-
-
-#: What an experiment came to; ``complete`` says whether all its trials have ended.
-SUMMARY = 'experiment.json'
-
-
-def by_value(outcomes: Sequence[Outcome]) -> list[Outcome]:
-    """Return trials with the best first, and those that are not complete at the end."""
-    return sorted(outcomes, key=lambda each: (
-        each.value is None, -(each.value or 0.0), each.number))
+def reference_of(spec: Spec) -> ReferenceConfig | None:
+    """Return the reference of a spec, or else of its environment; None if there is neither."""
+    return spec.reference or references().get(spec.env_id)
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
     """Return what :data:`SUMMARY` has in a folder; {} without one that can be read."""
     try:
-        found = json.loads((folder / SUMMARY).read_text())
-    except (OSError, ValueError):
+        return dict(json.loads((folder / SUMMARY).read_text()))
+    except (OSError, ValueError, TypeError):
         return {}
-    return found if isinstance(found, dict) else {}
 
 
 def deliver_experiment(
@@ -223,41 +80,132 @@ def deliver_experiment(
         mode: train, search or dev.
 
     Returns:
-        The outcomes, the best first.
+        The outcomes, the best first, and those that are not complete at the end.
     """
     folder, spec = runner.folder, runner.spec
-    ranked = by_value(outcomes)
+    ranked = sorted(outcomes, key=lambda each: (
+        each.value is None, -(each.value or 0.0), each.number))
     names = list(spec.search.spaces) if spec.search and mode != 'train' else []
-    _write_table(folder / 'experiment_df.csv', ranked, names)
-    graph = folder / 'experiment_graph.png'
-    if names and any(each.value is not None for each in ranked):
-        from vdl_ros.experiments.graphs import draw_experiment
-        draw_experiment(ranked, names, graph)
-    write_page(Page(runner, ranked, names, dict(importance), mode, complete), graph)
-    best = ranked[0] if ranked and ranked[0].value is not None else None
-    counts = {state: sum(each.state == state for each in ranked)
-              for state in ('complete', 'pruned', 'failed')}
-    write_text(folder / SUMMARY, json.dumps({
-        'spec': spec.name, 'mode': mode, 'complete': complete, 'trials': counts,
-        'best': None if best is None else {
-            'trial': best.number, 'values': best.values, **best.record},
-        'importance': importance}, indent=1) + '\n')
-    return ranked
-
-
-def _write_table(path: Path, ranked: Sequence[Outcome], names: Sequence[str]) -> None:
-    """Write a row for each trial, the best first."""
     scored = ('fitness', *PARTS, 'final_return')
-    with atomic_file(path) as partial, partial.open('w', newline='') as file:
+    with atomic_file(folder / 'experiment_df.csv') as partial, \
+            partial.open('w', newline='') as file:
         writer = csv.writer(file)
         writer.writerow(('trial', 'state', *scored, *names))
         for each in ranked:
             writer.writerow((each.number, each.state, *(each.record.get(part, '')
                              for part in scored), *(each.values.get(name, '') for name in names)))
+    best = ranked[0] if ranked and ranked[0].value is not None else None
+    graph = folder / 'experiment_graph.png'
+    if names and best:
+        from vdl_ros.experiments.graphs import draw_experiment
+        draw_experiment(ranked, names, graph)
+    counts = {state: sum(each.state == state for each in ranked)
+              for state in ('complete', 'pruned', 'failed')}
+    shown = ', '.join(f'{count} {state}' for state, count in counts.items() if count) or 'none'
+    body = [
+        f'<h1>{_text(spec.name)}</h1>', f'<p>{_text(spec.description)}</p>',
+        f'<p>{_text(spec.subject)}; {mode}, {spec.meta.sessions} '
+        f'session{"s" * (spec.meta.sessions > 1)} a trial; trials: {shown}'
+        f'{"" if complete else "; not complete yet"}.</p>',
+        *_parts(runner, ranked, names, importance, graph)]
+    write_text(folder / 'index.html', '\n'.join([
+        _HEAD, f'<title>{_text(spec.name)}</title>', '</head>', '<body>', *body, '</body>',
+        '</html>', '']))
+    write_text(folder / SUMMARY, json.dumps({
+        'spec': spec.name, 'mode': mode, 'complete': complete, 'trials': counts,
+        'best': best and {'trial': best.number, 'values': best.values, **best.record},
+        'importance': importance}, indent=1) + '\n')
+    return ranked
 
 
-_HEAD = ('environment', 'algorithm', 'best', 'trials', 'return by seed',
-         'steps to the standard return', 'fitness')
+def _parts(
+    runner: TrialRunner, ranked: Sequence[Outcome], names: Sequence[str],
+    importance: Mapping[str, float], graph: Path,
+) -> Iterable[str]:
+    """Yield what the page has below its head."""
+    reference = reference_of(runner.spec)
+    if reference is None:
+        yield _note('There is no reference of this environment, so trials are ranked by the mean '
+                    'return of their last 100 episodes.')
+    else:
+        yield _note(f'Fitness: strength is 0 at the return {reference.random_return:g} of random '
+                    f'actions and 1 at {reference.standard_return:g}; speed is 1 if that takes '
+                    f'{reference.standard_steps:,} steps.')
+    if curves := _curves(runner, ranked):
+        yield '<h2>Curves</h2>'
+        yield _note(f'At most {_DRAWN} curves, of the best trials.')
+        yield curves
+    yield '<h2>Trials</h2>'
+    parts = (*(('fitness', *PARTS) if reference else ()), 'final_return')
+    yield '<div class="wide">' + _table(
+        [_cells(('trial', 'state', *(each.replace('_', ' ') for each in parts), *names), 'th'),
+         *(f'<td>{each.number}</td><td class="text">{each.state}</td>'
+           + _cells(each.record.get(part) for part in parts)
+           + _cells(each.values.get(name) for name in names)
+           + (f'<td class="note text">{_text(each.error)}</td>' if each.error else '')
+           for each in ranked)]) + '</div>'
+    if graph.is_file():
+        yield '<h2>Results by setting</h2>'
+        yield _note(f'A dot is a trial, coloured by its {"fitness" if reference else "return"}.')
+        yield _image(graph.read_bytes(), 'png', 'results by setting')
+    if importance:
+        yield '<h2>Importance of settings</h2>'
+        yield _note('Share in the spread between good trials and all (PED-ANOVA, Watanabe et al. '
+                    '2023); with few trials it is a guess.')
+        yield _table(
+            f'<td>{_text(name)}</td><td>{share:.0%}</td><td class="text">'
+            f'<span class="bar" style="width:{20 * share:.2f}rem"></span></td>'
+            for name, share in sorted(importance.items(), key=lambda item: -item[1]))
+    yield '<h2>Commands</h2>'
+    yield _note('Each repeats a session from its start, to the bit on the same machine; one that '
+                'was interrupted went on from a checkpoint with new episodes.')
+    for each in ranked:
+        lines = '\n'.join(map(reproducing_command, runner.sessions(each.number, each.values)))
+        yield (f'<details><summary>trial {each.number}</summary><pre>{_text(lines)}</pre>'
+               '</details>')
+
+
+def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
+    """Return a figure of the best trials; '' without any."""
+    # Imported here because matplotlib takes a second.
+    from vdl_ros.experiments.graphs import curve_of, draw_best
+
+    found = (curve_of(f'trial {each.number}{", " * bool(agent)}{agent}', folders)
+             for each in ranked if each.value is not None for agent, folders in runs_by_agent(
+                 runner.sessions(each.number, each.values)).items())
+    curves = list(itertools.islice(filter(None, found), _DRAWN))
+    if not curves:
+        return ''
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / 'curves.svg'
+        draw_best(curves, path, title=runner.spec.env_id or runner.spec.name)
+        return _image(path.read_bytes(), 'svg+xml', 'returns of the best trials by agent steps')
+
+
+def _table(rows: Iterable[str]) -> str:
+    return f'<table>{"".join(f"<tr>{row}</tr>" for row in rows)}</table>'
+
+
+def _cells(values: Iterable[object], tag: str = 'td') -> str:
+    return ''.join(f'<{tag}>{_text("" if value is None else _short(value))}</{tag}>'
+                   for value in values)
+
+
+def _note(text: str) -> str:
+    return f'<p class="note">{text}</p>'
+
+
+def _image(data: bytes, kind: str, text: str) -> str:
+    return (f'<img alt="{_text(text)}" src="data:image/{kind};base64,'
+            f'{base64.b64encode(data).decode()}">')
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))
+
+
+def _short(value: object) -> str:
+    return f'{value:.4g}' if isinstance(value, float) else str(value)
 
 
 def deliver_benchmark(folder: Path) -> str:
@@ -273,14 +221,14 @@ def deliver_benchmark(folder: Path) -> str:
             if path.name in ('search', 'train') and (row := _row(path)) is not None]
     rows.sort(key=lambda row: (row['environment'], -(row['fitness'] or 0.0), row['spec']))
     write_text(folder / 'benchmark.json', json.dumps(rows, indent=1) + '\n')
-    lines = [_line(_HEAD), _line(['---'] * len(_HEAD))]
-    lines += [_line((
+    cells = [_BENCHMARK, ['---'] * len(_BENCHMARK)]
+    cells += [(
         row['environment'], f'`{row["algorithm"]}`',
         ', '.join(f'{name} {_short(value)}' for name, value in row['values'].items()),
-        str(row['trials']), ', '.join(_short(each) for each in row['returns']),
+        str(row['trials']), ', '.join(map(_short, row['returns'])),
         ', '.join('–' if each is None else f'{each:,}' for each in row['steps']),
-        '' if row['fitness'] is None else f'{row["fitness"]:.2f}')) for row in rows]
-    text = '\n'.join(lines) + '\n'
+        '' if row['fitness'] is None else f'{row["fitness"]:.2f}') for row in rows]
+    text = ''.join(f'| {" | ".join(each)} |\n' for each in cells)
     write_text(folder / 'benchmark.md', text)
     return text
 
@@ -311,12 +259,3 @@ def _row(folder: Path) -> dict[str, Any] | None:
         'steps': [round(standard / each['speed']) if each.get('speed') else None
                   for each in trial['sessions']],
         'fitness': trial.get('fitness')}
-
-
-def _short(value: object) -> str:
-    """Return a number as people read it."""
-    return f'{value:.4g}' if isinstance(value, float) else str(value)
-
-
-def _line(cells: Sequence[str]) -> str:
-    return f'| {" | ".join(cells)} |'

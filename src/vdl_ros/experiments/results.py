@@ -1,34 +1,129 @@
-"""Results of a trial: its fitness, and the tables and graphs in its folder."""
+"""Results of a trial: its fitness, as in SLM-Lab's first version, and files in its folder.
+
+Of that version (January 2018) is the norm, L2, and that strength 1 must be reached; later versions
+have L1 and reach 0.95. An episode's strength is max(0, R - R_random) / (R_standard - R_random).
+
+* strength: the largest mean strength of 100 consecutive episodes.
+* speed: the standard's steps / the steps at which that mean first reaches 1; 0 if it never does.
+* stability: the share of episodes after that whose strength is at most 0.05 below that of the
+  episode before.
+* consistency, of a trial: the share of its sessions that are no outliers by the median absolute
+  deviation; of two sessions 1 if their vectors differ by at most 0.05, else 0.
+* fitness: the norm of the vector / the norm of (1, 1, 1, 1).
+"""
 
 from __future__ import annotations
 
 import csv
 import dataclasses
 import json
+import math
 import shlex
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from vdl_ros.attacks.grid import Episodes, read_episodes
 from vdl_ros.common.files import atomic_file, write_text
 from vdl_ros.common.settings import Scalar
-from vdl_ros.experiments.fitness import (
-    WINDOW,
-    SessionFitness,
-    mean_strength,
-    session_fitness,
-    strengths,
-    trial_fitness,
-)
-from vdl_ros.experiments.spec import ReferenceConfig
+from vdl_ros.experiments.spec import WINDOW, ReferenceConfig
 from vdl_ros.experiments.trials import AgentsProcess, TrialRunner, trial_folder
 from vdl_ros.rl.runs.training_process import TrainingProcess
 
-__all__ = ['deliver_trial', 'reproducing_command', 'runs_by_agent']
+__all__ = ['SessionFitness', 'TrialFitness', 'deliver_trial', 'mean_strength',
+           'reproducing_command', 'runs_by_agent', 'session_fitness', 'trial_fitness']
+
+Array = NDArray[np.float64]
+
+# Differences that are noise.
+_NOISE = 0.05
+# Outliers have a modified z-score above this (Iglewicz and Hoaglin 1993); 0.6745 is the third
+# quartile of the normal distribution.
+_Z, _QUARTILE = 3.5, 0.6745
+
+
+class SessionFitness(NamedTuple):
+    """Parts of the fitness of one session, all 0 with fewer than 100 episodes."""
+
+    strength: float = 0.0
+    speed: float = 0.0
+    stability: float = 0.0
+
+
+class TrialFitness(NamedTuple):
+    """Fitness of a trial and its parts: means over sessions, and their consistency."""
+
+    fitness: float
+    strength: float
+    speed: float
+    stability: float
+    consistency: float
+
+
+def strengths(returns: Array, reference: ReferenceConfig) -> Array:
+    """Return the strength of each episode, [N]."""
+    span = reference.standard_return - reference.random_return
+    return np.maximum(0.0, returns - reference.random_return) / span
+
+
+def mean_strength(strength: Array) -> Array:
+    """Return the mean over the last 100 episodes, NaN for the first 99, [N]."""
+    found = np.full(len(strength), math.nan)
+    if len(strength) >= WINDOW:
+        total = np.concatenate([[0.0], np.cumsum(strength)])
+        found[WINDOW - 1:] = (total[WINDOW:] - total[:-WINDOW]) / WINDOW
+    return found
+
+
+def session_fitness(
+    steps: Array, returns: Array, reference: ReferenceConfig,
+) -> SessionFitness:
+    """Return the fitness of a session.
+
+    Args:
+        steps: agent steps at the end of each episode, [N].
+        returns: of each episode, [N].
+        reference: returns of random actions and of the standard, and its steps.
+    """
+    if len(returns) < WINDOW:
+        return SessionFitness()
+    strength = strengths(returns, reference)
+    mean = mean_strength(strength)
+    # Sums of 100 equal numbers are not exact.
+    reached = np.flatnonzero(mean >= 1.0 - 1e-9)
+    if not len(reached):
+        return SessionFitness(float(np.nanmax(mean)))
+    first = int(reached[0])
+    after = np.diff(strength[first:])
+    stability = float((after >= -_NOISE).mean()) if len(after) else 1.0
+    speed = reference.standard_steps / max(float(steps[first]), 1.0)
+    return SessionFitness(float(np.nanmax(mean)), speed, stability)
+
+
+def trial_fitness(sessions: Sequence[SessionFitness]) -> TrialFitness:
+    """Return the fitness of a trial; ``sessions`` has at least one."""
+    vectors = np.array(sessions, np.float64)
+    strength, speed, stability = vectors.mean(0).tolist()
+    consistency = _consistency(vectors)
+    vector = np.array([strength, speed, stability, consistency])
+    fitness = float(np.linalg.norm(vector) / np.linalg.norm(np.ones(4)))
+    return TrialFitness(fitness, strength, speed, stability, consistency)
+
+
+def _consistency(vectors: Array) -> float:
+    """Return the consistency of sessions, of vectors [R, 3]; 0 if none has any strength."""
+    if not vectors[:, 0].any():
+        return 0.0
+    if len(vectors) == 2:
+        return float(np.linalg.norm(vectors[0] - vectors[1]) <= _NOISE)
+    distances = np.linalg.norm(vectors - np.median(vectors, axis=0), axis=1)
+    # If most are equal the deviation is 0, and noise would be an outlier.
+    is_outlier = (_QUARTILE * distances > _Z * np.median(distances)) & (distances > _NOISE)
+    return float(1.0 - is_outlier.mean())
 
 
 _COLUMNS = ('episode', 'agent_steps', 'return', 'strength', 'strength_ma')
@@ -122,7 +217,6 @@ def deliver_trial(
 
 
 def _write_session(path: Path, episodes: Episodes, reference: ReferenceConfig | None) -> None:
-    """Write the episodes of a session, with their strength if there is a reference."""
     count = len(episodes.returns)
     strength = strengths(episodes.returns, reference) if reference else np.full(count, np.nan)
     with atomic_file(path) as partial, partial.open('w', newline='') as file:
@@ -135,7 +229,6 @@ def _write_session(path: Path, episodes: Episodes, reference: ReferenceConfig | 
 
 
 def _write_fitness(path: Path, fitnesses: Iterable[Mapping[str, SessionFitness]]) -> None:
-    """Write a row for each run, by agent and folder."""
     with atomic_file(path) as partial, partial.open('w', newline='') as file:
         writer = csv.writer(file)
         writer.writerow(('session', *SessionFitness._fields))

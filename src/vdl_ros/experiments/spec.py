@@ -1,27 +1,33 @@
-"""Settings of an experiment that are not of a training: sessions, trials, search, references."""
+"""Specs: what is trained, sessions, trials, spaces that are searched, references."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, Setting, SettingError, setting, settings_of
-from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.worlds import is_world
 from vdl_ros.recipes import config_file
-from vdl_ros.recipes.agents_file import AgentsFile
-from vdl_ros.recipes.config_file import setting_value
+from vdl_ros.recipes.agents_file import INIT, AgentsFile
+from vdl_ros.recipes.yaml_file import setting_value
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 
-__all__ = ['Choices', 'LISTED_AGENT', 'MetaConfig', 'Normal', 'Range', 'ReferenceConfig',
-           'SUFFIXES', 'Search', 'SearchConfig', 'Space', 'Spec', 'agent_settings', 'env_settings',
-           'listed_agent_settings', 'make_space', 'split_key']
+__all__ = ['MetaConfig', 'PARTS', 'ReferenceConfig', 'SUFFIXES', 'Search', 'SearchConfig', 'Space',
+           'Spec', 'WINDOW', 'agent_settings', 'listed_agent_settings', 'make_space', 'split_key']
+
+if TYPE_CHECKING:
+    from optuna.trial import Trial
+
+#: Parts of a trial's fitness.
+PARTS = ('strength', 'speed', 'stability', 'consistency')
+#: Episodes of the moving mean.
+WINDOW = 100
 
 
 @dataclass(frozen=True)
@@ -65,86 +71,59 @@ class ReferenceConfig:
         maximum=1_000_000_000_000, unit='steps')
 
 
-if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
-
-
 #: Forms of SLM-Lab, after the name of the setting and two underscores.
 SUFFIXES = ('choice', 'grid_search', 'randint', 'uniform', 'normal')
 _FORMS = 'a list of values, {low, high, log}, or {mean, deviation}'
+_ONE_VALUE = 'a space has several; a single value belongs to agent or env'
 
 
-@dataclasses.dataclass(frozen=True)
-class Choices:
-    """Some values of a setting, at least two."""
+@dataclass(frozen=True)
+class Space:
+    """What is searched of a setting.
 
-    setting: Setting
-    values: tuple[Scalar, ...]
-
-    def __contains__(self, value: object) -> bool:
-        """Return whether it is one of the values."""
-        return value in self.values
-
-    def distribution(self) -> BaseDistribution:
-        """Return what the sampler draws from."""
-        from optuna.distributions import CategoricalDistribution
-        return CategoricalDistribution(self.values)
-
-    def value(self, drawn: Any) -> Scalar:
-        """Return the value of the setting for what was drawn."""
-        return drawn  # type: ignore[no-any-return]
-
-
-@dataclasses.dataclass(frozen=True)
-class Range:
-    """All values of a number from ``low`` to ``high``, evenly, or evenly in their logarithm."""
+    Attributes:
+        kind: ``choices``, ``range``, or ``normal``: a distribution cut off where the setting ends.
+        values: of choices at least two; of a range low and high; else mean and deviation.
+        log: whether a range is evenly in the logarithm.
+    """
 
     setting: Setting
-    low: float
-    high: float
+    kind: str
+    values: tuple[Any, ...]
     log: bool = False
 
-    def __contains__(self, value: object) -> bool:
-        """Return whether it is from ``low`` to ``high``."""
-        return isinstance(value, int | float) and self.low <= value <= self.high
+    @property
+    def parameter(self) -> str:
+        """Name in the study, which has the quantile of a normal distribution."""
+        return f'{self.setting.name} (quantile)' if self.kind == 'normal' else self.setting.name
 
-    def distribution(self) -> BaseDistribution:
-        """Return what the sampler draws from."""
-        from optuna.distributions import FloatDistribution, IntDistribution
-        if self.setting.type is int:
-            return IntDistribution(int(self.low), int(self.high), log=self.log)
-        return FloatDistribution(self.low, self.high, log=self.log)
+    def __contains__(self, value: Any) -> bool:
+        """Return whether a value can be drawn, other than from a normal distribution."""
+        if self.kind == 'choices':
+            return value in self.values
+        return self.kind == 'range' and bool(self.values[0] <= value <= self.values[1])
+
+    def draw(self, trial: Trial) -> None:
+        """Draw for a trial, unless it has the parameter."""
+        if self.kind == 'choices':
+            trial.suggest_categorical(self.parameter, self.values)
+        elif self.kind == 'normal':
+            trial.suggest_float(self.parameter, 0.0, 1.0)
+        elif self.setting.type is int:
+            trial.suggest_int(self.parameter, *map(int, self.values), log=self.log)
+        else:
+            trial.suggest_float(self.parameter, *self.values, log=self.log)
 
     def value(self, drawn: Any) -> Scalar:
         """Return the value of the setting for what was drawn."""
-        return drawn  # type: ignore[no-any-return]
-
-
-@dataclasses.dataclass(frozen=True)
-class Normal:
-    """A number of a normal distribution, cut off where the setting ends."""
-
-    setting: Setting
-    mean: float
-    deviation: float
-
-    def distribution(self) -> BaseDistribution:
-        """Return what the sampler draws from: the quantile, since Optuna has no such."""
-        from optuna.distributions import FloatDistribution
-        return FloatDistribution(0.0, 1.0)
-
-    def value(self, drawn: Any) -> Scalar:
-        """Return the value of the setting for a quantile."""
+        if self.kind != 'normal':
+            return drawn  # type: ignore[no-any-return]
         # The normal distribution has no value at 0 and 1.
-        quantile = min(max(float(drawn), 1e-9), 1 - 1e-9)
-        number = statistics.NormalDist(self.mean, self.deviation).inv_cdf(quantile)
+        number = statistics.NormalDist(*self.values).inv_cdf(min(max(drawn, 1e-9), 1 - 1e-9))
         low, high = self.setting.minimum, self.setting.maximum
         number = number if low is None else max(number, low)
         number = number if high is None else min(number, high)
         return round(number) if self.setting.type is int else number
-
-
-Space = Choices | Range | Normal
 
 
 def split_key(key: str) -> tuple[str, str]:
@@ -153,7 +132,7 @@ def split_key(key: str) -> tuple[str, str]:
     return (name, suffix) if name else (key, '')
 
 
-def make_space(setting: Setting, suffix: str, content: object) -> Space:
+def make_space(setting: Setting, suffix: str, content: Any) -> Space:
     """Return the space of a setting.
 
     Args:
@@ -162,96 +141,68 @@ def make_space(setting: Setting, suffix: str, content: object) -> Space:
     Raises:
         SettingError: an unknown form, a value that is not allowed, or a space with one value.
     """
-    if suffix:
-        return _SLM_LAB[suffix](setting, content)
-    if isinstance(content, list):
+    name = setting.name
+    keys = set(content) if isinstance(content, dict) else set()
+    if suffix in ('choice', 'grid_search') or (not suffix and isinstance(content, list)):
+        if not isinstance(content, list):
+            raise SettingError(f'{name}: {quoted(content)} is not allowed: a list of values')
         return _choices(setting, content)
-    if isinstance(content, Mapping) and content.keys() >= {'low', 'high'} \
-            and content.keys() <= {'low', 'high', 'log'}:
-        log = content.get('log', False)
-        if not isinstance(log, bool):
-            raise SettingError(f'{setting.name}: log: {quoted(log)} is not allowed: true or false')
-        return _range(setting, content['low'], content['high'], log)
-    if isinstance(content, Mapping) and content.keys() == {'mean', 'deviation'}:
-        return _normal(setting, content['mean'], content['deviation'])
-    raise SettingError(f'{setting.name}: {quoted(content)} is not a space: {_FORMS}')
+    if suffix:
+        if not isinstance(content, list) or len(content) != 2:
+            raise SettingError(f'{name}: {quoted(content)} is not allowed: a list of two numbers')
+        first, second, log = *content, False
+    elif {'low', 'high'} <= keys <= {'low', 'high', 'log'}:
+        first, second, log = content['low'], content['high'], content.get('log', False)
+    elif keys == {'mean', 'deviation'}:
+        first, second, log, suffix = content['mean'], content['deviation'], False, 'normal'
+    else:
+        raise SettingError(f'{name}: {quoted(content)} is not a space: {_FORMS}')
+    if setting.type not in (int, float):
+        raise SettingError(f'{name}: {quoted(content)} is not allowed, as it is not a number: a '
+                           'list of values')
+    if suffix == 'normal':
+        return _normal(setting, first, second)
+    if suffix == 'randint':
+        # As numpy's: up to below the second.
+        if type(first) is not int or type(second) is not int:
+            raise SettingError(f'{name}: {quoted(content)} is not allowed: two whole numbers')
+        if setting.type is float:
+            return _choices(setting, list(range(first, second)))
+        second -= 1
+    low, high = (setting_value(setting, each) for each in (first, second))
+    if type(log) is not bool:
+        raise SettingError(f'{name}: log: {quoted(log)} is not allowed: true or false')
+    if low == high:
+        raise SettingError(f'{name}: from {low} to {high} is one value: {_ONE_VALUE}')
+    if low > high:  # type: ignore[operator]
+        raise SettingError(f'{name}: from {low} to {high} is not allowed: low is above high')
+    if log and low <= 0:  # type: ignore[operator]
+        raise SettingError(f'{name}: low {low} is not allowed with log: above 0')
+    return Space(setting, 'range', (low, high), log)
 
 
-def _choices(setting: Setting, content: object) -> Space:
-    if not isinstance(content, list):
-        raise SettingError(f'{setting.name}: {quoted(content)} is not allowed: a list of values')
+def _choices(setting: Setting, content: Sequence[object]) -> Space:
     values = tuple(dict.fromkeys(setting_value(setting, each) for each in content))
     if len(values) < 2:
-        raise SettingError(f'{setting.name}: {quoted(content)} has one value: a space has '
-                           'several; a single value belongs to agent or env')
+        raise SettingError(f'{setting.name}: {quoted(content)} has one value: {_ONE_VALUE}')
     if len(values) < len(content):
         raise SettingError(f'{setting.name}: {quoted(content)} has a value twice')
-    return Choices(setting, values)
+    return Space(setting, 'choices', values)
 
 
-def _range(setting: Setting, low: object, high: object, log: bool = False) -> Space:
-    if setting.type not in (int, float):
-        raise SettingError(f'{setting.name}: a range is not allowed: it is not a number; '
-                           f'{_FORMS.split(",")[0]}')
-    first, last = (float(setting_value(setting, each)) for each in (low, high))
-    if first == last:
-        raise SettingError(f'{setting.name}: from {low} to {high} is one value: a space has '
-                           'several; a single value belongs to agent or env')
-    if first > last:
-        raise SettingError(f'{setting.name}: from {low} to {high} is not allowed: low is above '
-                           'high')
-    if log and first <= 0:
-        raise SettingError(f'{setting.name}: low {low} is not allowed with log: above 0')
-    return Range(setting, first, last, log)
-
-
-def _randint(setting: Setting, low: object, high: object) -> Space:
-    """Return the whole numbers from ``low`` to below ``high``, as numpy's."""
-    if type(low) is not int or type(high) is not int:
-        raise SettingError(f'{setting.name}: {quoted([low, high])} is not allowed: two whole '
-                           'numbers')
-    if setting.type is float:
-        return _choices(setting, list(range(low, high)))
-    return _range(setting, low, high - 1)
-
-
-def _normal(setting: Setting, mean: object, deviation: object) -> Space:
-    numbers = []
-    for each in (mean, deviation):
-        try:
-            numbers.append(float(each))  # type: ignore[arg-type]
-        except (TypeError, ValueError):
-            raise SettingError(
-                f'{setting.name}: {quoted(each)} is not allowed: a number') from None
-    if setting.type not in (int, float):
-        raise SettingError(f'{setting.name}: a normal distribution is not allowed: it is not a '
-                           'number')
-    if not 0 < numbers[1] < float('inf'):
+def _normal(setting: Setting, mean: Any, deviation: Any) -> Space:
+    try:
+        values = float(mean), float(deviation)
+    except (TypeError, ValueError):
+        raise SettingError(f'{setting.name}: {quoted([mean, deviation])} is not allowed: two '
+                           'numbers') from None
+    if not 0 < values[1] < math.inf:
         raise SettingError(f'{setting.name}: deviation {deviation} is not allowed: above 0, or '
                            'there would be one value')
-    setting.check(round(numbers[0]) if setting.type is int else numbers[0])
-    return Normal(setting, numbers[0], numbers[1])
+    setting.check(round(values[0]) if setting.type is int else values[0])
+    return Space(setting, 'normal', values)
 
 
-def _of_two(
-    make: Callable[[Setting, object, object], Space],
-) -> Callable[[Setting, object], Space]:
-    """Return ``make`` for a list of two numbers."""
-    def made(setting: Setting, content: object) -> Space:
-        if not isinstance(content, Sequence) or isinstance(content, str) or len(content) != 2:
-            raise SettingError(f'{setting.name}: {quoted(content)} is not allowed: a list of two '
-                               'numbers')
-        return make(setting, content[0], content[1])
-    return made
-
-
-_SLM_LAB: Mapping[str, Callable[[Setting, object], Space]] = {
-    'choice': _choices, 'grid_search': _choices, 'randint': _of_two(_randint),
-    'uniform': _of_two(_range), 'normal': _of_two(_normal)}
-
-
-#: What one of several agents has beside settings: its name, and a checkpoint of first weights.
-LISTED_AGENT = ('name', 'init')
 # Set by the experiment, or not of a training that learns.
 _NOT_IN_SPECS = ('seed', 'record_episodes', 'freeze', 'inference')
 
@@ -264,12 +215,9 @@ def agent_settings() -> dict[str, Setting]:
 
 def listed_agent_settings() -> dict[str, Setting]:
     """Return the settings of one of several agents: it may also be a fixed opponent."""
-    return agent_settings() | {'freeze': settings_of(TrainConfig)['freeze']}
-
-
-def env_settings() -> dict[str, Setting]:
-    """Return the settings of the part ``env`` by name."""
-    return settings_of(EnvConfig)
+    return agent_settings() | {
+        'freeze': settings_of(TrainConfig)['freeze'], INIT.name: INIT,
+        'name': Setting('name', str, '', 'Name of the agent and of the folder of its run.')}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -286,7 +234,7 @@ class Search:
     @property
     def grid_size(self) -> int:
         """Number of combinations of choices; 0 if a space is not of choices."""
-        return math.prod(len(each.values) if isinstance(each, Choices) else 0
+        return math.prod(len(each.values) if each.kind == 'choices' else 0
                          for each in self.spaces.values())
 
 
@@ -347,8 +295,7 @@ class Spec:
         resolved = config_file.resolve(self.settings)
         values = {name: space.setting.check(resolved.get(name, space.setting.default))
                   for name, space in self.search.spaces.items()}
-        return {name: value for name, value in values.items()
-                if not isinstance(space := self.search.spaces[name], Normal) and value in space}
+        return {name: value for name, value in values.items() if value in self.search.spaces[name]}
 
     def with_meta(self, **values: int) -> Spec:
         """Return the spec with other numbers of trials or sessions."""

@@ -1,4 +1,4 @@
-"""A session of several agents as a process of its own."""
+"""Trials: their sessions as processes, also of several agents, and what they report."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Any
 import yaml
 
 from vdl_ros.common.files import write_text
-from vdl_ros.common.settings import Scalar, as_text
-from vdl_ros.experiments.population import with_values
+from vdl_ros.common.settings import Scalar, as_text, settings_of
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.experiments.spec import Spec
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.agents_file import AgentsFile
@@ -77,6 +77,7 @@ class AgentsProcess(TrainingProcess):
 PLACES = 10
 # Time between looks at the progress of a session, s.
 _LOOK_S = 1.0
+_ENV = settings_of(EnvConfig)
 
 Report = Callable[[int, float], None]
 
@@ -104,12 +105,15 @@ class TrialRunner:
         start = {'env_modules': self.env_modules} if self.env_modules else {}
         folder = trial_folder(self.folder, number)
         if self.spec.agents is not None:
-            agents = with_values(self.spec.agents, values)
+            given = self.spec.agents
+            of_env = {name: value for name, value in values.items() if name in _ENV}
+            of_agent = {name: value for name, value in values.items() if name not in _ENV}
             return [AgentsProcess(
                 folder / f'session-{session}', {'seed': str(meta.seed + session)}, start,
                 agents=AgentsFile(
-                    {name: {**each, 'record_episodes': True}
-                     for name, each in agents.agents.items()}, agents.envs, agents.bodies))
+                    {name: {**each, **of_agent, 'record_episodes': True}
+                     for name, each in given.agents.items()},
+                    [{**each, **of_env} for each in given.envs], given.bodies))
                 for session in range(meta.sessions)]
         settings = {**self.spec.settings, **values}
         resolved = config_file.resolve(settings)

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
+from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.worlds import BodyVectorEnv, ParallelWorlds, choose_bodies
+from vdl_ros.envs.worlds import BodyVectorEnv, ParallelWorlds, SharedWorlds, choose_bodies
 from vdl_ros.play.saved_policy import SavedPolicy
-from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.acting.evaluation import Evaluation
-from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
+from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 
 __all__ = ['Side', 'play_match']
+
+# Returns the actions of one body, [W, ...], for resets and rewards [W] of W worlds.
+Player = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -38,45 +41,28 @@ class Side:
     policy: SavedPolicy | None
 
 
-class _Player(Protocol):
-    """Chooses the actions of one body in W worlds."""
+class _Match(VectorEnv[Any, Any, Any]):
+    """All bodies of W worlds as sub-environments: those of the first world, then the next.
 
-    def __call__(
-        self, is_reset: NDArray[np.bool_], rewards: NDArray[Any],
-    ) -> NDArray[Any]:
-        """Return actions [W, ...]."""
+    Players look at the worlds themselves, so there are no observations.
+    """
 
+    def __init__(self, shared: SharedWorlds, num_worlds: int) -> None:
+        self._shared, self.num_envs = shared, num_worlds * len(shared.views)
+        self.single_action_space = spaces.Discrete(1)
 
-class _Random:
-    """Actions at random."""
+    def reset(self, *, seed: Any = None, options: Any = None) -> tuple[None, dict[str, Any]]:
+        for view in self._shared.views:
+            view.reset(seed=seed)
+        return None, {}
 
-    def __init__(self, view: CheckedVectorEnv, seed: int) -> None:
-        self._space = view.action_space
-        self._space.seed(seed)
-
-    def __call__(self, is_reset: NDArray[np.bool_], rewards: NDArray[Any]) -> NDArray[Any]:
-        return np.asarray(self._space.sample())
-
-
-class _Trained:
-    """A policy that sees a body as it did in its training, where it may have had others too."""
-
-    def __init__(
-        self, policy: SavedPolicy, worlds: ParallelWorlds, name: str, seed: int,
-        *, deterministic: bool,
-    ) -> None:
-        trained = choose_bodies(policy.env.bodies, worlds.names)
-        if name not in trained:
-            raise SettingError(f'{name}: the policy was trained for {", ".join(trained)}')
-        self._env = BodyVectorEnv(worlds, trained)
-        self._view = CheckedVectorEnv(self._env, seed, seeds=lambda seeds: seeds[0])
-        first = trained.index(name) * worlds.num_worlds
-        self._rows = slice(first, first + worlds.num_worlds)
-        self._act = policy.act(deterministic)
-
-    def __call__(self, is_reset: NDArray[np.bool_], rewards: NDArray[Any]) -> NDArray[Any]:
-        observations = self._view.from_environment(self._env.outcome())[0][self._rows]
-        return self._act(observations, is_reset, rewards)
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step the worlds; ``actions`` [W, ...] are a list by body."""
+        outcomes = self._shared.step(actions)
+        rewards, terminated, truncated, lost = (
+            np.stack(each, 1).ravel() for each in zip(
+                *((*outcome[1:4], outcome[4]['is_lost']) for outcome in outcomes), strict=True))
+        return None, rewards, terminated, truncated, {'is_lost': lost}
 
 
 def play_match(
@@ -99,38 +85,39 @@ def play_match(
     shared = factory.make_shared(config, seed, [[name] for name in names], num_worlds)
     try:
         torch.manual_seed(seed)
-        steppers = [EnvStepper(view, seed) for view in shared.views]
+        match = _Match(shared, num_worlds)
         players = [_player(sides, name, shared.worlds, view, seed + number, deterministic)
                    for number, (name, view) in enumerate(zip(names, shared.views, strict=True))]
-        counters = [EpisodeCounter(num_worlds) for _ in names]
-        shares = np.full((len(names), num_worlds), episodes // num_worlds)
-        shares[:, :episodes % num_worlds] += 1
-        counted: list[list[FinishedEpisode]] = [[] for _ in names]
-        rewards: list[NDArray[Any]] = [np.zeros(num_worlds) for _ in names]
-        while shares.any() and not (stop and stop.is_set()):
-            before = [stepper.is_reset for stepper in steppers]
-            outcomes = shared.step([
-                stepper.clip(player(stepper.is_reset, reward))
-                for stepper, player, reward in zip(steppers, players, rewards, strict=True)])
-            for body, (stepper, outcome) in enumerate(zip(steppers, outcomes, strict=True)):
-                step = stepper.record(outcome)
-                rewards[body] = step.reward
-                for episode in counters[body].add(step.arrays(before[body])):
-                    if shares[body, episode.environment]:
-                        shares[body, episode.environment] -= 1
-                        counted[body].append(episode)
+
+        def act(_: object, is_reset: NDArray[Any], rewards: NDArray[Any]) -> Any:
+            return [player(is_reset[body::len(names)], rewards[body::len(names)])
+                    for body, player in enumerate(players)]
+
+        found = evaluate(match, act, episodes * len(names), seed, stop).episodes
     finally:
         shared.close()
-    return {name: Evaluation(tuple(each)) for name, each in zip(names, counted, strict=True)}
+    return {name: Evaluation(tuple(
+        each for each in found if each.environment % len(names) == body))
+        for body, name in enumerate(names)}
 
 
 def _player(
     sides: Sequence[Side], name: str, worlds: ParallelWorlds, view: CheckedVectorEnv, seed: int,
     deterministic: bool,
-) -> _Player:
+) -> Player:
     side = next((each for each in sides if fnmatchcase(name, each.bodies)), None)
     if side is None:
         raise SettingError(f'{name}: nobody acts for this body')
     if side.policy is None:
-        return _Random(view, seed)
-    return _Trained(side.policy, worlds, name, seed, deterministic=deterministic)
+        view.action_space.seed(seed)
+        return lambda is_reset, rewards: np.asarray(view.action_space.sample())
+    # The policy sees the body as in its training, where it may have had others too.
+    trained = choose_bodies(side.policy.env.bodies, worlds.names)
+    if name not in trained:
+        raise SettingError(f'{name}: the policy was trained for {", ".join(trained)}')
+    env = BodyVectorEnv(worlds, trained)
+    seen = CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
+    first = trained.index(name) * worlds.num_worlds
+    rows, chosen = slice(first, first + worlds.num_worlds), side.policy.act(deterministic)
+    return lambda is_reset, rewards: chosen(
+        seen.from_environment(env.outcome())[0][rows], is_reset, rewards)

@@ -1,4 +1,4 @@
-"""Builds the metadata of an ONNX file from a checkpoint's policy, its settings and its spaces."""
+"""Writes the policy of a checkpoint as an ONNX file, if onnxruntime agrees with PyTorch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -31,9 +30,7 @@ from vdl_ros.rl.policy.distributions import EpsilonGreedy, SquashedGaussian
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
-__all__ = ['ExportError', 'Parity', 'PolicyGraph', 'Report', 'TOLERANCE', 'check_parity',
-           'describe', 'export_policy', 'inputs_of']
-
+__all__ = ['ExportError', 'Parity', 'PolicyGraph', 'Report', 'export_policy']
 
 # What the parameters of a distribution are, by the name of its class.
 _MEANINGS = {
@@ -47,7 +44,7 @@ _MEANINGS = {
 }
 
 
-def inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
+def _inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
     """Return name, shape (without the batch) and dtype of each input for an observation."""
     if not isinstance(space, ImageAndVector):
         return [_input('observation', space.shape, space.dtype)]
@@ -55,7 +52,7 @@ def inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
             _input('numbers', (space.vector_size,), np.float32)]
 
 
-def describe(
+def _describe(
     saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
 ) -> dict[str, Any]:
     """Return the metadata, plain values in SI units.
@@ -77,7 +74,7 @@ def describe(
         'environment': environment, 'description': described,
         'rate': rate, 'rate_unit': '1/s',
         'observation': {
-            'inputs': inputs_of(space), 'columns': [each._asdict() for each in columns]},
+            'inputs': _inputs_of(space), 'columns': [each._asdict() for each in columns]},
         'normalization': {
             'in_graph': True, 'statistics': policy.normalizer is not None,
             'images_scaled': policy.of_images,
@@ -92,19 +89,15 @@ def describe(
 
 
 def _action(space: gymnasium.Space[Any], described: dict[str, Any]) -> dict[str, Any]:
-    """Return kind, choices, shape, range and names of actions."""
     found: dict[str, Any] = {
         'kind': type(space).__name__, 'shape': list(space.shape or ()), 'sizes': [],
         'names': described.get('motors', []), 'choices': described.get('actions', [])}
     if isinstance(space, gymnasium.spaces.Box):
-        return found | {'low': _numbers(space.low), 'high': _numbers(space.high)}
+        # JSON has no infinity.
+        return found | {name: [float(each) if math.isfinite(each) else None for each in values]
+                        for name, values in (('low', space.low), ('high', space.high))}
     sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
     return found | {'sizes': sizes.tolist()}
-
-
-def _numbers(values: NDArray[Any]) -> list[float | None]:
-    """Return numbers for JSON, which has no infinity: None."""
-    return [float(each) if math.isfinite(each) else None for each in values]
 
 
 def _state(saved: SavedPolicy) -> dict[str, Any] | None:
@@ -171,7 +164,6 @@ class PolicyGraph(nn.Module):
             output.state, chosen, torch.zeros_like(output.values[0])))
 
     def _to_environment(self, actions: Tensor) -> Tensor:
-        """Return actions as ``distribution.to_environment`` does, within the bounds."""
         if self._bounds is None:
             return actions
         low, high = self._bounds
@@ -205,9 +197,7 @@ class _Cell(nn.LSTMCell):
 
 #: Largest difference, of numbers above 1 relative to them.
 TOLERANCE = 1e-5
-_STEPS = 32
-# Limit of random numbers: spaces are often unbounded, and statistics of observations are not.
-_LIMIT = 10.0
+_STEPS = 64
 
 
 class Parity(NamedTuple):
@@ -217,112 +207,61 @@ class Parity(NamedTuple):
     observations: int
 
 
+@torch.inference_mode()
 def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
-    """Compare both policies.
+    """Compare a policy by PyTorch and by onnxruntime.
 
     Args:
-        saved: the policy by PyTorch.
-        exported: the same by onnxruntime.
-        envs: B of its environments; they are reset and stepped.
+        envs: B of its environments; they are reset, and stepped by random actions.
 
     Raises:
-        OnnxFileError: the difference is too large, or actions are not those of the parameters.
+        OnnxFileError: the difference is too large.
     """
-    batch = envs.num_envs
-    random = np.random.default_rng(0)
-    both = _Both(saved, exported)
-    for step in range(_STEPS):
-        both.step(_random(envs.single_observation_space, batch, random),
-                  np.full(batch, not step) | (random.random(batch) < 0.1),
-                  random.normal(size=batch).astype(np.float32))
+    batch, random = envs.num_envs, np.random.default_rng(0)
+    policy = copy.deepcopy(saved.policy)
+    policy.precision = torch.float32
+    distribution, is_greedy = policy.distribution, isinstance(policy.distribution, EpsilonGreedy)
     stepper = EnvStepper(envs, seed=0)
-    rewards = np.zeros(batch, np.float32)
-    for _ in range(_STEPS):
-        actions = both.step(stepper.observation, stepper.is_reset, rewards)
-        rewards = stepper.step(actions).reward
-    return Parity(both.difference, 2 * _STEPS * batch)
-
-
-class _Both:
-    """Both policies, and the largest difference so far."""
-
-    def __init__(self, saved: SavedPolicy, exported: OnnxPolicy) -> None:
-        self._policy: Policy = copy.deepcopy(saved.policy)
-        self._policy.precision = torch.float32
-        self._space, self._exported = saved.action_space, exported
-        self._state: torch.Tensor | None = None
-        self._chosen = torch.empty(0)
-        self.difference = 0.0
-
-    @torch.inference_mode()
-    def step(
-        self, observations: NDArray[Any], is_reset: NDArray[np.bool_], rewards: NDArray[Any],
-    ) -> NDArray[Any]:
-        """Return the actions for observations [B, ...], if both policies agree."""
-        policy = self._policy
-        if self._state is None:
-            self._state = policy.initial_state(len(observations))
-        else:
-            self._state = policy.append_last_action(
-                self._state, self._chosen, torch.from_numpy(rewards))
-        expected = policy(torch.from_numpy(np.ascontiguousarray(observations))[None],
-                          torch.from_numpy(is_reset)[None], self._state)
-        self._state = expected.state
+    envs.action_space.seed(0)
+    state, chosen, largest = policy.initial_state(batch), torch.empty(0), 0.0
+    for step in range(_STEPS):
+        observations = stepper.observation
+        is_reset = stepper.is_reset | (random.random(batch) < 0.1)
+        rewards = random.normal(size=batch).astype(np.float32)
+        if step:
+            state = policy.append_last_action(state, chosen, torch.from_numpy(rewards))
+        parameters, values, state = policy(
+            torch.from_numpy(np.ascontiguousarray(observations))[None],
+            torch.from_numpy(is_reset)[None], state)
         try:
-            found = self._exported.step(observations, is_reset, rewards)
+            found = exported.step(observations, is_reset, rewards)
         except ActionError as error:
             raise OnnxFileError(str(error)) from None
-        parameters = expected.parameters[0].numpy()
-        if isinstance(policy.distribution, EpsilonGreedy):
-            parameters = parameters[:, :-1]
-        self._compare('parameters', parameters, found.parameters)
-        self._compare('value', expected.values[0].numpy(), found.values)
         # By its own parameters: of two likely actions either may be the likeliest.
-        self._chosen = policy.distribution.mode(torch.from_numpy(
-            np.concatenate([found.parameters, expected.parameters[0, :, -1:].numpy()], -1)
-            if isinstance(policy.distribution, EpsilonGreedy) else found.parameters))
-        actions = policy.distribution.to_environment(self._chosen.numpy())
-        if isinstance(self._space, gymnasium.spaces.Box):
-            actions = np.clip(actions, self._space.low, self._space.high)
-        self._compare('action', actions, found.actions)
+        own = torch.from_numpy(found.parameters)
+        chosen = distribution.mode(
+            torch.cat([own, parameters[0, :, -1:]], -1) if is_greedy else own)
+        actions = distribution.to_environment(chosen.numpy())
+        if isinstance(saved.action_space, gymnasium.spaces.Box):
+            actions = np.clip(actions, saved.action_space.low, saved.action_space.high)
+        pairs = {'parameters': (parameters[0, :, :-1] if is_greedy else parameters[0],
+                                found.parameters),
+                 'value': (values[0], found.values), 'action': (actions, found.actions)}
         if policy.state_size:
-            after = policy.append_last_action(
-                expected.state, self._chosen, torch.zeros(len(observations)))
-            self._compare('next_state', after.numpy(), found.state)
-        return actions
-
-    def _compare(self, name: str, expected: NDArray[Any], found: NDArray[Any]) -> None:
-        if expected.shape != found.shape:
-            raise OnnxFileError(f'{name}: {list(found.shape)} is not {list(expected.shape)}')
-        away = np.abs(expected - found) / np.maximum(np.abs(expected), 1.0)
-        self.difference = max(self.difference, float(away.max(initial=0.0)))
-        # Not the other way round: NaN is no agreement.
-        if not self.difference <= TOLERANCE:
-            raise OnnxFileError(f'{name}: differs from PyTorch by {self.difference:.2g}, more '
-                                f'than {TOLERANCE:g}')
-
-
-def _random(
-    space: gymnasium.spaces.Box, batch: int, random: np.random.Generator,
-) -> NDArray[Any]:
-    """Return random observations [B, ...]."""
-    if isinstance(space, ImageAndVector):
-        rows = np.zeros((batch, *space.shape), np.uint8)
-        images, numbers = space.split(rows)
-        images[...] = _values(space.image, images.shape, random)
-        numbers[...] = random.normal(size=numbers.shape)
-        return rows
-    return _values(space, (batch, *space.shape), random)
-
-
-def _values(
-    space: gymnasium.spaces.Box, shape: tuple[int, ...], random: np.random.Generator,
-) -> NDArray[Any]:
-    """Return random values of a space; of numbers, those up to a limit."""
-    if space.dtype == np.uint8:
-        return random.integers(0, 256, shape, np.uint8)
-    low, high = np.maximum(space.low, -_LIMIT), np.minimum(space.high, _LIMIT)
-    return random.uniform(low, np.maximum(high, low), shape).astype(space.dtype)
+            pairs['next_state'] = (
+                policy.append_last_action(state, chosen, torch.zeros(batch)), found.state)
+        for name, (expected, other) in pairs.items():
+            wanted = np.asarray(expected)
+            if wanted.shape != other.shape:
+                raise OnnxFileError(f'{name}: {list(other.shape)} is not {list(wanted.shape)}')
+            away = np.abs(wanted - other) / np.maximum(np.abs(wanted), 1.0)
+            largest = max(largest, float(away.max(initial=0.0)))
+            # Not the other way round: NaN is no agreement.
+            if not largest <= TOLERANCE:
+                raise OnnxFileError(f'{name}: differs from PyTorch by {largest:.2g}, more than '
+                                    f'{TOLERANCE:g}')
+        stepper.step(envs.action_space.sample())
+    return Parity(largest, _STEPS * batch)
 
 
 # Version of the operators, which onnxruntime 1.17 and later know.
@@ -355,12 +294,18 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     """
     if output.suffix != '.onnx':
         raise ExportError(f'--output: {output} does not end in .onnx')
-    saved = _load(checkpoint)
+    described = load_checkpoint(checkpoint)['config'].get('environment')
+    # Of a robot with the task reach: this host need not have its contract.
+    is_reach = isinstance(described, dict) and described.get('task') == REACH
+    saved = load_policy(checkpoint, env_id=REACH if is_reach else '')
     envs: Any = factory.make(saved.env, seed=0, num_envs=4)
     try:
-        space, columns = envs.single_observation_space, _columns(envs)
+        space, outer = envs.single_observation_space, envs
+        # The outermost environment that makes the vector of numbers.
+        while not hasattr(outer, 'observation_columns'):
+            outer = outer.env
         try:
-            data = _serialize(saved, space, columns)
+            data = _serialize(saved, space, outer.observation_columns)
             found = check_parity(saved, OnnxPolicy(data), envs)
         except (OnnxFileError, ExportError) as error:
             raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
@@ -369,21 +314,6 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     with atomic_file(output) as partial:
         partial.write_bytes(data)
     return Report(saved, len(data), found)
-
-
-def _load(checkpoint: Path) -> SavedPolicy:
-    described = load_checkpoint(checkpoint)['config'].get('environment')
-    # Of a robot with the task reach: this host need not have its contract.
-    is_reach = isinstance(described, dict) and described.get('task') == REACH
-    return load_policy(checkpoint, env_id=REACH if is_reach else '')
-
-
-def _columns(envs: Any) -> list[Column]:
-    """Return the columns of the outermost environment that makes the vector of numbers."""
-    while not hasattr(envs, 'observation_columns'):
-        envs = envs.env
-    columns: list[Column] = envs.observation_columns
-    return columns
 
 
 def _serialize(
@@ -399,8 +329,8 @@ def _serialize(
     except ImportError:
         raise ExportError('onnx is not installed here: pip install onnx onnxruntime') from None
     inputs = [torch.zeros((2, *each['shape']), dtype=getattr(torch, each['dtype']))
-              for each in inputs_of(space)]
-    names = [each['name'] for each in inputs_of(space)]
+              for each in _inputs_of(space)]
+    names = [each['name'] for each in _inputs_of(space)]
     outputs = ['parameters', 'action', 'value']
     if saved.policy.state_size:
         inputs.append(torch.zeros(2, saved.policy.state_size))
@@ -420,7 +350,7 @@ def _serialize(
             raise ExportError(f'network {saved.train.network}: {reason}') from None
     model = onnx.load_model_from_string(stream.getvalue())
     model.producer_name = 'vdl_ros'
-    text = json.dumps(describe(saved, space, columns), allow_nan=False)
+    text = json.dumps(_describe(saved, space, columns), allow_nan=False)
     onnx.helper.set_model_props(model, {KEY: text})
     onnx.checker.check_model(model, full_check=True)
     data: bytes = model.SerializeToString()

@@ -51,7 +51,13 @@ class PolicyPlayer:
             raise EnvError(f'{quoted(env.env_id)} is a robot, which the actor moves')
         if train.inference == 'learner':
             raise EnvError('with inference:=learner the weights stay in the learner')
-        without_opengl = _why_no_opengl()
+        without_opengl = ''
+        try:
+            check_drawing()
+        except OpenGLError as error:
+            # Not all environments need it. MuJoCo raises an error then, where a broken driver
+            # would end the process.
+            os.environ['MUJOCO_GL'], without_opengl = 'disable', str(error)
         try:
             self._env = make_drawn(env, train.seed + _SEED)
             self._policy = make_policy(
@@ -101,14 +107,3 @@ class PolicyPlayer:
         """Close the environment."""
         if hasattr(self, '_env'):
             self._env.close()
-
-
-def _why_no_opengl() -> str:
-    """Return why nothing can be drawn by OpenGL, which some environments need; '' if it can."""
-    try:
-        check_drawing()
-    except OpenGLError as error:
-        # MuJoCo raises an error then, where a broken driver would end the process.
-        os.environ['MUJOCO_GL'] = 'disable'
-        return str(error)
-    return ''

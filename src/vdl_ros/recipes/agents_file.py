@@ -15,29 +15,28 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated
 
-import yaml
+import msgspec
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import (
-    Scalar,
-    SettingError,
-    settings_of,
-    suggestion,
-)
+from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.worlds import is_world
 from vdl_ros.recipes import config_file
-from vdl_ros.recipes.config_file import setting_value
+from vdl_ros.recipes.yaml_file import YamlFile
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 
-__all__ = ['AgentsFile', 'agents_of_world', 'check_agent_name', 'read_agents_file']
+__all__ = ['AgentsFile', 'INIT', 'agents_of_world', 'check_agent_name', 'check_bodies',
+           'read_agents_file']
 
-
+#: What an agent has beside settings of learning.
+INIT = Setting('init', str, '', 'Checkpoint of first weights.')
 # Names of folders, and of ROS namespaces.
 _NAME = re.compile(r'[a-z][a-z0-9_]{0,60}')
-_PARTS = ('agents', 'envs', 'bodies')
+_Number = Annotated[int, msgspec.Meta(ge=0)]
+_Bodies = Annotated[list[tuple[_Number, _Number, _Number]],
+                    msgspec.Meta(min_length=1, max_length=4096)]
 
 
 @dataclass(frozen=True)
@@ -75,6 +74,23 @@ class AgentsFile:
     def envs_of(self, agent: int) -> list[int]:
         """Return the environments in which an agent has bodies."""
         return sorted({body[1] for body in self.bodies if body[0] == agent})
+
+    def verify(self) -> None:
+        """Check that names, agents, environments and bodies fit each other.
+
+        Raises:
+            SettingError: they do not.
+        """
+        for number, name in enumerate(self.agents):
+            check_agent_name(name)
+            if not self.envs_of(number):
+                raise SettingError(f'bodies: agent {name} has none')
+        for number, env in enumerate(self.envs):
+            if not self.agents_in(number):
+                raise SettingError(f'bodies: environment {number}, {env["env_id"]}, has none')
+            if 'num_envs' in env and not is_world(str(env['env_id'])):
+                raise SettingError(f'num_envs: {env["num_envs"]} is not allowed with env_id '
+                                   f'{env["env_id"]}: bodies are the copies of an environment')
 
     def resolved(self, agent: int) -> dict[str, object]:
         """Return the settings of an agent in its first environment, with those of presets."""
@@ -114,74 +130,56 @@ def agents_of_world(
     return [list(names[end - count:end]) for end, count in zip(ends, counts, strict=True)]
 
 
+def check_bodies(
+    listed: object, agents: int, envs: int, name: str = 'bodies',
+) -> list[tuple[int, int, int]]:
+    """Return bodies (agent, environment, number), each from 0, of a list of them.
+
+    Raises:
+        SettingError: bodies of an agent or an environment that is not there, twice, or not
+            counted from 0.
+    """
+    try:
+        bodies = msgspec.convert(listed, _Bodies)
+    except msgspec.ValidationError:
+        raise SettingError(f'{name}: {quoted(listed)} is not allowed: a list of [agent, '
+                           'environment, number]') from None
+    for agent, env, number in bodies:
+        body = [agent, env, number]
+        if agent >= agents or env >= envs:
+            raise SettingError(f'{name}: {body} is not allowed: there is agent 0 to {agents - 1} '
+                               f'and environment 0 to {envs - 1}')
+        if bodies.count((agent, env, number)) > 1:
+            raise SettingError(f'{name}: {body} is there twice')
+        if number and (agent, env, number - 1) not in bodies:
+            raise SettingError(f'{name}: {body} is not allowed without '
+                               f'{[agent, env, number - 1]}: numbers count from 0')
+    return bodies
+
+
 def read_agents_file(path: Path) -> AgentsFile:
     """Read and check a file.
 
     Raises:
         SettingError: it cannot be read, or is no session of agents; the message is one line.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding='utf-8'))
-    except OSError as error:
-        raise SettingError(f'{path} cannot be read: {error.strerror}') from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise SettingError(f'{path} is not YAML: {" ".join(str(error).split())[:200]}') from None
-    if not isinstance(content, dict) or content.keys() != set(_PARTS):
-        raise SettingError(f'{path} is not a mapping with agents, envs and bodies')
-    try:
-        return _checked(content)
-    except SettingError as error:
-        raise SettingError(f'{path}: {error}') from None
-
-
-def _checked(content: Mapping[str, Any]) -> AgentsFile:
-    agents, envs, bodies = (content[part] for part in _PARTS)
-    if not isinstance(agents, dict) or not agents:
-        raise SettingError('agents: not a mapping from names to settings')
-    if not isinstance(envs, list) or not envs:
-        raise SettingError('envs: not a list of settings')
-    learning = settings_of(TrainConfig, *ALGORITHM_SETTINGS.values())
+    file = YamlFile(path)
+    content = file.mapping((), file.content)
+    for part in ('agents', 'envs', 'bodies'):
+        if not content.get(part):
+            file.fault((part,), 'is missing')
     # A session has one seed; its actions are chosen where its environments are.
-    for name in ('seed', 'inference'):
-        del learning[name]
-    found_agents = {}
-    for name, each in agents.items():
-        check_agent_name(name)
-        init = each.pop('init', None) if isinstance(each, dict) else None
-        found_agents[name] = _settings(f'agents: {name}', each, learning) | (
-            {'init': str(init)} if init else {})
-    found_envs = [_settings(f'envs: {number}', each, settings_of(EnvConfig))
-                  for number, each in enumerate(envs)]
-    found: list[tuple[int, int, int]] = []
-    for each in bodies if isinstance(bodies, list) else [bodies]:
-        if not isinstance(each, list) or [type(n) for n in each] != [int] * 3 \
-                or not (0 <= each[0] < len(agents) and 0 <= each[1] < len(envs) and each[2] >= 0):
-            raise SettingError(f'bodies: {quoted(each)} is not allowed: [agent, environment, '
-                               'number]')
-        found.append((each[0], each[1], each[2]))
-    result = AgentsFile(found_agents, found_envs, found)
-    for number, name in enumerate(agents):
-        if not result.envs_of(number):
-            raise SettingError(f'bodies: agent {name} has none')
-    for number, env in enumerate(found_envs):
-        if 'num_envs' in env and not is_world(str(env.get('env_id', ''))):
-            raise SettingError(f'envs: {number}: num_envs is not allowed: bodies are the copies '
-                               'of an environment')
-    return result
-
-
-def _settings(
-    where: str, content: object, known: Mapping[str, Any],
-) -> dict[str, Scalar]:
-    if not isinstance(content, dict):
-        raise SettingError(f'{where}: not a mapping of settings')
-    found = {}
-    for name, value in content.items():
-        if name not in known:
-            raise SettingError(f'{where}: {quoted(name)}: no such setting'
-                               f'{suggestion(str(name), known)}')
-        try:
-            found[str(name)] = setting_value(known[name], value)
-        except SettingError as error:
-            raise SettingError(f'{where}: {error}') from None
+    learning = {name: each for name, each in settings_of(
+        TrainConfig, *ALGORITHM_SETTINGS.values()).items() if name not in ('seed', 'inference')}
+    agents = {name: file.settings(('agents', name), each, learning | {INIT.name: INIT})
+              for name, each in file.mapping(('agents',), content.get('agents', {})).items()}
+    listed = content.get('envs', [])
+    envs = [file.settings(('envs', str(number)), each, settings_of(EnvConfig), ('env_id',))
+            for number, each in enumerate(listed if isinstance(listed, list) else [listed])]
+    file.check()
+    bodies = file.attempt(
+        ('bodies',), check_bodies, content['bodies'], len(agents), len(envs)) or []
+    found = AgentsFile(agents, envs, bodies)
+    file.attempt((), found.verify)
+    file.check()
     return found

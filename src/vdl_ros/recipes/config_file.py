@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fnmatch
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,9 @@ import yaml
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.common.files import find_resource
-from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
+from vdl_ros.common.settings import Scalar, SettingError, settings_of
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.recipes.yaml_file import YamlFile
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
@@ -23,8 +22,7 @@ from vdl_ros.rl.settings import (
     reject_other_algorithm_settings,
 )
 
-__all__ = ['folder', 'preset', 'read_config', 'resolve', 'setting_value']
-
+__all__ = ['folder', 'preset', 'read_config', 'resolve']
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
@@ -44,44 +42,13 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
         SettingError: the file cannot be read, has a setting that does not exist, or a value that
             is not allowed.
     """
-    try:
-        content = yaml.safe_load(path.read_text(encoding='utf-8'))
-    except OSError as error:
-        raise SettingError(f'config: {path} cannot be read: {error.strerror}') from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        reason = ' '.join(str(error).split())[:200]
-        raise SettingError(f'config: {path} is not YAML: {reason}') from None
-    if not isinstance(content, dict):
-        raise SettingError(f'config: {path} is not a mapping from settings to values')
+    file = YamlFile(path)
+    content = {name: value for name, value in file.mapping((), file.content).items()
+               if name not in _NO_SETTINGS}
     # An actor's settings have names of the learner's.
-    known = settings_of(ActorConfig) | settings_of(*_SETTINGS, *more)
-    found = {}
-    for name, value in content.items():
-        if name in _NO_SETTINGS:
-            continue
-        if name not in known:
-            raise SettingError(f'config: {path}: {quoted(name)}: no such setting'
-                               f'{suggestion(str(name), known)}')
-        try:
-            found[name] = setting_value(known[name], value)
-        except SettingError as error:
-            raise SettingError(f'config: {path}: {error}') from None
+    found = file.settings((), content, settings_of(ActorConfig) | settings_of(*_SETTINGS, *more))
+    file.check('config: ')
     return found
-
-
-def setting_value(setting: Setting, value: object) -> Scalar:
-    """Return a value of YAML as the setting has it; YAML reads 1e-3 as text.
-
-    Raises:
-        SettingError: a value that is not allowed.
-    """
-    if isinstance(value, str):
-        return setting.parse(value)
-    if setting.name == 'env_modules' and isinstance(value, list):
-        value = ','.join(map(str, value))
-    elif setting.name in ('env_kwargs', 'env_wrappers') and isinstance(value, dict | list):
-        value = json.dumps(value, default=str)  # of a date
-    return setting.check(value)
 
 
 def folder() -> Path:

@@ -23,7 +23,8 @@ from vdl_ros.common.settings import (
     settings_of,
     suggestion,
 )
-from vdl_ros.recipes.config_file import read_config, setting_value
+from vdl_ros.recipes.config_file import read_config
+from vdl_ros.recipes.yaml_file import setting_value
 from vdl_ros.ros import parameters
 from vdl_ros.ros.node_settings import ProcessConfig
 

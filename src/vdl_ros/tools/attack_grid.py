@@ -15,12 +15,9 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -43,7 +40,7 @@ from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     OneLineParser,
     number_above_0,
-    set_by_signals,
+    stop_on_signals,
     whole_number,
 )
 from vdl_ros.common.files import write_text
@@ -57,7 +54,6 @@ _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.value
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='attack_grid', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip(), epilog='phases:\n  ' + '\n  '.join(make_phases()))
@@ -91,21 +87,28 @@ def main(args: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(args)
     try:
         found = [load_checkpoint(path) for path in options.init]
-        configs = [_config(path, each['config'], options.env)
-                   for path, each in zip(options.init, found, strict=True)]
-        phases = defence_phases(options.scale, images=all(map(_of_images, found))) \
+        for path, each in zip(options.init, found, strict=True):
+            if options.env not in (None, was := each['config'].get('env_id')):
+                raise ValueError(f'--env: {options.env!r} is not allowed: {path} is of {was!r}')
+        configs = [{name: value for name, value in each['config'].items()
+                    if name in settings_of(*_SETTINGS)} for each in found]
+        # Of images if the policy has convolutions.
+        images = all(any(weight.dim() == 4 for weight in each['learner']['policy'].values())
+                     for each in found)
+        phases = defence_phases(options.scale, images=images) \
             if options.defences else make_phases(options.scale, options.value_thresholds)
         grid = Grid(
             options.output, options.init, choose(phases, options.phases), options.learned_steps,
             options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
         if options.dry_run:
-            _print_commands(grid)
+            print('\n'.join(' '.join(grid.command(seed, phase)) for phase in grid.phases
+                            for seed in range(1, len(configs) + 1)
+                            if grid.summary(seed, phase) is None))
             return 0
         for seed, config in enumerate(configs, 1):
             grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
             write_text(grid.config(seed), yaml.safe_dump(config))
-        stop = threading.Event()
-        set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+        stop = stop_on_signals()
         failures = list(grid.run(options.jobs, stop))
         _deliver(grid, phases, defences=options.defences)
     except (ValueError, OSError) as error:
@@ -116,23 +119,6 @@ def main(args: Sequence[str] | None = None) -> int:
     if stop.is_set():
         print('attack_grid: interrupted; the same command goes on', file=sys.stderr)
     return EXIT_FAILED if failures or stop.is_set() else 0
-
-
-def _config(checkpoint: Path, config: Mapping[str, Any], env_id: str | None) -> dict[str, Any]:
-    """Return the settings of environment and training of those in a checkpoint.
-
-    Raises:
-        ValueError: one of another environment.
-    """
-    if env_id and config.get('env_id') != env_id:
-        raise ValueError(f'--env: {env_id!r} is not allowed: {checkpoint} is of '
-                         f'{config.get("env_id")!r}')
-    return {name: value for name, value in config.items() if name in settings_of(*_SETTINGS)}
-
-
-def _of_images(checkpoint: Mapping[str, Any]) -> bool:
-    """Return whether the policy has convolutions, so that its observations are images."""
-    return any(weight.dim() == 4 for weight in checkpoint['learner']['policy'].values())
 
 
 def _more(texts: Sequence[str]) -> dict[str, str]:
@@ -148,20 +134,11 @@ def _more(texts: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _print_commands(grid: Grid) -> None:
-    for phase in grid.phases:
-        for seed in range(1, len(grid.policies) + 1):
-            if grid.summary(seed, phase) is None:
-                print(' '.join(grid.command(seed, phase)))
-
-
 def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None:
-    """Write tables and figures of what is complete, and print the tables."""
     seeds = range(1, len(grid.policies) + 1)
-    summaries: dict[str, list[Mapping[str, Any]]] = {}
-    for phase in grid.phases:
-        summaries[phase.name] = [
-            each for seed in seeds if (each := grid.summary(seed, phase)) is not None]
+    summaries = {phase.name: [each for seed in seeds
+                              if (each := grid.summary(seed, phase)) is not None]
+                 for phase in grid.phases}
     found = figures(grid.phases, summaries)
     _draw(grid, phases)
     write_text(grid.output / 'grid.json', json.dumps(

@@ -18,7 +18,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.attacks.boundary import boundaries
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
@@ -30,8 +30,8 @@ from vdl_ros.play.saved_policy import load_policy
 _PONG = {'FIRE': 'NOOP', 'RIGHTFIRE': 'RIGHT', 'LEFTFIRE': 'LEFT'}
 
 
-def parse(args: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the options."""
+def main(args: Sequence[str] | None = None) -> int:
+    """Plot, and return the exit status."""
     parser = OneLineParser(
         prog='boundary', description='Plot what a policy does around attacked observations: along '
         'the perturbation, and along random noise.')
@@ -50,18 +50,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
     add('--output', type=Path, default=Path('boundary'), metavar='FOLDER',
         help='a new or empty folder [boundary]')
-    return parser.parse_args(args)
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Plot, and return the exit status."""
-    options = parse(args)
-    try:
-        _plot(options)
-    except (ValueError, OSError) as error:
-        print(f'boundary: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    return 0
+    options = parser.parse_args(args)
+    return run_tool('boundary', lambda: _plot(options))
 
 
 def _plot(options: argparse.Namespace) -> None:

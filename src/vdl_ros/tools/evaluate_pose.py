@@ -18,38 +18,38 @@ from numpy.typing import NDArray
 
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.pose_attack import ImageAttack, check_mode, warning
+from vdl_ros.common.command_line import OneLineParser, run_tool
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, model_path
 from vdl_ros.pose.evaluation import draw_estimates, estimate_all, format_table, score
 from vdl_ros.pose.networks import MODELS
-from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:
     """Evaluate, and return the exit status."""
     options = _parser().parse_args(args)
+    return run_tool('evaluate_pose', lambda: _evaluate(options))
+
+
+def _evaluate(options: argparse.Namespace) -> None:
     if options.threads:
         torch.set_num_threads(options.threads)
-    try:
-        path = options.model or model_path()
-        estimator = PoseEstimator.load(path, options.architecture or '')
-        attacks = _attacks(options)
-        rows, drawn = [], []
-        for folder in options.data:
-            data = PoseDataset([folder])
-            print(f'{folder}: {data.report()}', file=sys.stderr)
-            chosen = range(min(len(data), options.frames or len(data)))
-            truth = data.targets[:len(chosen)].numpy()
-            for name, attack in attacks.items():
-                estimate = estimate_all(estimator, data, chosen, _change(attack, estimator))
-                rows.append((f'{folder.name}{name}', score(estimate, truth)))
-                drawn.append((f'{folder.name}{name}', estimate, truth))
-        if options.picture:
-            draw_estimates(options.picture, drawn)
-    except (ValueError, OSError) as error:
-        print(f'evaluate_pose: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    path = options.model or model_path()
+    estimator = PoseEstimator.load(path, options.architecture or '')
+    attacks = _attacks(options)
+    rows, drawn = [], []
+    for folder in options.data:
+        data = PoseDataset([folder])
+        print(f'{folder}: {data.report()}', file=sys.stderr)
+        chosen = range(min(len(data), options.frames or len(data)))
+        truth = data.targets[:len(chosen)].numpy()
+        for name, attack in attacks.items():
+            estimate = estimate_all(estimator, data, chosen, _change(attack, estimator))
+            rows.append((f'{folder.name}{name}', score(estimate, truth)))
+            drawn.append((f'{folder.name}{name}', estimate, truth))
+    if options.picture:
+        draw_estimates(options.picture, drawn)
     if options.json:
         print(json.dumps({
             'model': str(path), 'architecture': estimator.name,
@@ -61,12 +61,10 @@ def main(args: Sequence[str] | None = None) -> int:
             print(f'{name}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
                   f'{math.degrees(scores.joint_error):.2f} degrees off, '
                   f'{scores.confident:.3f} confident')
-    return EXIT_OK
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='evaluate_pose',
         description='Evaluate a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument
@@ -104,14 +102,8 @@ def _attacks(options: argparse.Namespace) -> dict[str, AttackConfig | None]:
     return found
 
 
-def _change(
-    attack: AttackConfig | None, estimator: PoseEstimator,
-) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None:
-    """Return a function from a picture to the next one under attack; None without one."""
-    if attack is None:
-        return None
-    images = ImageAttack(attack, estimator)
-    return lambda picture: images.perturb(picture).pixels
+def _pixels(attack: ImageAttack) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]]:
+    return lambda picture: attack.perturb(picture).pixels
 
 
 if __name__ == '__main__':

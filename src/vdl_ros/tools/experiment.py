@@ -11,18 +11,22 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
-import threading
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals, whole_number
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    OneLineParser,
+    stop_on_signals,
+    whole_number,
+)
 from vdl_ros.common.settings import suggestion
-from vdl_ros.experiments.checker import Fault, YamlFile, find_files, read_specs
+from vdl_ros.experiments.checker import find_files, read_specs
 from vdl_ros.experiments.modes import MODES, Experiments
 from vdl_ros.experiments.page import deliver_benchmark
 from vdl_ros.experiments.spec import Spec
+from vdl_ros.recipes.yaml_file import Fault, YamlFile
 
 EXIT_FAILED = 1
 # A spec, its mode, and the folder of a run that it has with `enjoy`.
@@ -34,7 +38,6 @@ class BadInputError(ValueError):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = OneLineParser(
         prog='experiment', formatter_class=argparse.RawDescriptionHelpFormatter,
         description=(__doc__ or '').strip())
@@ -75,8 +78,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     changes = {name: value for name, value in (
         ('trials', options.trials), ('sessions', options.sessions)) if value}
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    stop = stop_on_signals()
     experiments = Experiments(
         options.output, options.jobs, stop, lambda text: print(text, flush=True),
         options.storage, options.env_modules)
@@ -101,7 +103,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 def _check(files: Sequence[Path]) -> int:
-    """Print the faults of files, or how many specs they have."""
     status = 0
     if not files:
         raise BadInputError('--check: there is no file *.yaml')
@@ -115,17 +116,10 @@ def _check(files: Sequence[Path]) -> int:
     return status
 
 
-def _read(file: Path) -> dict[str, Spec]:
-    """Return the specs of a file; BadInputError with its faults."""
-    specs, faults = read_specs(file)
+def _tasks(options: argparse.Namespace) -> Iterable[Task]:
+    specs, faults = read_specs(options.file)
     if faults:
         raise BadInputError('\n'.join(map(str, faults)))
-    return specs
-
-
-def _tasks(options: argparse.Namespace) -> Iterable[Task]:
-    """Return what to do with one file."""
-    specs = _read(options.file)
     if options.spec is None:
         if options.mode != 'benchmark':
             raise BadInputError(f'{options.file}: the name of a spec is missing; there is '
@@ -139,25 +133,22 @@ def _tasks(options: argparse.Namespace) -> Iterable[Task]:
 
 def _tasks_of_all(path: Path) -> list[Task]:
     """Return what a file {file: {spec: mode}} says; files are relative to its folder."""
-    all_file = YamlFile(path)
+    every = YamlFile(path)
     tasks: list[Task] = []
     others: list[Fault] = []
-    if all_file.root is not None:
-        for name, _, node in all_file.items(all_file.root, 'the file'):
-            specs, faults = read_specs(path.parent / name)
-            others += faults
-            for spec, spec_key, value in all_file.items(node, name):
-                mode, _, at = str(all_file.value(value)).partition('@')
-                if spec not in specs:
-                    if not faults:
-                        all_file.fault(spec_key, f'{name}: no spec {spec!r}'
-                                       f'{suggestion(spec, specs)}')
-                elif mode not in MODES:
-                    all_file.fault(value, f'{name}: {spec}: {mode!r} is not allowed: one of '
-                                   f'{", ".join(MODES)}{suggestion(mode, MODES)}')
-                else:
-                    tasks.append((specs[spec], mode, Path(at) if at else None))
-    if faults := all_file.faults + others:
+    for name, modes in every.mapping((), every.content).items():
+        specs, faults = read_specs(path.parent / name)
+        others += faults
+        for spec, value in every.mapping((name,), modes).items():
+            mode, _, at = str(value).partition('@')
+            if mode not in MODES:
+                every.fault((name, spec), f'{mode!r} is not allowed: one of {", ".join(MODES)}'
+                            f'{suggestion(mode, MODES)}')
+            elif spec in specs:
+                tasks.append((specs[spec], mode, Path(at) if at else None))
+            elif not faults:
+                every.fault((name, spec), f'no such spec{suggestion(spec, specs)}')
+    if faults := every.faults + others:
         raise BadInputError('\n'.join(map(str, faults)))
     return tasks
 

@@ -8,7 +8,6 @@ Exit status: 0 when every row was written and verified, 2 after an error, 130 wh
 from __future__ import annotations
 
 import argparse
-import math
 import signal
 import sys
 import time
@@ -19,13 +18,13 @@ from types import FrameType
 import av
 
 from vdl_ros.bags.messages import MessageError
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, number, whole_number
 from vdl_ros.export.messages import ARM, ExportError, of_contract
 from vdl_ros.export.pipeline import FORMATS, export
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.robots.contract import ContractError
 from vdl_ros.robots.contract_file import find_contract
 
-EXIT_BAD_INPUT = 2
 EXIT_INTERRUPTED = 130
 
 
@@ -54,7 +53,7 @@ class ProgressLine:
 
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
     """Return the options."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='export_dataset',
         description='Export images, joint positions and motor commands of a bag as a data set.')
     parser.add_argument('bag', type=Path, help='folder of the bag, or its .mcap file; a '
@@ -64,11 +63,11 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
                         help='lerobot: LeRobotDataset v3; hdf5: robomimic\'s')
     parser.add_argument('--output', required=True, type=Path,
                         help='folder to make; hdf5 is dataset.hdf5 in it')
-    parser.add_argument('--fps', type=_whole, default=0,
+    parser.add_argument('--fps', type=whole_number(1, 1000), default=0,
                         help='rows per second; by default that of the images, rounded')
-    parser.add_argument('--gap', type=_seconds, default=1.0,
+    parser.add_argument('--gap', type=number(0, 1e6, 's'), default=1.0,
                         help='seconds without an image that end an episode (1)')
-    parser.add_argument('--episode-seconds', type=_seconds, default=0.0,
+    parser.add_argument('--episode-seconds', type=number(0, 1e6, 's'), default=0.0,
                         help='cut episodes at this length (at most 600)')
     parser.add_argument('--resample', action='store_true',
                         help='drop and repeat images where their rate varies; else that is an '
@@ -85,7 +84,7 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
                         help='the name of a contract of this package, or its file: its features '
                         'are the state, its actions the actions (all joints and motors of the '
                         'OWI-535)')
-    parser.add_argument('--valid', type=_share, default=0.0,
+    parser.add_argument('--valid', type=number(0, 0.99), default=0.0,
                         help='share of the episodes in robomimic\'s mask/valid (0)')
     return parser.parse_args(args)
 
@@ -120,27 +119,6 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
-
-
-def _whole(text: str) -> int:
-    number = int(text)
-    if not 1 <= number <= 1000:
-        raise argparse.ArgumentTypeError(f'{text} is not allowed: 1 to 1000')
-    return number
-
-
-def _seconds(text: str) -> float:
-    number = float(text)
-    if not 0.0 <= number <= 1e6 or math.isnan(number):
-        raise argparse.ArgumentTypeError(f'{text} is not allowed: 0 or more')
-    return number
-
-
-def _share(text: str) -> float:
-    number = float(text)
-    if not 0.0 <= number < 1.0:
-        raise argparse.ArgumentTypeError(f'{text} is not allowed: from 0 to below 1')
-    return number
 
 
 if __name__ == '__main__':

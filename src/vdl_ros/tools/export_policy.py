@@ -7,19 +7,18 @@ Exit status: 0 if the file was written and equals PyTorch, else 2.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.common.command_line import OneLineParser, run_tool
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.play.onnx_export import export_policy
 
 
-def parse(args: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the options."""
+def main(args: Sequence[str] | None = None) -> int:
+    """Export, and return the exit status."""
     parser = OneLineParser(
         prog='export_policy', description='Export the policy of a checkpoint as a file that runs '
         'without PyTorch.')
@@ -28,23 +27,16 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     add('--format', choices=['onnx'], default='onnx', help='[onnx]')
     add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
-    return parser.parse_args(args)
+    options = parser.parse_args(args)
 
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Export, and return the exit status."""
-    options = parse(args)
-    try:
+    def export() -> None:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
-        report = export_policy(options.checkpoint, options.output)
-    except (ValueError, OSError) as error:
-        print(f'export_policy: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    saved, parity = report.saved, report.parity
-    print(f'{options.output}: {saved.env.env_id}, {saved.train.algorithm}, '
-          f'{saved.agent_steps:,} steps; {report.size / 1e3:,.0f} kB; differs from PyTorch by at '
-          f'most {parity.difference:.1g} on {parity.observations} observations')
-    return 0
+        saved, size, parity = export_policy(options.checkpoint, options.output)
+        print(f'{options.output}: {saved.env.env_id}, {saved.train.algorithm}, '
+              f'{saved.agent_steps:,} steps; {size / 1e3:,.0f} kB; differs from PyTorch by at '
+              f'most {parity.difference:.1g} on {parity.observations} observations')
+
+    return run_tool('export_policy', export)
 
 
 if __name__ == '__main__':

@@ -8,16 +8,14 @@ first run, or without a run that of --env-id. Prints the return of each body.
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
-import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals, whole_number
+from vdl_ros.common.command_line import OneLineParser, run_tool, stop_on_signals, whole_number
 from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -41,10 +39,10 @@ def main(args: Sequence[str] | None = None) -> int:
     add('--env-modules', default='', metavar='MODULES',
         help='modules that register worlds, separated by commas')
     options = parser.parse_args(args)
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    stop = stop_on_signals()
     torch.set_num_threads(1)
-    try:
+
+    def play() -> None:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
         sides = [_side(each) for each in options.sides]
         worlds = [each.policy.env for each in sides if each.policy is not None]
@@ -58,14 +56,12 @@ def main(args: Sequence[str] | None = None) -> int:
         found = play_match(
             replace(worlds[0], bodies=''), sides, episodes=options.episodes, seed=options.seed,
             deterministic=options.deterministic, stop=stop)
-    except (ValueError, OSError) as error:
-        print(f'match: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    for name, result in found.items():
-        if result.returns:
-            print(f'{name}: {len(result.returns)} episodes: mean {result.mean:.2f}, 95 % of the '
-                  f'mean +-{result.interval:.2f}, std {result.std:.2f}')
-    return 0
+        for name, result in found.items():
+            if result.returns:
+                print(f'{name}: {len(result.returns)} episodes: mean {result.mean:.2f}, 95 % of '
+                      f'the mean +-{result.interval:.2f}, std {result.std:.2f}')
+
+    return run_tool('match', play)
 
 
 def _side(text: str) -> Side:

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
+from vdl_ros.common.command_line import OneLineParser, number, run_tool
 from vdl_ros.rl.plots.curves import BANDS, LINES, Curve, make_curve
 from vdl_ros.rl.runs.recorded_run import (
     QUANTITIES,
@@ -52,7 +52,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
     add('--label', action='append', default=[], metavar='TEXT',
         help='label of a group, once for each in their order [the settings that differ]')
     add('--title', metavar='TEXT', help='[the environment]')
-    add('--width', type=_width, default=8.0, metavar='INCHES', help='of the image [8]')
+    add('--width', type=number(4, 40, 'inches'), default=8.0, metavar='INCHES',
+        help='of the image [8]')
     add('--output', type=Path, default=Path('plot.png'), metavar='FILE',
         help='.png, .pdf or .svg [plot.png]')
     return parser.parse_args(args)
@@ -61,29 +62,33 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
 def main(args: Sequence[str] | None = None) -> int:
     """Plot, and return the exit status."""
     options = parse(args)
-    try:
-        if options.band is None:
-            options.band = 'std' if options.line == 'mean' else 'bootstrap'
-        if options.band == 'std' and options.line != 'mean':
-            raise ValueError('--band: std is not allowed with --line iqm: bootstrap, minmax or '
-                             'none')
-        _check_output(options.output)
-        groups = [[RecordedRun(path) for path in paths]
-                  for paths in (options.runs, *options.compare)]
-        for group in groups:
-            check_group(group)
-        if options.label and len(options.label) != len(groups):
-            raise ValueError(f'--label: {len(options.label)} given; allowed: one for each '
-                             f'group of runs, {len(groups)}')
-        labels = options.label or group_labels(groups)
-        curves = [_curve(label, group, options)
-                  for label, group in zip(labels, groups, strict=True)]
-        _draw(curves, environments(groups), options)
-    except (ValueError, OSError) as error:
-        print(f'plot: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    print(options.output)
-    return 0
+    return run_tool('plot', lambda: _plot(options))
+
+
+def _plot(options: argparse.Namespace) -> None:
+    if options.band is None:
+        options.band = 'std' if options.line == 'mean' else 'bootstrap'
+    if options.band == 'std' and options.line != 'mean':
+        raise ValueError('--band: std is not allowed with --line iqm: bootstrap, minmax or none')
+    output = options.output
+    if output.suffix.lower() not in ENDINGS:
+        raise ValueError(f'--output: {output} does not end in {", ".join(ENDINGS)}')
+    if not output.parent.is_dir():
+        raise ValueError(f'--output: {output.parent} is not a folder')
+    if output.is_dir():
+        raise ValueError(f'--output: {output} is a folder')
+    groups = [[RecordedRun(path) for path in paths]
+              for paths in (options.runs, *options.compare)]
+    for group in groups:
+        check_group(group)
+    if options.label and len(options.label) != len(groups):
+        raise ValueError(f'--label: {len(options.label)} given; allowed: one for each '
+                         f'group of runs, {len(groups)}')
+    labels = options.label or group_labels(groups)
+    curves = [_curve(label, group, options)
+              for label, group in zip(labels, groups, strict=True)]
+    _draw(curves, environments(groups), options)
+    print(output)
 
 
 def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace) -> Curve:
@@ -96,7 +101,6 @@ def _curve(label: str, group: Sequence[RecordedRun], options: argparse.Namespace
 
 
 def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Namespace) -> None:
-    """Write the image."""
     # Imported here because matplotlib takes a second.
     from vdl_ros.rl.plots.curve_plot import draw_curves
     title = options.title
@@ -110,7 +114,6 @@ def _draw(curves: Sequence[Curve], env_ids: Sequence[str], options: argparse.Nam
 
 
 def _note(curves: Sequence[Curve], band: str, line: str) -> str:
-    """Return a description of lines and bands."""
     windows = sorted({window for curve in curves for window in curve.windows})
     several = any(len(curve.runs) > 1 for curve in curves)
     parts = []
@@ -124,20 +127,6 @@ def _note(curves: Sequence[Curve], band: str, line: str) -> str:
     return '; '.join(parts)
 
 
-def _check_output(path: Path) -> None:
-    """Check the output path before the work.
-
-    Raises:
-        ValueError: an unknown file type, or a folder that does not exist.
-    """
-    if path.suffix.lower() not in ENDINGS:
-        raise ValueError(f'--output: {path} does not end in {", ".join(ENDINGS)}')
-    if not path.parent.is_dir():
-        raise ValueError(f'--output: {path.parent} is not a folder')
-    if path.is_dir():
-        raise ValueError(f'--output: {path} is a folder')
-
-
 def _smoothing(text: str) -> float:
     """Parse a number of points as an int, or a fraction as a float."""
     try:
@@ -149,16 +138,6 @@ def _smoothing(text: str) -> float:
     if not 0 < number < 1:
         raise argparse.ArgumentTypeError(
             f'{text!r} is not allowed: a number of points from 1, or a fraction between 0 and 1')
-    return number
-
-
-def _width(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 4 <= number <= 40:
-        raise argparse.ArgumentTypeError(f'{text!r} is not allowed: from 4 to 40 inches')
     return number
 
 

@@ -8,18 +8,16 @@ Exit status: 2 if TensorBoard is not installed or the port cannot be used.
 
 from __future__ import annotations
 
-import argparse
 import sys
 from collections.abc import Sequence
 
-from vdl_ros.common.quoting import quoted
-from vdl_ros.ros.process import (
+from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
-    EXIT_OK,
-    die_with_parent,
-    lower_priority,
+    OneLineParser,
     stop_on_signals,
+    whole_number,
 )
+from vdl_ros.ros.process import die_with_parent, lower_priority
 
 HOST = '127.0.0.1'
 # Period of reading the files again, s.
@@ -28,10 +26,11 @@ RELOAD_S = 5
 
 def main(args: Sequence[str] | None = None) -> int:
     """Serve until a signal; return the exit status."""
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='tensorboard', description='Serve TensorBoard for runs, to this machine only.')
     parser.add_argument('folder', help='of a run, or of several')
-    parser.add_argument('--port', type=_port, default=0, help='default: any free one')
+    parser.add_argument('--port', type=whole_number(0, 65535), default=0,
+                        help='default: any free one')
     parser.add_argument('--with-parent', action='store_true',
                         help='end when the process that started it dies')
     options = parser.parse_args(args)
@@ -57,14 +56,7 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_BAD_INPUT
     print(f'TensorBoard: {url}', flush=True)
     stop.wait()
-    return EXIT_OK
-
-
-def _port(text: str) -> int:
-    """Return a port; raises ArgumentTypeError."""
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f'{quoted(text)} is not allowed: from 0 to 65535')
-    return int(text)
+    return 0
 
 
 if __name__ == '__main__':

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import signal
-import sys
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import set_by_signals
+from vdl_ros.common.command_line import OneLineParser, run_tool, stop_on_signals
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.networks import MODELS
 from vdl_ros.pose.training import Trainer, TrainingConfig
-from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -25,9 +21,9 @@ def main(args: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(args))
     paths, folder = options.pop('data'), options.pop('output')
     resume, model = options.pop('resume'), options.pop('init')
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
-    try:
+    stop = stop_on_signals()
+
+    def train() -> None:
         if options['minutes'] and options['epochs'] is None:
             options['epochs'] = 10_000
         config = TrainingConfig(**{
@@ -36,20 +32,17 @@ def main(args: Sequence[str] | None = None) -> int:
         _log(data.report())
         trainer = Trainer(data, config, folder, resume=resume, init=model, log=_log)
         scores = trainer.train(stop)
-    except (ValueError, OSError) as error:
-        print(f'train_pose: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    if stop.is_set():
-        _log(f'stopped; continue with --resume --output {folder}')
-    elif scores is not None:
-        _log(f'{folder}/model.pt: the best of {trainer.epoch} epochs')
-    return EXIT_OK
+        if stop.is_set():
+            _log(f'stopped; continue with --resume --output {folder}')
+        elif scores is not None:
+            _log(f'{folder}/model.pt: the best of {trainer.epoch} epochs')
+
+    return run_tool('train_pose', train)
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     default = {field.name: field.default for field in dataclasses.fields(TrainingConfig)}
-    parser = argparse.ArgumentParser(
+    parser = OneLineParser(
         prog='train_pose',
         description='Train a network that estimates camera and joint positions from a picture.')
     add = parser.add_argument

@@ -31,6 +31,7 @@ def tasks(tmp_path, monkeypatch):
     """Return a function that writes a task's file."""
     monkeypatch.setattr(config_file, 'folder', lambda: tmp_path)
     (tmp_path / 'tasks').mkdir()
+    (tmp_path / 'algorithms').mkdir()
 
     def write(name, env_ids, algorithms=None, **settings):
         content = {'env_ids': env_ids, 'settings': settings}
@@ -43,8 +44,6 @@ def tasks(tmp_path, monkeypatch):
 @pytest.fixture
 def algorithm_file(tasks, tmp_path):
     """Return a function that writes an algorithm's file."""
-    (tmp_path / 'algorithms').mkdir()
-
     def write(algorithm, **settings):
         (tmp_path / 'algorithms' / f'{algorithm}.yaml').write_text(
             yaml.safe_dump({'/**': {'ros__parameters': settings}}))
@@ -136,16 +135,6 @@ def test_a_network_that_the_user_names_has_settings_of_its_own():
         assert not seen.keys() & config_file.resolve(given | others).keys()
 
 
-def test_without_an_algorithm_or_environment_it_is_the_default_one(tasks, algorithm_file):
-    algorithm_file('impala', batch_size=3)
-    algorithm_file('ppo', batch_size=4)
-    tasks('a.yaml', ['CartPole-v1'], {'impala': {'rho_clip': 2.0}, 'ppo': {'ppo_clip': 0.3}})
-    assert config_file.resolve({}) == {'batch_size': 3, 'rho_clip': 2.0}
-    assert config_file.resolve({}, default_env_id='Other-v0') == {'batch_size': 3}
-    assert build(TrainConfig, {}).algorithm == 'impala'
-    assert build(EnvConfig, {}).env_id == 'CartPole-v1'
-
-
 def test_a_resumed_run_has_its_own_settings_algorithm_and_no_preset(tasks, algorithm_file):
     tasks('a.yaml', ['CartPole-v1'], {'ppo': {'ppo_clip': 0.3}}, seed=2, discount=0.5)
     algorithm_file('ppo', batch_size=4)
@@ -153,8 +142,6 @@ def test_a_resumed_run_has_its_own_settings_algorithm_and_no_preset(tasks, algor
     for given in ({'total_steps': 5}, {'ppo_clip': 0.1}, {'algorithm': 'ppo'}):
         assert config_file.resolve(given, saved) == {**saved, **given}
     assert saved == {'env_id': 'CartPole-v1', 'seed': 7, 'algorithm': 'ppo'}
-    with pytest.raises(SettingError, match="^n_step: 3 is of algorithm 'dqn' and 'sac', and"):
-        config_file.resolve({'n_step': 3}, saved)
     for more in ({}, {'rho_clip': 2.0}, {'unroll_length': 4, 'batch_size': 1}):
         with pytest.raises(SettingError, match="^algorithm: 'impala' is not allowed: the run was "
                                                "trained with 'ppo' and cannot be resumed with "
@@ -162,23 +149,14 @@ def test_a_resumed_run_has_its_own_settings_algorithm_and_no_preset(tasks, algor
             config_file.resolve({'algorithm': 'impala', **more}, saved)
 
 
-def test_a_setting_of_another_algorithm_is_refused_with_all_names(tasks):
-    for name, setting in settings_of(*ALGORITHM_SETTINGS.values()).items():
-        owners = [other for other, settings in ALGORITHM_SETTINGS.items()
-                  if name in settings_of(settings)]
-        for algorithm in ALGORITHMS:
-            given = {'algorithm': algorithm, name: setting.default}
-            if algorithm in owners:
-                assert config_file.resolve(given) == given
-                continue
-            with pytest.raises(SettingError) as error:
-                config_file.resolve(given)
-            assert str(error.value) == (
-                f'{name}: {setting.default!r} is of algorithm {" and ".join(map(repr, owners))}, '
-                f'and algorithm is {algorithm!r}')
-    with pytest.raises(SettingError, match="^ppo_clip: 0.1 is of algorithm 'ppo', and algorithm "
-                                           "is 'impala'$"):
-        config_file.resolve({'ppo_clip': 0.1})
+def test_a_setting_of_another_algorithm_is_refused_with_all_names():
+    for given, message in (
+            ({'ppo_clip': 0.1}, "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'impala'"),
+            ({'algorithm': 'ppo', 'n_step': 3},
+             "n_step: 3 is of algorithm 'dqn' and 'sac', and algorithm is 'ppo'")):
+        with pytest.raises(SettingError, match=f'^{message}$'):
+            config_file.resolve(given)
+    assert config_file.resolve({'algorithm': 'dqn', 'n_step': 3})['n_step'] == 3
 
 
 def test_the_algorithm_of_a_task_counts_unless_another_is_given_or_resumed():

@@ -10,7 +10,7 @@ import yaml
 from vdl_ros.experiments.checker import find_files, read_specs
 from vdl_ros.tools import experiment
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[2]
 SPECS = find_files([ROOT / 'specs'])
 
 WRONG = '''
@@ -41,16 +41,17 @@ FAULTS = [
     (3, "first.agent.learning_rat: no such setting; did you mean 'learning_rate'?"),
     (3, 'first.agent.hidden_size: 0 is not allowed: a whole number from 1 to 4096'),
     (7, 'first.body: 4 bodies contradict env.num_envs, 8: say one of them'),
-    (9, 'first.search: a search by tpe needs a budget: meta.trials is missing'),
+    (8, 'first.search: a search by tpe needs a budget: meta.trials is missing'),
     (10, 'first.search.agent.learning_rate: [0.1] has one value: a space has several; a single '
          'value belongs to agent or env'),
-    (12, 'first: ppo_clip is of algorithm ppo, and algorithm is dqn'),
-    (13, "first: 'env' is there twice; first in line 4"),
-    (14, 'second: agent is missing'),
+    (12, "first.search.agent.ppo_clip: {'low': 0.1, 'high': 0.3} is of algorithm 'ppo', and "
+         "algorithm is 'dqn'"),
+    (13, 'first.env: is there twice; first in line 4'),
+    (14, 'second.agent: is missing'),
     (16, "second.meta.sesions: no such setting; did you mean 'sessions'?"),
-    (18, 'third.unroll_length: 20 is not allowed: at most replay_size, 10'),
-    (20, 'third.reference: standard_return 5 is not allowed: above random_return, 5'),
-    (22, 'third.search: a grid needs choices, not ranges: [value, value]'),
+    (18, 'third.agent.unroll_length: 20 is not allowed: at most replay_size, 10'),
+    (20, 'third.reference.standard_return: 5 is not allowed: above random_return, 5'),
+    (21, 'third.search: a grid needs choices, not ranges: [value, value]'),
 ]
 
 
@@ -116,11 +117,11 @@ one:
 SEVERAL_FAULTS = [
     (7, 'world.body.bodies: 2 are not allowed with env_id mpe2/simple_tag_v3, which has 4: '
         'adversary_0, adversary_1, adversary_2, agent_0'),
-    (11, 'copies.body.num: contradicts env.num_envs, 4: bodies are the copies of an environment; '
-         'leave num_envs out'),
+    (11, 'copies.body.num_envs: 4 is not allowed with env_id CartPole-v1: bodies are the copies '
+         'of an environment'),
     (13, "unused.agent.1.discont: no such setting; did you mean 'discount'?"),
-    (16, 'settings: ppo_clip is of algorithm ppo, and algorithm is dqn'),
-    (21, 'custom.body.name: agent_0 is that of two agents'),
+    (16, "settings.agent.1.ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'dqn'"),
+    (21, 'custom.body.name: agent_0 is the name of two agents'),
     (25, 'one.body.bodies: 2 are not allowed with env_id mpe2/simple_push_v3, which has 1: '
          'agent_0'),
 ]

@@ -4,8 +4,7 @@ import optuna
 import pytest
 
 from vdl_ros.common.settings import SettingError
-from vdl_ros.experiments.population import bodies
-from vdl_ros.experiments.search import _suggest
+from vdl_ros.experiments.checker import bodies
 from vdl_ros.experiments.spec import agent_settings, make_space, split_key
 
 KNOWN = agent_settings()
@@ -23,8 +22,8 @@ def draw(spaces, count=200):
     for _ in range(count):
         trial = study.ask()
         for name, each in spaces.items():
-            _suggest(trial, name, each)
-            found[name].append(each.value(trial.params[name]))
+            each.draw(trial)
+            found[name].append(each.value(trial.params[each.parameter]))
         study.tell(trial, 0.0)
     return found
 
@@ -33,7 +32,7 @@ def test_each_key_draws_from_its_own_space():
     # SLM-Lab's first version drew all of them from the last.
     found = draw({
         'choice': space('hidden_size__choice', [16, 32]),
-        'grid': space('hidden_size__grid_search', [64, 128]),
+        'grid': space('lstm_size__grid_search', [64, 128]),
         'randint': space('ppo_epochs__randint', [3, 6]),
         'uniform': space('learning_rate__uniform', [0.1, 0.2]),
         'normal': space('discount__normal', [0.9, 0.01]),
@@ -80,8 +79,8 @@ def test_bodies_are_the_products_of_slm_lab_and_contradictions_are_refused():
     assert bodies('custom', listed, agents=1, envs=2) == [tuple(each) for each in listed]
     for product, num, agents, message in (
             ('odd', 1, 1, 'product'), ('outer', 0, 1, 'num'),
-            ('outer', [[0, 0, 0]], 1, 'with product outer'), ('custom', 3, 1, 'a list of'),
-            ('custom', [[0, 0]], 1, r'\[agent, environment, body\]'),
+            ('custom', 3, 1, 'a list of'),
+            ('custom', [[0, 0]], 1, r'\[agent, environment, number\]'),
             ('custom', [[0, 1, 0]], 1, 'environment 0 to 0'),
             ('custom', [[0, 0, 0], [0, 0, 0]], 1, 'twice'),
             ('custom', [[0, 0, 0], [0, 0, 2]], 1, 'count from 0'),

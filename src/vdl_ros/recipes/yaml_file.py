@@ -1,0 +1,155 @@
+"""YAML files that people write: plain content, and faults that name file, line, value and more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import yaml
+
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import Scalar, Setting, SettingError, suggestion
+
+__all__ = ['Fault', 'YamlFile', 'setting_value']
+
+T = TypeVar('T')
+#: Keys and numbers from the root to a value.
+Where = tuple[str, ...]
+# Lines are kept of values that are not deeper.
+_DEPTH = 6
+
+
+def setting_value(setting: Setting, value: object) -> Scalar:
+    """Return a value of YAML as the setting has it; YAML reads 1e-3 as text.
+
+    Raises:
+        SettingError: a value that is not allowed.
+    """
+    if isinstance(value, str):
+        return setting.parse(value)
+    if setting.name == 'env_modules' and isinstance(value, list):
+        value = ','.join(map(str, value))
+    elif setting.name in ('env_kwargs', 'env_wrappers') and isinstance(value, dict | list):
+        value = json.dumps(value, default=str)  # of a date
+    return setting.check(value)
+
+
+class Fault(NamedTuple):
+    """What is wrong at a line of a file, counted from 1; 0: the whole file."""
+
+    path: Path
+    line: int
+    text: str
+
+    def __str__(self) -> str:
+        """Return one line."""
+        line = f':{self.line}' if self.line else ''
+        return f'{self.path}{line}: {" ".join(self.text.split())}'
+
+
+class YamlFile:
+    """A YAML file whose faults are collected.
+
+    Attributes:
+        content: {} if it cannot be read.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.content: Any = {}
+        self.faults: list[Fault] = []
+        self._lines: dict[Where, int] = {}
+        try:
+            loader = yaml.SafeLoader(path.read_text(encoding='utf-8'))
+            root = loader.get_single_node()
+            if root is not None:
+                self._note_lines(loader, root, ())
+            self.content = None if root is None else loader.construct_document(root)
+        except OSError as error:
+            self.faults.append(Fault(path, 0, f'cannot be read: {error.strerror}'))
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            self.faults.append(
+                Fault(path, mark.line + 1 if mark else 1, f'not YAML: {error.problem}'))
+        except (yaml.YAMLError, ValueError, RecursionError) as error:
+            self.faults.append(Fault(path, 1, f'not YAML: {str(error)[:200]}'))
+
+    def _note_lines(self, loader: yaml.SafeLoader, node: yaml.Node, where: Where) -> None:
+        """Keep the lines of keys and elements; a key that is there twice is a fault."""
+        if len(where) >= _DEPTH:
+            return
+        if isinstance(node, yaml.SequenceNode):
+            inside = [(str(number), each, each) for number, each in enumerate(node.value)]
+        elif isinstance(node, yaml.MappingNode):
+            first: dict[Any, int] = {}
+            for key, _ in node.value:
+                line = key.start_mark.line + 1
+                if key.value in first:
+                    self.faults.append(Fault(
+                        self.path, line, f'{".".join((*where, key.value))}: is there twice; first '
+                        f'in line {first[key.value]}'))
+                elif isinstance(key, yaml.ScalarNode):
+                    first[key.value] = line
+            # Merges keys (<<); the last of equal ones counts, which is the mapping's own.
+            loader.flatten_mapping(node)
+            inside = [(str(key.value), key, each) for key, each in node.value]
+        else:
+            return
+        for name, key, each in inside:
+            at = (*where, name)
+            self._lines[at] = key.start_mark.line + 1
+            self._note_lines(loader, each, at)
+
+    def fault(self, where: Where, text: str) -> None:
+        """Add a fault at the line of a value, or of the nearest around it."""
+        at = where
+        while at and at not in self._lines:
+            at = at[:-1]
+        fault = Fault(self.path, self._lines.get(at, 1),
+                      f'{".".join(where)}: {text}' if where else text)
+        # A part that several share by an anchor is read several times.
+        if fault not in self.faults:
+            self.faults.append(fault)
+
+    def check(self, prefix: str = '') -> None:
+        """Raise a SettingError, one line, of the first fault if there is one."""
+        if self.faults:
+            raise SettingError(f'{prefix}{min(self.faults, key=lambda fault: fault.line)}')
+
+    def attempt(self, where: Where, make: Callable[..., T], *arguments: object) -> T | None:
+        """Return what ``make`` makes; None and a fault if it raises ``NAME: reason``."""
+        try:
+            return make(*arguments)
+        except ValueError as error:
+            name, _, reason = str(error).partition(': ')
+            # A key of a space may have a form behind the name of the setting.
+            is_named = where and where[-1].partition('__')[0] == name
+            self.fault(where if is_named else (*where, name), reason)
+            return None
+
+    def mapping(self, where: Where, content: object) -> dict[str, Any]:
+        """Return a mapping with its keys as text; {} and a fault for anything else."""
+        if isinstance(content, dict):
+            return {str(name): value for name, value in content.items()}
+        self.fault(where, f'{quoted(content)} is not a mapping')
+        return {}
+
+    def settings(
+        self, where: Where, content: object, known: Mapping[str, Setting],
+        needed: Collection[str] = (),
+    ) -> dict[str, Scalar]:
+        """Return the settings in a mapping that are right; the others are faults."""
+        found = {}
+        given = self.mapping(where, content)
+        for name, value in given.items():
+            if name not in known:
+                self.fault((*where, name), f'no such setting{suggestion(name, known)}')
+            elif (made := self.attempt(
+                    (*where, name), setting_value, known[name], value)) is not None:
+                found[name] = made
+        for name in needed:
+            if name not in given and isinstance(content, dict):
+                self.fault((*where, name), 'is missing')
+        return found
