@@ -1,4 +1,4 @@
-"""bench_reach, bench_cube, bench_lag: the same tasks for all, delays, resuming, the tables."""
+"""bench_reach, bench_lag: the same tasks for all, delays, resuming, the tables."""
 
 import argparse
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bench_cube, bench_lag, bench_reach
+from benchmarks import bench_lag, bench_reach
 from benchmarks.bench_lag import AWARE, NAIVE, TASKS, play
 from benchmarks.bench_reach import Case, camera_config, measure, slower
 from vdl_ros.arm.control.controller import ControllerConfig
@@ -84,17 +84,17 @@ def test_all_have_the_same_cubes_and_the_table_names_them(monkeypatch):
             cubes.append((self.cubes, self.goals.copy()))
             return found
 
-    monkeypatch.setitem(bench_cube.TASKS, 'push', (Seen, PUSH, PUSH_STEPS))
-    options = argparse.Namespace(task='push', episodes=2, seed=2,
+    monkeypatch.setitem(bench_reach.CUBE_TASKS, 'push', (Seen, PUSH, PUSH_STEPS))
+    options = argparse.Namespace(task='push', targets=2, seed=2,
                                  policy=saved(env_id=PUSH, num_envs=1))
     names = ['random', 'controller', 'likeliest', 'sampled']
-    figures = [bench_cube.measure(name, 'inside', options) for name in names]
+    figures = [bench_reach.measure_cubes(name, 'inside', options) for name in names]
     for found in cubes[1:]:
         assert all(np.array_equal(*pair) for pair in zip(found, cubes[0], strict=True))
     reached = {each['by']: each['reached'] for each in figures}
     assert reached['controller'] >= 1
     assert reached['random'] == 0
-    lines = bench_cube.text({'task': 'push', 'episodes': 2, 'figures': figures}).splitlines()
+    lines = bench_reach.cube_text({'task': 'push', 'episodes': 2, 'figures': figures}).splitlines()
     assert lines[2] == '| push | random | controller | likeliest | sampled |'
     assert lines[4].startswith(f'| inside | 0 · - | {reached["controller"]} · ')
 

