@@ -183,7 +183,7 @@ def imported_anew():
                 if name.partition('.')[0] in ('launch', 'launch_ros', 'ros2_command')]
 
     others = {name: sys.modules.pop(name) for name in loaded()}
-    finders, level = sys.meta_path[:], logging.root.level
+    level = logging.root.level
     sys.path.insert(0, str(STANDIN))
     try:
         yield importlib.import_module('ros2_command')
@@ -196,7 +196,6 @@ def imported_anew():
         for name in loaded():
             del sys.modules[name]
         sys.path.remove(str(STANDIN))
-        sys.meta_path[:] = finders
         sys.modules.update(others)
 
 

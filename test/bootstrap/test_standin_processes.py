@@ -82,20 +82,6 @@ def test_handlers_of_exit_and_shutdown_and_the_end_of_a_required_process(workspa
     assert command.programs[0].signals == ['SIGINT']
 
 
-def test_respawn_stops_after_the_retries_and_at_a_shutdown(workspace):
-    command = workspace.launch("""[
-        program(name='again', respawn=True, respawn_max_retries=2, respawn_delay=0.01),
-        program(name='once'),
-    ]""")
-    assert command.output.count(f'[again-1{UP}') == 3
-    assert command.output.count(f'[once-2{UP}') == 1
-    for delay in ('0.0', '1000.0'):
-        command = workspace.launch(
-            f"[program('exit 1', name='p', respawn=True, respawn_delay={delay})]",
-            when={'process has died': send(signal.SIGINT)})
-        assert command.status == 0, delay
-
-
 def test_a_timer_runs_its_actions_in_a_scope_of_the_handler_unless_there_is_a_shutdown(workspace):
     command = workspace.launch("""[
         program(on_exit=[TimerAction(period=0.01, cancel_on_shutdown=True, actions=[

@@ -6,9 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
-from launch._missing import ADVICE, missing_names
-from launch._substitution import Substitution, normalize, perform
-from launch.launch_context import LaunchContext
+from launch._core import ADVICE, LaunchContext, Substitution, normalize, perform
 
 __all__ = ['ParameterValue']
 
@@ -78,6 +76,3 @@ def _checked(value: Any) -> Any:
     if len(types) != 1 or not types <= {*_SCALARS}:
         raise TypeError(f'parameter value {value!r}: items must be of one type, and not none')
     return list(value)
-
-
-__getattr__ = missing_names(__name__)

@@ -6,15 +6,14 @@ import os
 import shutil
 
 from ament_index_python.packages import get_package_prefix, get_package_share_directory
-from launch._missing import missing_names
-from launch._substitution import (
+from launch._core import (
+    LaunchContext,
     SomeSubstitutionsType,
     Substitution,
     describe,
     normalize,
     perform,
 )
-from launch.launch_context import LaunchContext
 from launch.substitutions import SubstitutionFailure
 
 __all__ = ['ExecutableInPackage', 'FindPackagePrefix', 'FindPackageShare']
@@ -65,6 +64,3 @@ class ExecutableInPackage(FindPackagePrefix):
             raise SubstitutionFailure(
                 f"executable '{executable}' not found on the libexec directory '{folder}'")
         return path
-
-
-__getattr__ = missing_names(__name__)
