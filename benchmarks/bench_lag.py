@@ -7,22 +7,21 @@ Trains a policy without a delay (*naive*), one with each delay, and one whose de
 each episode up to the largest, and which observes its last actions (*aware*); then plays episodes
 with each of them at each delay. With ``--init`` the naive policy is that checkpoint, and the
 others go on from it. Reaction times are of the same environments on their own clock.
-Runs that are there are not trained again but continued up to ``--steps``, and figures that the
-output has are not measured again, so an interrupted benchmark goes on where it was.
+Runs that are there are not trained again but continued up to ``--steps``.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
+import itertools
 import math
 import statistics
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +97,7 @@ def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Pa
     if options.init and trained == NAIVE:
         return Path(options.init)
     checkpoint, steps = folder / 'checkpoint.pt', options.steps or task.steps
-    if checkpoint.is_file() and (options.as_they_are or load_policy(
-            checkpoint).agent_steps >= steps):
+    if checkpoint.is_file() and load_policy(checkpoint).agent_steps >= steps:
         return checkpoint
     settings = {'env_id': task.env_id, 'algorithm': task.algorithm, 'seed': str(seed),
                 'stop_at_return': '1e9', **task.settings,
@@ -159,7 +157,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--init', type=Path, metavar='CHECKPOINT',
                         help='the naive policy, which the others begin with')
     parser.add_argument('--trained', help='which policies: naive, aware, delays in ms (all)')
-    parser.add_argument('--as-they-are', action='store_true', help='train no run that is there')
     parser.add_argument('--episodes', type=int, help='for each figure (200; quick: 8)')
     parser.add_argument('--seconds', type=float, help='in real time, s (20; quick: 1)')
     parser.add_argument('--runs', type=Path, default=Path('runs/lag'), metavar='FOLDER',
@@ -191,36 +188,18 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     # More threads do not pay for such small batches.
     torch.set_num_threads(1)
     name, task = options.task, TASKS[options.task]
-    before = list(_measured(options))
     found: list[dict[str, Any]] = []
-
-    def delivered() -> dict[str, Any]:
-        return {'task': name, 'env_id': task.env_id, 'algorithm': task.algorithm,
-                'episodes': options.episodes, 'seed': options.seed, 'seconds': options.seconds,
-                'delays_ms': options.delays, 'figures': found}
-
-    for seed in options.seeds:
-        for trained in options.trained:
-            saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
-            for delay in options.delays:
-                key = {'trained': trained, 'training_seed': seed, 'delay_ms': delay,
-                       'agent_steps': saved.agent_steps}
-                known = next((each for each in before if key.items() <= each.items()), None)
-                found.append(known or key | figures(saved, delay, task.rate, options))
-                report.log(f'{trained}, seed {seed}, {delay} ms: {found[-1]["mean_return"]}')
-                if options.output is not None:
-                    options.output.write_text(json.dumps(delivered()) + '\n', encoding='utf-8')
-    report.deliver('lag', delivered(), options, text)
-
-
-def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the figures that the output has, if they are of the same episodes."""
-    if options.output is None or not options.output.is_file():
-        return
-    found = json.loads(options.output.read_text(encoding='utf-8'))
-    if all(found.get(name) == getattr(options, name)
-           for name in ('task', 'episodes', 'seed', 'seconds')):
-        yield from found['figures']
+    for seed, trained in itertools.product(options.seeds, options.trained):
+        saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
+        for delay in options.delays:
+            found.append({'trained': trained, 'training_seed': seed, 'delay_ms': delay,
+                          'agent_steps': saved.agent_steps}
+                         | figures(saved, delay, task.rate, options))
+            report.log(f'{trained}, seed {seed}, {delay} ms: {found[-1]["mean_return"]}')
+    report.deliver('lag', {
+        'task': name, 'env_id': task.env_id, 'algorithm': task.algorithm,
+        'episodes': options.episodes, 'seed': options.seed, 'seconds': options.seconds,
+        'delays_ms': options.delays, 'figures': found}, options, text)
 
 
 def text(found: Mapping[str, Any]) -> str:

@@ -3,9 +3,6 @@
 import pytest
 
 from benchmarks import bench_actor_learner as bench
-from vdl_ros.common.settings import select, settings_of
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.settings import TrainConfig, make_algorithm_config, verify
 
 
 def test_time_is_split_into_computation_and_communication():
@@ -57,10 +54,8 @@ def test_break_even_is_interpolated_between_two_sizes():
     for points, size, says, again in (
             # Half way between logs: 2 and 1/2 are as far from 1: the geometric mean of the sizes.
             ([(1000, 2.0), (16000, 0.5)], 4000, 'crossed', False),
-            ([(100, 2.0), (800, 1.0), (6400, 0.5)], 800, 'crossed', False),
             ([(100, 2.0), (1000, 1.0)], None, 'not crossed', False),
             ([(100, 0.99), (1000, 0.5)], None, 'never paid', False),
-            ([(100, 0.9), (1000, 1.1)], None, 'never paid', True),
             ([(10, 4.0), (160, 0.25), (1000, 1.5), (5000, 0.5)], 40, 'crossed', True)):
         assert bench.crossing(points) == {
             'bytes': size and pytest.approx(size), 'says': says, 'pays_again': again}, points
@@ -85,12 +80,6 @@ def test_cases_of_the_table_and_of_the_sweep():
     assert [(case.step_ms, case.size) for case in sweep] == [(.3, 8), (.3, 64), (8, 8), (8, 64)]
     assert (sweep[3].env_id, sweep[3].modes) == ('dummy/OBS64-FPS125-BUSY-v0',
                                                  ('serial', 'learner'))
-    # An unknown setting would end each run.
-    known = settings_of(EnvConfig, TrainConfig)
-    for case in (rows[0], sweep[0]):
-        values = {name: known[name].parse(value) for name, value in case.settings.items()}
-        train = select(TrainConfig, values)
-        verify(train, make_algorithm_config(train, values))
 
 
 def test_failed_case_is_left_out_with_its_reason():

@@ -70,11 +70,6 @@ def test_speed_is_measured_after_the_warm_up_and_a_slow_step_once():
     env.close()
 
 
-def test_copies_are_shared_equally_among_processes():
-    for copies, cores, each in ((16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])):
-        assert env_measure.shares(copies, cores) == each
-
-
 def test_back_ends_of_raw_atari_give_frames_of_the_same_size():
     for backend, shape in (('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
                            ('own-threads', (2, 1, 210, 160, 3))):

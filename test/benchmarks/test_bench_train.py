@@ -35,21 +35,6 @@ def test_node_has_reported_when_all_threads_sent_a_whole_report():
     assert nodes(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
 
 
-def test_incomplete_reports_are_dropped():
-    def report(seconds, wait):
-        return [Share('/run/learner', 'training', 'learn', seconds, 1.0 - wait),
-                Share('/run/learner', 'training', 'wait', seconds, wait)]
-
-    first, second, third = report(1.0, 0.75), report(1.5, 0.25), report(1.0, 0.5)
-    whole = graph.whole_reports
-    assert whole([*first, *second, *third]) == [*first, *second, *third]
-    # From the middle of one report to the middle of another; windows that are alike are two.
-    assert whole([*first[1:], *second, *third[:1]]) == second
-    assert whole([*first, *third]) == [*first, *third]
-    assert whole([*first[1:], *third]) == third
-    assert whole(first[:1]) == []
-
-
 def run(speed, lost=0, shares=None):
     """Return what one measurement of a run found."""
     summary = {
@@ -123,4 +108,3 @@ def test_settings_are_split_between_training_and_launch_and_override_the_preset(
     # The preset has the other settings.
     assert (settings['num_envs'], settings['discount']) == (3, 0.5)
     assert settings['learning_rate'] == 0.002
-

@@ -31,14 +31,6 @@ def sampled(rates, size=800_000):
     return samples
 
 
-def test_rounds_begin_with_another_way_and_tokens_are_unique():
-    options = bench.parse(['--quick', '--ways', 'tcp,dds-events,dds-multi'])
-    first, second = (list(bench.cells(options, number)) for number in (0, 1))
-    assert [each.way for each in first[:3]] == ['tcp', 'dds-events', 'dds-multi']
-    assert [each.way for each in second[:3]] == ['dds-events', 'dds-multi', 'tcp']
-    assert len({each.token for each in first + second}) == len(first + second)
-
-
 def test_figures_count_what_was_received():
     line = bench.sample(
         'one host', 0, cell(), found((10, 5), (0.1, 0.2), (10, 9), cpu=0.3))

@@ -1,16 +1,12 @@
 """Benchmarks that really run, as short as they can."""
 
-import contextlib
 import json
 import subprocess
 
 import psutil
 import pytest
 
-from benchmarks import bench_scaling as scaling
-from benchmarks import graph
 from benchmarks.peers import peers
-from benchmarks.scaling import tables
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -91,21 +87,6 @@ def test_bench_transport_counts_every_packet(run):
                for row in report['rows']}
     assert counted == {(task, way): (count, count, count, 0) for way in ways
                        for task, count in (('throughput', 100), ('round_trip', 10))}
-
-
-def test_bench_scaling_with_two_learners():
-    one, settings = scaling.plan(scaling.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
-    with contextlib.closing(graph.Listener()) as listener:
-        found = graph.run_graph(scaling.Cell(scaling.LEARNERS, 2).plan(one), listener)
-    nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
-    assert set(found['time_shares']) == nodes
-    assert set(found['processes']) == nodes | {'launch'}
-    row = tables.learner_row(2, 2, [found], 'asleep')
-    assert found['summary']['learner_restarts'] == row['trajectories_lost'] == 0
-    # An update takes two trajectories of each learner, and one step in 1001 is a reset.
-    most = 2 * settings['batch_size'] * settings['num_envs'] * settings['unroll_length']
-    assert 0.998 * most < row['steps_per_s'] / row['updates_per_s'] <= most
-    assert 0 < row['learner_learns'] < 1 - row['learner_waits'] < 1
 
 
 PEER = """

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
-from types import SimpleNamespace
 
 import psutil
 
@@ -159,14 +157,3 @@ def test_an_error_stops_all_processes_and_has_a_traceback_with_debug(workspace):
                 in command.output)
         assert ('ZeroDivisionError' in command.output) == bool(options)
         assert command.programs[0].signals == ['SIGINT']
-
-
-def test_after_a_sigint_to_the_launch_alone_in_a_terminal_sigterm_follows(workspace, monkeypatch):
-    """In the foreground the terminal would have sent the SIGINT to the process as well."""
-    terminal = SimpleNamespace(isatty=lambda: True, fileno=lambda: 0)
-    monkeypatch.setattr(sys, 'stdin', terminal)
-    for group, signals in ((os.getpgrp(), ['SIGTERM']), (os.getpgrp() + 1, ['SIGINT'])):
-        monkeypatch.setattr(os, 'tcgetpgrp', lambda fd, group=group: group)
-        command = workspace.launch("[program('stay', sigterm_timeout='0.02')]",
-                                   when={UP: send(signal.SIGINT)})
-        assert (command.status, command.programs[0].signals) == (0, signals)

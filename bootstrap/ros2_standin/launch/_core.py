@@ -36,7 +36,6 @@ class LaunchContext:
 
     @property
     def environment(self) -> MutableMapping[str, str]:
-        """The environment of this process."""
         return os.environ
 
     def _push_scope(self) -> None:
@@ -56,7 +55,6 @@ class LaunchContext:
         self._event_queue.put_nowait(event)
 
     def perform_substitution(self, substitution: Substitution) -> str:
-        """Return the text of a substitution."""
         return substitution.perform(self)
 
 
@@ -64,15 +62,12 @@ class LaunchDescriptionEntity:
     """An action or a launch description."""
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
-        """Return the entities that are known before the launch runs."""
         return []
 
     def visit(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        """Do the work, without blocking; return the entities to visit next."""
         return None
 
     def get_asyncio_future(self) -> asyncio.Future | None:
-        """Return the future that is done when the work is, or None."""
         return None
 
 
@@ -80,11 +75,9 @@ class Action(LaunchDescriptionEntity):
     """Base of the actions."""
 
     def visit(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        """Execute the action."""
         return self.execute(context)
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        """Do the work; return the entities to visit next."""
         return None
 
 
@@ -92,11 +85,9 @@ class Substitution:
     """A text that is known once the launch is running."""
 
     def describe(self) -> str:
-        """Return a description that needs no context."""
         return repr(self)
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the text."""
         raise NotImplementedError
 
 
@@ -110,11 +101,9 @@ class TextSubstitution(Substitution):
         self.text = text
 
     def describe(self) -> str:
-        """Return the text in quotes."""
         return f"'{self.text}'"
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the text."""
         return self.text
 
 

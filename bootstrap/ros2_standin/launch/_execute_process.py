@@ -120,11 +120,9 @@ class ExecuteProcess(Action):
         self._stop_with_sigint = True
 
     def get_asyncio_future(self) -> asyncio.Future | None:
-        """Return the future that is done when the process has ended for good."""
         return self._finished
 
     def command(self, context: LaunchContext) -> list[str]:
-        """Return the command line as texts."""
         return [perform(context, part) for part in self._cmd]
 
     def execute(self, context: LaunchContext) -> None:

@@ -115,11 +115,9 @@ class GroupAction(Action):
             self._actions.append(OpaqueFunction(function=LaunchContext._pop_scope))
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
-        """Return the actions."""
         return self._actions
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity]:
-        """Return the actions."""
         return self._actions
 
 
@@ -135,7 +133,6 @@ class OpaqueFunction(Action):
         self._kwargs = dict(kwargs or {})
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        """Call the function."""
         return self._function(context, *self._args, **self._kwargs)
 
 
@@ -146,7 +143,6 @@ class LogInfo(Action):
         self._msg = normalize(msg)
 
     def execute(self, context: LaunchContext) -> None:
-        """Log the message."""
         logging.get_logger('launch.user').info('%s', perform(context, self._msg))
 
 
@@ -160,7 +156,6 @@ class SetLaunchConfiguration(Action):
         self._value = normalize(value)
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the launch configuration."""
         value = perform(context, self._value)
         context.launch_configurations[perform(context, self._name)] = value
 
@@ -169,7 +164,6 @@ class SetEnvironmentVariable(SetLaunchConfiguration):
     """Sets an environment variable."""
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the environment variable."""
         context.environment[perform(context, self._name)] = perform(context, self._value)
 
 
@@ -180,7 +174,6 @@ class RegisterEventHandler(Action):
         self._event_handler = event_handler
 
     def execute(self, context: LaunchContext) -> None:
-        """Add the event handler."""
         context.register_event_handler(self._event_handler)
 
 
@@ -211,15 +204,12 @@ class TimerAction(Action):
         self._over: asyncio.Future | None = None
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
-        """Return the actions."""
         return self._actions
 
     def get_asyncio_future(self) -> asyncio.Future | None:
-        """Return the future that is done when the actions run, or never will."""
         return self._over
 
     def execute(self, context: LaunchContext) -> None:
-        """Start the timer."""
         if not context.is_shutdown:
             cancel = asyncio.Event()
             context.register_event_handler(OnShutdown(
@@ -267,19 +257,15 @@ class LaunchDescription(LaunchDescriptionEntity):
         self.entities = list(initial_entities or ())
 
     def add_action(self, action: LaunchDescriptionEntity) -> None:
-        """Append an entity."""
         self.entities.append(action)
 
     def describe_sub_entities(self) -> list[LaunchDescriptionEntity]:
-        """Return the entities."""
         return self.entities
 
     def visit(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        """Return the entities."""
         return self.entities
 
     def get_launch_arguments(self) -> list[DeclareLaunchArgument]:
-        """Return the declared arguments, also of included files; of a name the first one."""
         found: dict[str, DeclareLaunchArgument] = {}
         for argument in declared_arguments(self.entities, in_includes=True):
             found.setdefault(argument.name, argument)

@@ -18,7 +18,6 @@ class _EventHandler:
     _answer: Any
 
     def handle(self, event: Event, context: LaunchContext) -> Any:
-        """Return an entity, several, or None."""
         return self._answer(event, context) if callable(self._answer) else self._answer
 
 

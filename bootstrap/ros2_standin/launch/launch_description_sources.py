@@ -34,7 +34,6 @@ class PythonLaunchDescriptionSource:
         return self._description
 
     def try_get_launch_description_without_context(self) -> Any:
-        """Return the LaunchDescription, or None if it depends on launch configurations."""
         try:
             return self.get_launch_description(LaunchContext())
         except Exception:

@@ -41,7 +41,6 @@ class LaunchService:
         self._descriptions.append(launch_description)
 
     def run(self) -> int:
-        """Run until nothing is left to do, or a shutdown; return the exit status."""
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
@@ -87,7 +86,6 @@ class LaunchService:
                 self.context.locals = outer
 
     def _visit_all(self, entities: Iterable[LaunchDescriptionEntity] | None) -> None:
-        """Visit entities and those that they return, depth first; keep their futures."""
         for entity in entities or ():
             if not isinstance(entity, LaunchDescriptionEntity):
                 raise TypeError(f'{entity!r} is neither an action nor a launch description')
@@ -99,7 +97,6 @@ class LaunchService:
             self._visit_all(following)
 
     def _drop_finished(self) -> None:
-        """Remove the futures that are done; raise the exception of one that has failed."""
         finished = [future for future in self._pending if future.done()]
         self._pending = [future for future in self._pending if not future.done()]
         for future in finished:

@@ -36,7 +36,6 @@ class LaunchConfiguration(Substitution):
         self._default = None if default is None else normalize(default)
 
     def describe(self) -> str:
-        """Return the name."""
         return f'{self._title}({describe(self.variable_name)})'
 
     def perform(self, context: LaunchContext) -> str:
@@ -73,9 +72,7 @@ class PathJoinSubstitution(Substitution):
         self.substitutions = normalize(substitutions)
 
     def describe(self) -> str:
-        """Return the parts."""
         return f"PathJoin('{describe(self.substitutions)}')"
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the path."""
         return os.path.join(*(each.perform(context) for each in self.substitutions))

@@ -61,7 +61,6 @@ class Node(ExecuteProcess):
             if isinstance(each, Mapping) else _path(each) for each in parameters or ()]
 
     def command(self, context: LaunchContext) -> list[str]:
-        """Return the command line, with the arguments for ROS."""
         cmd = [*super().command(context), '--ros-args']
         name = namespace = None
         if self._node_name is not None:

@@ -26,7 +26,6 @@ class FindPackagePrefix(Substitution):
         self.package = normalize(package)
 
     def describe(self) -> str:
-        """Return the name of the package."""
         return f'{type(self).__name__}(pkg={describe(self.package)})'
 
     def perform(self, context: LaunchContext) -> str:
@@ -52,7 +51,6 @@ class ExecutableInPackage(FindPackagePrefix):
         self.executable = normalize(executable)
 
     def describe(self) -> str:
-        """Return the names."""
         return f'ExecInPkg(pkg={describe(self.package)}, exec={describe(self.executable)})'
 
     def perform(self, context: LaunchContext) -> str:
