@@ -1,12 +1,8 @@
 """bench_transport: cells, figures, and tables."""
 
-import socket
-import struct
-
 import pytest
 
 from benchmarks import bench_transport as bench
-from benchmarks.transport import tcp as raw
 from benchmarks.transport.cell import Cell
 
 
@@ -73,17 +69,3 @@ def test_tables_show_losses_the_seed_and_missed_aims():
     assert '| 28 KB | dds-events | 0.200 | 0.200 | 0 | - | - |' in text
     assert 'missed: one host: DDS / TCP' in text
     assert 'reached: one host: round trip of 28 KB' in text
-
-
-def test_tcp_packet_of_another_length_is_rejected():
-    for kept in (False, True):
-        here, there = socket.socketpair()
-        with here, there:
-            receiver = raw._Receiver(there, 4, kept)
-            first = receiver.packet
-            here.sendall(struct.pack('<I', 4) + b'good' + struct.pack('<I', 5) + b'wrong')
-            receiver.take()
-            assert receiver.packet[4:] == b'good'
-            assert (receiver.packet is first) is not kept
-            with pytest.raises(ValueError, match='packet: 5 bytes, must be 4'):
-                receiver.take()
