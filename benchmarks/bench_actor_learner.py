@@ -74,11 +74,7 @@ class Case:
 def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, list[Case], dict[str, str]]:
-    """Return the options, the cases to run, and by name why an environment cannot be run.
-
-    Raises:
-        ValueError: an option that is not allowed; the message is one line.
-    """
+    """Return the options, the cases to run, and by name why an environment cannot be run."""
     from vdl_ros.envs.dummy import LARGEST, parse
 
     options = _parse(words)

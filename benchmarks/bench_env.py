@@ -106,11 +106,7 @@ def collect(
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, with the names of the environments resolved.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
+    """Return the options, with the names of the environments resolved."""
     from benchmarks.env_measure import NotInstalledError, prepare
 
     parser = report.Parser('bench_env', __doc__)

@@ -88,11 +88,7 @@ class Deadline(threading.Event):
 
 
 def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Path:
-    """Train a policy up to ``options.steps``, unless it is; return its checkpoint.
-
-    Raises:
-        RuntimeError: the training failed.
-    """
+    """Train a policy up to ``options.steps``, unless it is; return its checkpoint."""
     task, folder = TASKS[name], options.runs / f'{name}-{trained}-{seed}'
     if options.init and trained == NAIVE:
         return Path(options.init)

@@ -44,11 +44,7 @@ _UNTIL = ('seconds_until_solved', 'steps_until_solved')
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
+    """Return the options."""
     parser = report.Parser('bench_peers', __doc__, 'minutes instead of a quarter of an hour')
     parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID',
                         help=f'an Atari game, or {CART_POLE} (ALE/Pong-v5)')
@@ -76,9 +72,6 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
 
     They are ``steps_per_s`` and ``memory_mb`` in a game; in CartPole ``seconds_until_solved`` and
     ``steps_until_solved``, None if it is not solved in time.
-
-    Raises:
-        RuntimeError: a peer cannot be installed, or a measurement failed.
     """
     pythons = {}
     for name in options.peers:

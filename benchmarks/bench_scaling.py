@@ -108,11 +108,7 @@ def asleep(env_id: str) -> bool:
 def plan(
     shape: Shape, env_id: str, samples: int, seconds: float, actors: int = 1,
 ) -> tuple[Any, dict[str, Any]]:
-    """Return the plan of a table's run with one process, and its settings.
-
-    Raises:
-        ValueError: a setting that is not allowed, in one line.
-    """
+    """Return the plan of a table's run with one process, and its settings."""
     from benchmarks.bench_train import arguments
     words = ['--env', env_id, '--num-envs', str(shape.num_envs), '--unroll-length',
              str(shape.unroll_length or samples // PER_T), '--batch-size', str(shape.batch_size),
@@ -137,9 +133,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the checked options, with ``plans``: by table, the plan of a process and settings.
 
     A table that is left out has no numbers of processes.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
     """
     options = _parse(words)
     report.complete(options, DEFAULTS, {
@@ -219,11 +212,7 @@ Runs = dict[tuple[str, int], list[dict[str, Any]]]
 
 
 def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
-    """Return the runs by table and number of processes, and by such a cell why a run of it failed.
-
-    Raises:
-        RuntimeError: too few runs succeeded for the tables.
-    """
+    """Return the runs by table and number of processes, and by such a cell why one failed."""
     from benchmarks import graph
 
     found: Runs = {}

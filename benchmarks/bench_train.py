@@ -38,11 +38,7 @@ WARM_UP = 0.25  # of the measured seconds, before them
 def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, Any, dict[str, Any]]:
-    """Return the options, the plan of the runs, and every setting as resolved.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
+    """Return the options, the plan of the runs, and every setting as resolved."""
     from benchmarks.graph import Plan
     from vdl_ros.common.settings import SettingError, as_dict, select, settings_of, suggestion
     from vdl_ros.envs import factory
@@ -102,11 +98,7 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
 def measure(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the results of each round by measurement; the first one changes from round to round.
-
-    Raises:
-        RuntimeError: a measurement failed.
-    """
+    """Return the results of each round by measurement; each round begins with another one."""
     from benchmarks.graph import Listener, run_graph, run_serial
 
     rounds = []

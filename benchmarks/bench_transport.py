@@ -69,11 +69,7 @@ def cells(options: argparse.Namespace, number: int) -> Iterator[Cell]:
 
 
 def measure(hosts: Hosts, options: argparse.Namespace) -> tuple[list[dict[str, Any]], str]:
-    """Return the samples of all rounds, and the transport in force.
-
-    Raises:
-        PeerError: a process does not start, does not answer or has failed.
-    """
+    """Return the samples of all rounds, and the transport in force."""
     samples = []
     with contextlib.ExitStack() as stack:
         teams = {family: stack.enter_context(contextlib.closing(
@@ -103,11 +99,7 @@ def progress(line: dict[str, Any], rounds: int) -> str:
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
+    """Return the options."""
     parser = report.Parser('bench_transport', __doc__, quick='two rounds, a tenth of the packets')
     parser.add_argument('--namespaces', action='store_true',
                         help='once more between two network namespaces (root)')

@@ -47,10 +47,6 @@ def prepare(name: str) -> str:
     Args:
         name: a Gymnasium id, which may end in ``PREPROCESSED`` for a game; a name of Vizdoom means
             its installed version.
-
-    Raises:
-        NotInstalledError: its library is missing.
-        EnvError: there is no such environment.
     """
     env_id = name.removesuffix(PREPROCESSED)
     if env_id.startswith(dummy.NAMESPACE):
@@ -100,9 +96,6 @@ def make(name: str, backend: str, num_envs: int) -> Any:
 
     Not for ``actors``, which is not one process. A preprocessed game has no single version: it is
     a vector of one.
-
-    Raises:
-        EnvError: it cannot be made; one line.
     """
     env_id = prepare(name)
     threads = len(os.sched_getaffinity(0)) if backend == 'own-threads' else 1
@@ -258,11 +251,7 @@ def _actor(name: str, copies: int, seconds: float, connection: Connection) -> No
 
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object without ``missing`` and ``error``.
-
-    Raises:
-        EnvError: it cannot be measured.
-    """
+    """Return the JSON object without ``missing`` and ``error``."""
     empty = memory()
     prepare(name)
     first = make(name, 'single', 1)

@@ -60,9 +60,6 @@ def own_domain(*, configure: bool = False) -> Iterator[str]:
 
     Args:
         configure: apply the package's DDS profile to this process; its name is yielded.
-
-    Raises:
-        RuntimeError: the environment names a transport that does not exist.
     """
     from domain_coordinator import domain_id
 
@@ -102,9 +99,6 @@ def launched(
         core: the one core that it and its children may use; any by default.
         log: file for what it prints; a temporary one by default.
         may_end: it may end by itself, with status 0.
-
-    Raises:
-        RuntimeError: it ended before the block did; with its last lines.
     """
     with tempfile.TemporaryDirectory() as folder:
         log = log or Path(folder) / 'log'
@@ -159,11 +153,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 def wait(process: subprocess.Popen[bytes], condition: Callable[[], Any], seconds: float,
          what: str) -> None:
-    """Wait within a block of :func:`launched`, which reports a command that ends meanwhile.
-
-    Raises:
-        RuntimeError: the condition, ``what``, did not hold within ``seconds``.
-    """
+    """Wait within a block of :func:`launched`, which reports a command that ends meanwhile."""
     deadline = time.monotonic() + seconds
     while not condition():
         if process.poll() is not None:
@@ -197,9 +187,6 @@ def steady_rate(rows: Sequence[tuple[float, float]], start: float) -> float:
 
     Args:
         rows: (wall time in s, agent steps), each written at the end of an update.
-
-    Raises:
-        TooFewRowsError: there are no two such rows.
     """
     kept = [row for row in rows if row[0] >= start]
     if len(kept) < 2 or kept[-1][0] <= kept[0][0]:
@@ -334,11 +321,7 @@ class _ResourceUse:
         self._before = {name: _used(each) for name, each in self._processes.items()}
 
     def take(self) -> tuple[dict[str, dict[str, float]], float]:
-        """Return cores and memory by process, and the cores that all others used.
-
-        Raises:
-            RuntimeError: one of the processes has ended.
-        """
+        """Return cores and memory by process, and the cores that all others used."""
         seconds = time.monotonic() - self._began
         try:
             found = {
@@ -363,11 +346,7 @@ def _busy() -> float:
 
 
 def run_serial(plan: Plan) -> dict[str, Any]:
-    """Measure local training.
-
-    Raises:
-        RuntimeError: the run ended too early, or with an error.
-    """
+    """Measure local training."""
     def command(folder: Path) -> list[str]:
         words = [sys.executable, '-m', 'vdl_ros.local_training']
         for name, value in (plan.settings | _ENDLESS).items():
@@ -379,11 +358,7 @@ def run_serial(plan: Plan) -> dict[str, Any]:
 
 
 def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
-    """Measure the graph of ``train.launch.py``.
-
-    Raises:
-        RuntimeError: the run ended too early, or with an error.
-    """
+    """Measure the graph of ``train.launch.py``."""
     def command(folder: Path) -> list[str]:
         settings = plan.settings | plan.more | _ENDLESS | {
             'num_actors': str(plan.num_actors), 'num_learners': str(plan.num_learners),

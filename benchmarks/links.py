@@ -32,11 +32,7 @@ _PATIENCE_S = 120.0
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a row for each environment.
-
-    Raises:
-        RuntimeError: a run failed, or this machine has no network namespaces for this user.
-    """
+    """Return a row for each environment."""
     noise = [SMALLEST | {'env_id': dummy_id(size, 1.0, busy=False), 'num_envs': '1'}
              for size in (SIZES[:1] if options.quick else SIZES)]
     rows = []

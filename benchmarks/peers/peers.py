@@ -81,9 +81,6 @@ def install(peer: Peer, folder: Path) -> Path:
     """Return the Python of an environment with a peer, in a folder that is its own.
 
     The first call takes minutes; later ones find what is there.
-
-    Raises:
-        RuntimeError: it cannot be installed; with the last lines of pip or git.
     """
     python, stamp = folder / 'bin' / 'python', folder / 'requirements.txt'
     commit = [f'# {peer.clone.repository} {peer.clone.commit}'] if peer.clone else []
@@ -149,11 +146,7 @@ def command(peer: Peer, python: Path, env_id: str, seed: int) -> list[str]:
 def run_peer(
     peer: Peer, python: Path, env_id: str, *, warm_up: float, seconds: float,
 ) -> tuple[float, float]:
-    """Return a peer's agent steps/s, after its first update and the warm-up, and its memory, MB.
-
-    Raises:
-        RuntimeError: it ended, or made too few updates in time; with its last lines.
-    """
+    """Return a peer's agent steps/s after its first update and the warm-up, and its memory, MB."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / 'log'
 
@@ -191,9 +184,6 @@ def until_return(
         read: returns the rows so far from what the command has printed.
         mean_return: of the last 100 episodes.
         limit: s; None is returned if it takes longer, or ends before.
-
-    Raises:
-        RuntimeError: it failed; with its last lines.
     """
     with tempfile.TemporaryDirectory() as folder:
         log, began = Path(folder) / 'log', time.monotonic()

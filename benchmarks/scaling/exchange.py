@@ -47,11 +47,7 @@ def _learn(rank: int, learners: int, batches: int, periods: Sequence[int], addre
 
 
 def measure(learners: int, batches: int, periods: Sequence[int]) -> dict[str, Any]:
-    """Return a row for each size: its speed-ups by period.
-
-    Raises:
-        RuntimeError: a learner failed.
-    """
+    """Return a row for each size: its speed-ups by period."""
     with socket.create_server(('127.0.0.1', 0)) as free:
         address = f'127.0.0.1:{free.getsockname()[1]}'
     # This process has neither threads nor PyTorch yet.

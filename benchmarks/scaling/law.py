@@ -101,9 +101,6 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
 
     Args:
         points: actors and agent steps/s; more than one point may have the same actors.
-
-    Raises:
-        ValueError: fewer than two numbers of actors, or a figure that is not above 0.
     """
     if not all(0.0 < number < np.inf for point in points for number in point):
         raise ValueError('a law needs actors and steps/s above 0')

@@ -89,11 +89,7 @@ def actor_row(actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
 
 
 def law_of(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """Return the law of actors and steps/s, and its prediction for the most actors.
-
-    Raises:
-        ValueError: too few numbers of actors for a law.
-    """
+    """Return the law of actors and steps/s, and its prediction for the most actors."""
     found, left_out = fit(points), held_out(points)
     return {**asdict(found), 'knee': found.knee, 'reached': found.reached, 'begun': found.begun,
             'actors_for_90': found.actors_for(_FULL), 'points': [list(point) for point in points],
