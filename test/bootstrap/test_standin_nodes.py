@@ -53,7 +53,7 @@ def test_wrong_names_executables_and_parameters_are_refused(workspace):
             ("name='bad name'", 'Invalid node name'),
             ("namespace='a//b'", 'Invalid namespace'),
             ("parameters=[{'p': TextSubstitution(text='a: b: c')}]", "'a: b: c' is not YAML"),
-            ("parameters=[{'p': [1, 'a']}]", 'items must be of one type'),
+            ("parameters=[{'p': [1, 'a']}]", 'is neither bool, int, float'),
             ("parameters=[{'p': ParameterValue(Config('x'), value_type=int)}]",
              "invalid literal for int() with base 10: '2"),
     ):

@@ -108,11 +108,7 @@ class TextSubstitution(Substitution):
 
 
 def normalize(some: SomeSubstitutionsType) -> list[Substitution]:
-    """Return a text, a substitution, or a sequence of both as a list of substitutions.
-
-    Raises:
-        TypeError: something else.
-    """
+    """Return a text, a substitution, or a sequence of both as a list of substitutions."""
     items = [some] if isinstance(some, (str, Substitution)) else list(some)
     result = [TextSubstitution(text=item) if isinstance(item, str) else item for item in items]
     for item in result:

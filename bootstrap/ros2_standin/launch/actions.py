@@ -46,18 +46,13 @@ class DeclareLaunchArgument(Action):
         self.name = name
         self.choices = choices
         self.default_value = None if default_value is None else normalize(default_value)
-        if description is None:
-            description = 'no description given' if choices is None else f'One of: {choices}'
-        elif choices is not None:
-            description = f'{description.removesuffix(".")}. Valid choices are: {choices}'
-        self.description = description
+        if choices is not None:
+            description = f'One of: {choices}' if description is None else (
+                f'{description.removesuffix(".")}. Valid choices are: {choices}')
+        self.description = description or 'no description given'
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the launch configuration to the default if it is not set.
-
-        Raises:
-            RuntimeError: required and not given, or a value that is not allowed.
-        """
+        """Set the launch configuration to the default if it is not set."""
         configurations = context.launch_configurations
         if self.name not in configurations:
             if self.default_value is None:
@@ -88,11 +83,7 @@ class IncludeLaunchDescription(Action):
         return [] if description is None else [description]
 
     def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        """Load the file; return its arguments and its description.
-
-        Raises:
-            RuntimeError: a required argument is not given.
-        """
+        """Load the file; return its arguments and its description."""
         description = self._source.get_launch_description(context)
         given = [perform(context, name) for name, _ in self._arguments]
         for argument in declared_arguments(description.entities, in_includes=False):

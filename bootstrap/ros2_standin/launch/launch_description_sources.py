@@ -24,11 +24,7 @@ class PythonLaunchDescriptionSource:
         self._description: Any = None
 
     def get_launch_description(self, context: LaunchContext) -> Any:
-        """Return the LaunchDescription of the file, which is loaded once.
-
-        Raises:
-            InvalidLaunchFileError: the file cannot be loaded.
-        """
+        """Return the LaunchDescription of the file, which is loaded once."""
         if self._description is None:
             self._description = _load(perform(context, self._path))
         return self._description

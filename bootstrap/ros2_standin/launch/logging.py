@@ -93,11 +93,7 @@ def get_logger(name: str | None = None) -> logging.Logger:
 
 
 def output_writers(process: str, output: str) -> dict[int, Callable[[str], None]]:
-    """Return the functions that write a line of a process, by file descriptor (1 and 2).
-
-    Raises:
-        ValueError: unknown output.
-    """
+    """Return the functions that write a line of a process, by file descriptor (1 and 2)."""
     if output not in _OUTPUTS:
         raise ValueError(f"output '{output}' {ADVICE} (here: {', '.join(_OUTPUTS)})")
 
