@@ -109,14 +109,3 @@ def test_a_policy_is_played_at_the_delay_whatever_it_was_trained_with():
     naive, late = saved(), saved(action_delay=0.5)
     assert play(naive, 0, 8, 3) != play(naive, 100, 8, 3)
     assert play(naive, 100, 8, 3) == play(late, 100, 8, 3)
-
-
-def test_reaction_times_are_those_of_the_delay_in_real_time(monkeypatch):
-    steps = iter(range(40))
-    monkeypatch.setattr(bench_lag, 'Deadline', lambda seconds: argparse.Namespace(
-        is_set=lambda: next(steps, None) is None))
-    options = argparse.Namespace(episodes=4, seed=3, seconds=20.0)
-    found = bench_lag.figures(saved(), 100, 50.0, options)
-    assert found['reaction_time_ms']['p50'] > 100.0
-    assert found['reaction_time_ms']['p50'] <= found['reaction_time_ms']['p99']
-    assert found['success'] is None
