@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -57,5 +58,8 @@ def main(argv: Sequence[str] | None = None) -> Any:
         return options.main(options)
     except KeyboardInterrupt:
         return int(signal.SIGINT)
+    except BrokenPipeError:  # `ros2 launch ... --show-args | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except RuntimeError as error:
         return str(error)
