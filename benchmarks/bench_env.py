@@ -3,7 +3,7 @@
     ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
 
 As VDL's ``gym-fps.py`` and ``obs-stat.py``, with random actions sampled beforehand. Copies are
-stepped by every back end that exists for the environment (``env/backends.py``). A frame is one
+stepped by every back end that exists for the environment (``env_measure.py``). A frame is one
 ``step`` of one copy, so four of an Atari emulator. Each measurement runs in a new process;
 environments and back ends take turns, round after round; figures are medians over the rounds.
 """
@@ -13,8 +13,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import math
 import os
 import signal
+import statistics
 import subprocess
 from collections.abc import Mapping, Sequence
 from tempfile import TemporaryDirectory
@@ -32,8 +34,23 @@ GROUPS = {
     'dummy': ('dummy/OBS8000-FPS500-v0', 'dummy/OBS8000-FPS600-v0', 'dummy/OBS8000-FPS6000-v0',
               'dummy/OBS8000-FPS60000-v0', 'dummy/OBS28224-v0'),
 }
+# VDL's figures of 2017: FPS from its JSON files (Doom: middle of its log), memory from its slides.
+# The machine is not stated. It counted elements of an observation, not bytes.
+SEED: Mapping[str, Mapping[str, Any]] = {
+    'CartPole-v1': {
+        'env_id': 'CartPole-v0', 'elements': 4, 'frames_per_s': 134426.0, 'memory_bytes': 560e3},
+    'ALE/Breakout-v5': {'env_id': 'Breakout-v0', 'elements': 100800, 'frames_per_s': 1760.0},
+    'Hopper-v5': {'env_id': 'Hopper-v1', 'elements': 11, 'frames_per_s': 5357.0},
+    'Humanoid-v5': {
+        'env_id': 'Humanoid-v1', 'elements': 376, 'frames_per_s': 1675.0, 'memory_bytes': 81e6},
+    'VizdoomDeathmatch': {
+        'env_id': 'ppaquette/DoomDeathmatch-v0', 'elements': 921600, 'frames_per_s': 540.0},
+}
 # For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
+_BACKENDS = ('sync', 'async', 'own', 'own-threads', 'actors')
+_COLUMNS = ('environment', 'observation', 'bytes', 'MB first', 'MB each', 'single', *_BACKENDS,
+            'best/single', 'seed', 'seed MB', 'single/seed', 'best/seed')
 
 
 def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
@@ -44,7 +61,7 @@ def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any
         try:
             with delayed_interrupts():
                 process = subprocess.Popen(
-                    module_command('benchmarks.env.measure', name, backend, str(num_envs),
+                    module_command('benchmarks.env_measure', name, backend, str(num_envs),
                                    str(seconds)),
                     cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                     start_new_session=True)
@@ -89,12 +106,8 @@ def collect(
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, with the names of the environments resolved.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
-    from benchmarks.env.backends import NotInstalledError, prepare
+    """Return the options, with the names of the environments resolved."""
+    from benchmarks.env_measure import NotInstalledError, prepare
 
     parser = report.Parser('bench_env', __doc__)
     parser.add_argument(
@@ -118,13 +131,54 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
+def row(name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+    """Return one environment's figures.
+
+    Args:
+        measured: by back end what ``env_measure.py`` printed in each round; ``single`` is there.
+    """
+    found: dict[str, Any] = {'name': name, 'seed': dict(SEED[name]) if name in SEED else None}
+    first = measured['single'][0]
+    for key, form in (('missing', 'not installed: {}'), ('error', '{}')):
+        if key in first:
+            return found | {'problem': form.format(first[key])}
+    figures = {backend: _figures(rounds) for backend, rounds in measured.items()}
+    single = figures.pop('single')
+    works = {backend: each['frames_per_s'] for backend, each in figures.items()
+             if 'frames_per_s' in each}
+    best = max(works, key=works.__getitem__, default=None)
+    found |= {
+        'observation': first['observation'],
+        'observation_bytes': sum(leaf['bytes'] for leaf in first['observation']),
+        'memory_first_bytes': first['memory_first_bytes'],
+        'single': single, 'vectorised': figures, 'best': best,
+    }
+    if best is not None and 'frames_per_s' in single:
+        found['best_over_single'] = works[best] / single['frames_per_s']
+    if found['seed'] and 'frames_per_s' in single:
+        seed = found['seed']['frames_per_s']
+        found['single_over_seed'] = single['frames_per_s'] / seed
+        found['best_over_seed'] = works[best] / seed if best is not None else None
+    return found
+
+
+def _figures(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return median, least and most over the rounds; a back end that failed once has failed."""
+    for each in rounds:
+        if 'error' in each:
+            return {'problem': each['error']}
+    speeds = [each['frames_per_s'] for each in rounds]
+    return {'frames_per_s': statistics.median(speeds), 'frames_per_s_min': min(speeds),
+            'frames_per_s_max': max(speeds),
+            'memory_bytes': statistics.median(each['memory_bytes'] for each in rounds)}
+
+
 def main() -> int:
     """Measure, and print the table or one JSON object."""
     return report.run('bench_env', arguments, _measure_and_deliver)
 
 
 def _measure_and_deliver(options: argparse.Namespace) -> None:
-    from benchmarks.env.table import row
     measured = collect(options.env, options.num_envs, options.seconds, options.rounds)
     report.deliver('env', {
         'num_envs': options.num_envs, 'seconds': options.seconds, 'rounds': options.rounds,
@@ -132,10 +186,57 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 
 
 def readable(found: Mapping[str, Any]) -> str:
-    """Return the table, and a line for each environment."""
-    from benchmarks.env.table import summary, table
-    rows = found['rows']
+    """Return the table, speeds in frames/s, and a line for each environment."""
     return '\n'.join([
-        table(rows),
+        *report.table(_COLUMNS, map(_cells, found['rows'])),
         f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together\n',
-        *map(summary, rows)])
+        *map(summary, found['rows'])])
+
+
+def _cells(each: Mapping[str, Any]) -> list[str]:
+    seed = _number(each['seed'] and each['seed']['frames_per_s']), _megabytes(each['seed'])
+    if 'problem' in each:
+        return [each['name'], each['problem'], *[''] * 10, *seed, '', '']
+    shapes = ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
+                        for leaf in each['observation'])
+    speeds = [_speed(each['vectorised'].get(backend)) for backend in _BACKENDS]
+    return [each['name'], shapes, str(each['observation_bytes']),
+            _number(each['memory_first_bytes'] / 1e6), _megabytes(each['single']),
+            _speed(each['single']),
+            *(f'**{text}**' if backend == each['best'] else text
+              for backend, text in zip(_BACKENDS, speeds, strict=True)),
+            _number(each.get('best_over_single')), *seed,
+            _number(each.get('single_over_seed')), _number(each.get('best_over_seed'))]
+
+
+def summary(found: Mapping[str, Any]) -> str:
+    """Return one row in one line: which back end won, and by how much."""
+    if 'problem' in found:
+        return f'{found["name"]}: {found["problem"]}'
+    text = (f'{found["name"]}: single {_speed(found["single"])} frames/s, '
+            f'{_megabytes(found["single"])} MB each')
+    if found['best'] is not None:
+        best = found['vectorised'][found['best']]
+        text += (f'; best {found["best"]} {_speed(best)} frames/s, '
+                 f'{_number(found.get("best_over_single"))} times single, '
+                 f'{_megabytes(best)} MB each')
+    return '; '.join([text, *(f'{backend} failed: {each["problem"]}' for backend, each
+                              in found['vectorised'].items() if 'problem' in each)])
+
+
+def _speed(figures: Mapping[str, Any] | None) -> str:
+    return '' if figures is None else (
+        _number(figures['frames_per_s']) if 'frames_per_s' in figures else 'failed')
+
+
+def _megabytes(figures: Mapping[str, Any] | None) -> str:
+    memory = None if figures is None else figures.get('memory_bytes')
+    return '' if memory is None else _number(memory / 1e6)
+
+
+def _number(value: float | None) -> str:
+    """Return three significant digits, and all digits of what is larger."""
+    if value is None:
+        return ''
+    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
+    return f'{value:,.{digits}f}'

@@ -6,23 +6,20 @@
 Trains a policy without a delay (*naive*), one with each delay, and one whose delay is drawn for
 each episode up to the largest, and which observes its last actions (*aware*); then plays episodes
 with each of them at each delay. With ``--init`` the naive policy is that checkpoint, and the
-others go on from it. Reaction times are of the same environments on their own clock.
-Runs that are there are not trained again but continued up to ``--steps``, and figures that the
-output has are not measured again, so an interrupted benchmark goes on where it was.
+others go on from it.
+Runs that are there are not trained again but continued up to ``--steps``.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
+import itertools
 import math
 import statistics
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -74,32 +71,13 @@ TASKS = {
     'cartpole': Task('CartPole-v1', 'ppo', 50.0, 300_000)}
 
 
-class Deadline(threading.Event):
-    """Is set some time after it is first looked at."""
-
-    def __init__(self, seconds: float) -> None:
-        super().__init__()
-        self._seconds, self._end = seconds, math.inf
-
-    def is_set(self) -> bool:
-        """Return whether the time is over."""
-        now = time.monotonic()
-        self._end = min(self._end, now + self._seconds)
-        return now >= self._end
-
-
 def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Path:
-    """Train a policy up to ``options.steps``, unless it is; return its checkpoint.
-
-    Raises:
-        RuntimeError: the training failed.
-    """
+    """Train a policy up to ``options.steps``, unless it is; return its checkpoint."""
     task, folder = TASKS[name], options.runs / f'{name}-{trained}-{seed}'
     if options.init and trained == NAIVE:
         return Path(options.init)
     checkpoint, steps = folder / 'checkpoint.pt', options.steps or task.steps
-    if checkpoint.is_file() and (options.as_they_are or load_policy(
-            checkpoint).agent_steps >= steps):
+    if checkpoint.is_file() and load_policy(checkpoint).agent_steps >= steps:
         return checkpoint
     settings = {'env_id': task.env_id, 'algorithm': task.algorithm, 'seed': str(seed),
                 'stop_at_return': '1e9', **task.settings,
@@ -118,35 +96,24 @@ def train(name: str, trained: str, seed: int, options: argparse.Namespace) -> Pa
     return checkpoint
 
 
-def play(
-    saved: SavedPolicy, delay_ms: int, episodes: int, seed: int, *, realtime_fps: float = 0.0,
-    stop: threading.Event | None = None,
-) -> Evaluation:
+def play(saved: SavedPolicy, delay_ms: int, episodes: int, seed: int) -> Evaluation:
     """Play episodes with the policy's most likely actions, all with the same delay."""
     env: EnvConfig = dataclasses.replace(
-        saved.env, action_delay=delay_ms / 1000.0, random_action_delay=0.0, episodic_life=False,
-        realtime_fps=realtime_fps)
+        saved.env, action_delay=delay_ms / 1000.0, random_action_delay=0.0, episodic_life=False)
     envs = factory.make(env, seed, num_envs=min(saved.env.num_envs, episodes))
     try:
-        return evaluate(envs, saved.act(), episodes, seed, stop)
+        return evaluate(envs, saved.act(), episodes, seed)
     finally:
         envs.close()
 
 
-def figures(
-    saved: SavedPolicy, delay_ms: int, rate: float, options: argparse.Namespace,
-) -> dict[str, Any]:
-    """Return return, success and reaction time of a policy at a delay."""
+def figures(saved: SavedPolicy, delay_ms: int, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the return and the success of a policy at a delay."""
     torch.manual_seed(options.seed)
     found = play(saved, delay_ms, options.episodes, options.seed)
     known = [each.success for each in found.episodes if each.success is not None]
-    in_real_time = play(saved, delay_ms, 1_000_000, options.seed, realtime_fps=rate,
-                        stop=Deadline(options.seconds))
-    return {
-        'mean_return': round(found.mean, 3), 'return_interval': round(found.interval, 3),
-        'success': round(statistics.fmean(known), 4) if known else None,
-        'reaction_time_ms': in_real_time.reaction_time_ms,
-        'late_actions': in_real_time.late_actions}
+    return {'mean_return': round(found.mean, 3), 'return_interval': round(found.interval, 3),
+            'success': round(statistics.fmean(known), 4) if known else None}
 
 
 def arguments() -> argparse.Namespace:
@@ -159,19 +126,15 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--init', type=Path, metavar='CHECKPOINT',
                         help='the naive policy, which the others begin with')
     parser.add_argument('--trained', help='which policies: naive, aware, delays in ms (all)')
-    parser.add_argument('--as-they-are', action='store_true', help='train no run that is there')
     parser.add_argument('--episodes', type=int, help='for each figure (200; quick: 8)')
-    parser.add_argument('--seconds', type=float, help='in real time, s (20; quick: 1)')
     parser.add_argument('--runs', type=Path, default=Path('runs/lag'), metavar='FOLDER',
                         help='folder of the trainings (runs/lag)')
     parser.add_argument('--seed', type=int, default=1000, help='of the episodes (1000)')
     options = parser.parse_args()
     report.complete(
         options, {'task': ('reach', 'cartpole'), 'delays': ('0,40,100,200', '0,40'),
-                  'seeds': ('1', '1'), 'steps': (0, 4000), 'episodes': (200, 8),
-                  'seconds': (20.0, 1.0)},
-        {'steps': (0, 10**12), 'episodes': (1, 100_000), 'seconds': (0.1, 3600),
-         'seed': (0, 2**31 - 1)})
+                  'seeds': ('1', '1'), 'steps': (0, 4000), 'episodes': (200, 8)},
+        {'steps': (0, 10**12), 'episodes': (1, 100_000), 'seed': (0, 2**31 - 1)})
     options.delays = report.numbers('--delays', options.delays, 0, 10_000)
     options.seeds = report.numbers('--seeds', options.seeds, 0, 2**31 - 1)
     known = [NAIVE, *(str(delay) for delay in options.delays if delay), AWARE]
@@ -191,40 +154,22 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     # More threads do not pay for such small batches.
     torch.set_num_threads(1)
     name, task = options.task, TASKS[options.task]
-    before = list(_measured(options))
     found: list[dict[str, Any]] = []
-
-    def delivered() -> dict[str, Any]:
-        return {'task': name, 'env_id': task.env_id, 'algorithm': task.algorithm,
-                'episodes': options.episodes, 'seed': options.seed, 'seconds': options.seconds,
-                'delays_ms': options.delays, 'figures': found}
-
-    for seed in options.seeds:
-        for trained in options.trained:
-            saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
-            for delay in options.delays:
-                key = {'trained': trained, 'training_seed': seed, 'delay_ms': delay,
-                       'agent_steps': saved.agent_steps}
-                known = next((each for each in before if key.items() <= each.items()), None)
-                found.append(known or key | figures(saved, delay, task.rate, options))
-                report.log(f'{trained}, seed {seed}, {delay} ms: {found[-1]["mean_return"]}')
-                if options.output is not None:
-                    options.output.write_text(json.dumps(delivered()) + '\n', encoding='utf-8')
-    report.deliver('lag', delivered(), options, text)
-
-
-def _measured(options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield the figures that the output has, if they are of the same episodes."""
-    if options.output is None or not options.output.is_file():
-        return
-    found = json.loads(options.output.read_text(encoding='utf-8'))
-    if all(found.get(name) == getattr(options, name)
-           for name in ('task', 'episodes', 'seed', 'seconds')):
-        yield from found['figures']
+    for seed, trained in itertools.product(options.seeds, options.trained):
+        saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
+        for delay in options.delays:
+            found.append({'trained': trained, 'training_seed': seed, 'delay_ms': delay,
+                          'agent_steps': saved.agent_steps}
+                         | figures(saved, delay, options))
+            report.log(f'{trained}, seed {seed}, {delay} ms: {found[-1]["mean_return"]}')
+    report.deliver('lag', {
+        'task': name, 'env_id': task.env_id, 'algorithm': task.algorithm,
+        'episodes': options.episodes, 'seed': options.seed,
+        'delays_ms': options.delays, 'figures': found}, options, text)
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """Return the figures as Markdown tables: of returns and success, of reaction times."""
+    """Return the figures as a Markdown table of returns and success."""
     delays: Sequence[int] = found['delays_ms']
     rows: Sequence[Mapping[str, Any]] = found['figures']
 
@@ -233,11 +178,6 @@ def text(found: Mapping[str, Any]) -> str:
         success = [row['success'] for row in each if row['success'] is not None]
         shown = f'{statistics.fmean(row["mean_return"] for row in each):.1f}'
         return shown + (f' · {statistics.fmean(success):.0%}' if success else '')
-
-    def reaction(delay: int) -> tuple[str, ...]:
-        each = [row['reaction_time_ms'] for row in rows if row['delay_ms'] == delay]
-        return tuple(f'{statistics.median(row[name] for row in each):.0f}' for name in (
-            'thinking', 'processing', 'action_lag', 'observation_lag', 'p50', 'p99'))
 
     names = list(dict.fromkeys(row['trained'] for row in rows))
     steps = {name: min(row['agent_steps'] for row in rows if row['trained'] == name)
@@ -248,8 +188,4 @@ def text(found: Mapping[str, Any]) -> str:
         *report.table(
             ('trained', 'steps', *(f'{delay} ms' for delay in delays)),
             [(name if name in (NAIVE, AWARE) else f'{name} ms', f'{steps[name]:,}',
-              *(cell(name, delay) for delay in delays)) for name in names]),
-        '', 'Reaction time in real time, ms', '',
-        *report.table(
-            ('delay, ms', 'thinking', 'processing', 'action lag', 'observation lag', 'p50', 'p99'),
-            [(str(delay), *reaction(delay)) for delay in delays])])
+              *(cell(name, delay) for delay in delays)) for name in names])])

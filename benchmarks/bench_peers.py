@@ -29,19 +29,22 @@ from typing import Any
 
 from benchmarks import report
 from benchmarks.bench_train import DEFAULTS, WARM_UP
-from benchmarks.peers.peers import PEERS, install
-from benchmarks.peers.runs import Row, command, rows, run_peer, until_return
+from benchmarks.peers.peers import (
+    PEERS,
+    Row,
+    command,
+    install,
+    rows,
+    run_peer,
+    until_return,
+)
 
 GRAPH, CART_POLE, SOLVED = 'graph', 'CartPole-v1', 475.0
 _UNTIL = ('seconds_until_solved', 'steps_until_solved')
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
+    """Return the options."""
     parser = report.Parser('bench_peers', __doc__, 'minutes instead of a quarter of an hour')
     parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID',
                         help=f'an Atari game, or {CART_POLE} (ALE/Pong-v5)')
@@ -69,9 +72,6 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
 
     They are ``steps_per_s`` and ``memory_mb`` in a game; in CartPole ``seconds_until_solved`` and
     ``steps_until_solved``, None if it is not solved in time.
-
-    Raises:
-        RuntimeError: a peer cannot be installed, or a measurement failed.
     """
     pythons = {}
     for name in options.peers:
@@ -100,7 +100,7 @@ _Task = Callable[[str, int], tuple[float | None, float | None]]
 @contextlib.contextmanager
 def _game(options: argparse.Namespace, pythons: Mapping[str, Path]) -> Iterator[_Task]:
     """Yield what returns the speed and the memory of a system."""
-    from benchmarks.train.runs import Listener, Plan, run_graph
+    from benchmarks.graph import Listener, Plan, run_graph
 
     warm_up = WARM_UP * options.seconds
     plan = Plan(
@@ -125,16 +125,14 @@ def _cart_pole(options: argparse.Namespace, pythons: Mapping[str, Path]) -> Iter
     with tempfile.TemporaryDirectory() as folder:
 
         def task(system: str, seed: int) -> tuple[float | None, float | None]:
+            run = Path(folder) / str(seed)
+            words = ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={CART_POLE}',
+                     f'seed:={seed}', f'run_dir:={run}']
             if system != GRAPH:
                 words = command(PEERS[system], pythons[system], CART_POLE, seed)
-                found = until_return(words, rows, mean_return=SOLVED, limit=options.limit)
-            else:
-                run = Path(folder) / str(seed)
-                words = ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={CART_POLE}',
-                         f'seed:={seed}', f'run_dir:={run}']
-                found = until_return(words, lambda _: graph_rows(run), mean_return=SOLVED,
-                                     limit=options.limit)
-            return found or (None, None)
+            return until_return(
+                words, (lambda _: graph_rows(run)) if system == GRAPH else rows,
+                mean_return=SOLVED, limit=options.limit) or (None, None)
 
         yield task
 
@@ -204,7 +202,3 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
         length: getattr(options, length), **measured,
         'requirements': {name: PEERS[name].requirements for name in options.peers}},
         options, markdown)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -1,6 +1,8 @@
-"""How well policies and ``arm_controller``'s law reach the same places, in the kinematic twin.
+"""How well policies and scripts do the tasks of the arm, in the kinematic twin.
 
     ros2 run vdl_ros bench_reach [--checkpoint FILE] [--targets N] [--delays MS,MS] [--json]
+    ros2 run vdl_ros bench_reach --task push|pick_place [--checkpoint FILE]
+        [--demonstrations FOLDER]
 
 The arms, starts, places and success are those of ``vdl_ros/OWI535Reach-v0``, one episode each, and
 the same for each controller: *random*, a policy that chooses each motor's direction at random, ten
@@ -9,6 +11,11 @@ second, as ``ros2 run vdl_ros go_to`` and ``arm_controller`` do; *policy*, that 
 its most likely action ten times a second. Delays are added to those of the twins. A controller
 that is told by stamps that measurements are older would stop at ``stale_after``, which is
 increased by the delay.
+
+With ``--task`` it is ``vdl_ros/OWI535Push-v0`` or ``vdl_ros/OWI535PickPlace-v0``, joints by truth,
+*controller* is ``benchmarks/cube/controller.py``, *likeliest* and *sampled* are the policy's
+actions. With ``--demonstrations`` nothing is measured: the controller's episodes with success
+become a LeRobot data set (docs/demonstrations.md).
 """
 
 from __future__ import annotations
@@ -17,7 +24,7 @@ import argparse
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -27,12 +34,22 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks import report
+from benchmarks.cube.controller import ScriptedController
 from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
 from vdl_ros.arm.kinematics import Planner, UnreachableError
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.settings import select
+from vdl_ros.demonstrations.env_recorder import new_data_set
+from vdl_ros.envs.owi535.cube import CubeTask, PickPlaceTask, PushTask
 from vdl_ros.envs.owi535.reach import HOLD, MOTORS, RATE, ReachTask
-from vdl_ros.envs.registration import REACH, REACH_STEPS
+from vdl_ros.envs.registration import (
+    PICK_PLACE,
+    PICK_PLACE_STEPS,
+    PUSH,
+    PUSH_STEPS,
+    REACH,
+    REACH_STEPS,
+)
 from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.evaluation import Act
 
@@ -43,6 +60,10 @@ REST = 2.5
 #: Updates of the trajectory controller per second, as in ``nodes/arm_controller.py``.
 CONTROLLER_RATE = 50.0
 FEEDBACKS, TWINS = ('truth', 'camera'), ('inside', 'held_out')
+#: Tasks with a cube, by name: class, environment and time limit, in steps.
+CUBE_TASKS: dict[str, tuple[type[CubeTask], str, int]] = {
+    'push': (PushTask, PUSH, PUSH_STEPS),
+    'pick_place': (PickPlaceTask, PICK_PLACE, PICK_PLACE_STEPS)}
 
 
 class Case(NamedTuple):
@@ -174,20 +195,73 @@ def slower(figures: Mapping[str, Any], than: Mapping[str, Any]) -> float | None:
     return sum(a for a, _ in both) / other if other else None
 
 
+def measure_cubes(name: str, twins: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of one who acts in a task with a cube."""
+    kind, _, limit = CUBE_TASKS[options.task]
+    task = kind(options.targets, randomisation=twins)
+    random = np.random.default_rng(options.seed)
+    torch.manual_seed(options.seed)
+    observations = task.reset(np.arange(options.targets), random)
+    acting: Any
+    if name == 'controller':
+        acting = ScriptedController(task)
+    elif name == 'random':
+        acting = RandomPolicy(options.seed, len(task.motors))
+    else:
+        acting = TrainedPolicy(options.policy, deterministic=name == 'likeliest')
+    over = np.zeros(options.targets, np.bool_)
+    seconds: list[float] = []
+    for step in range(limit):
+        outcome = task.step(acting.act(observations), random)
+        observations = outcome.observations
+        seconds += [(step + 1) / RATE - HOLD] * int((outcome.success & ~over).sum())
+        over |= outcome.terminated
+    return {'twins': twins, 'by': name, 'reached': len(seconds),
+            'median_s': round(statistics.median(seconds), 2) if seconds else None}
+
+
+def demonstrate(options: argparse.Namespace) -> None:
+    """Write the controller's episodes, inside the ranges, that end with success."""
+    kind, env_id, limit = CUBE_TASKS[options.task]
+    task = kind(options.targets)
+    random = np.random.default_rng(options.seed)
+    observations = task.reset(np.arange(options.targets), random)
+    controller = ScriptedController(task)
+    over = np.zeros(options.targets, np.bool_)
+    seen, done = [], []
+    with new_data_set(options.demonstrations, env_id, options.task, RATE) as write:
+        for _ in range(limit):
+            seen.append(observations)
+            done.append(controller.act(observations))
+            outcome = task.step(done[-1], random)
+            observations = outcome.observations.copy()
+            for row in np.flatnonzero(outcome.success & ~over):
+                write(*(np.stack([each[row] for each in steps]) for steps in (seen, done)))
+                report.log(f'{len(seen)} steps of arm {row}')
+            over |= outcome.terminated
+
+
 def arguments() -> argparse.Namespace:
     """Return the options; ValueError for one that is not allowed."""
     parser = report.Parser('bench_reach', __doc__, quick='20 targets, no added delay')
-    parser.add_argument('--targets', type=int, help='(100; quick: 20)')
+    parser.add_argument('--task', choices=('reach', *CUBE_TASKS), default='reach', help='(reach)')
+    parser.add_argument('--targets', type=int, help='episodes (100; quick: 20)')
     parser.add_argument('--delays', help='added delays, ms (0,100,200,300; quick: 0)')
     parser.add_argument('--delay-of', choices=('measurement', 'command'), default='measurement',
                         help='what comes later by an added delay (measurement)')
     parser.add_argument('--checkpoint', type=Path, metavar='FILE', help='measure this policy too')
     parser.add_argument('--seed', type=int, default=0, help='of arms, starts and places (0)')
+    parser.add_argument('--demonstrations', type=Path, metavar='FOLDER',
+                        help='write episodes of the script for a cube, and measure nothing')
     options = parser.parse_args()
     report.complete(options, {'targets': (100, 20), 'delays': ('0,100,200,300', '0')},
                     {'targets': (1, 10_000), 'seed': (0, 2**31)})
     options.delays = report.numbers('--delays', options.delays, 0, 1000)
-    options.policy = options.checkpoint and load_policy(options.checkpoint, env_id=REACH)
+    if options.demonstrations and options.task == 'reach':
+        raise ValueError(f'--demonstrations: not allowed with --task reach: '
+                         f'{" or ".join(CUBE_TASKS)}')
+    env_id = REACH if options.task == 'reach' else CUBE_TASKS[options.task][1]
+    options.policy = options.checkpoint and load_policy(options.checkpoint, env_id=env_id)
     return options
 
 
@@ -199,6 +273,26 @@ def main() -> int:
 def _measure_and_deliver(options: argparse.Namespace) -> None:
     # More threads do not pay for such small batches.
     torch.set_num_threads(1)
+    steps = {'policy_agent_steps': options.policy.agent_steps if options.policy else None}
+    if options.demonstrations:
+        demonstrate(options)
+    elif options.task == 'reach':
+        report.deliver('reach', {
+            'targets': options.targets, 'seed': options.seed, 'delay_of': options.delay_of,
+            **steps, 'figures': _all_cases(options)}, options, text)
+    else:
+        names = ['random', 'controller', *(['likeliest', 'sampled'] if options.policy else [])]
+        figures = []
+        for twins, name in itertools.product(TWINS, names):
+            figures.append(measure_cubes(name, twins, options))
+            report.log(f'{twins}, {name}: {figures[-1]["reached"]} of {options.targets}')
+        report.deliver('cube', {
+            'task': options.task, 'episodes': options.targets, 'seed': options.seed, **steps,
+            'figures': figures}, options, cube_text)
+
+
+def _all_cases(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the figures of all who reach, in every case."""
     names = ['random', 'controller', *(['policy'] if options.policy else [])]
     found: list[dict[str, Any]] = []
     for words in itertools.product(FEEDBACKS, TWINS, options.delays):
@@ -210,19 +304,14 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
                   for figures in each.values())
         report.log(f'{case.feedback}, {case.twins}, {case.delay_ms} ms: ' + ', '.join(
             f'{name} {figures["reached"]}' for name, figures in each.items()))
-    report.deliver('reach', {
-        'targets': options.targets, 'seed': options.seed, 'delay_of': options.delay_of,
-        'policy_agent_steps': options.policy.agent_steps if options.policy else None,
-        'figures': found}, options, text)
+    return found
 
 
 def text(found: Mapping[str, Any]) -> str:
     """Return the figures as a Markdown table."""
-    figures: Sequence[Mapping[str, Any]] = found['figures']
-    names = list(dict.fromkeys(each['controller'] for each in figures))
-    cases = list(dict.fromkeys(Case(*(each[name] for name in Case._fields)) for each in figures))
     by_key = {(Case(*(each[name] for name in Case._fields)), each['controller']): each
-              for each in figures}
+              for each in found['figures']}
+    cases, names = (list(dict.fromkeys(column)) for column in zip(*by_key, strict=True))
 
     def cells(each: Mapping[str, Any]) -> str:
         median, mean = (f'{each[name]:.1f}' if each[name] is not None else '-'
@@ -237,3 +326,14 @@ def text(found: Mapping[str, Any]) -> str:
             + '\n'.join(report.table(head, [
                 (case.feedback, case.twins, str(case.delay_ms),
                  *(cells(by_key[case, name]) for name in names)) for case in cases])))
+
+
+def cube_text(found: Mapping[str, Any]) -> str:
+    """Return the figures of a task with a cube as a Markdown table."""
+    cells = {(each['twins'], each['by']): f'{each["reached"]} · ' + (
+        '-' if each['median_s'] is None else f'{each["median_s"]:.1f}')
+        for each in found['figures']}
+    twins, names = (list(dict.fromkeys(column)) for column in zip(*cells, strict=True))
+    return f'Of {found["episodes"]} · median time, s\n\n' + '\n'.join(report.table(
+        (found['task'], *names),
+        [(row, *(cells[row, name] for name in names)) for row in twins]))

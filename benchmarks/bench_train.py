@@ -12,12 +12,17 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
-from collections.abc import Callable, Sequence
+import statistics
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
+from vdl_ros.common.metrics import PHASES
 
+PARTS = ('step', 'infer', 'learn')
 # Options, and the settings that they set.
 OPTIONS = {'env': 'env_id', 'network': 'network', 'num_envs': 'num_envs',
            'unroll_length': 'unroll_length', 'batch_size': 'batch_size'}
@@ -33,12 +38,8 @@ WARM_UP = 0.25  # of the measured seconds, before them
 def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, Any, dict[str, Any]]:
-    """Return the options, the plan of the runs, and every setting as resolved.
-
-    Raises:
-        ValueError: one that is not allowed; the message is one line.
-    """
-    from benchmarks.train.runs import Plan
+    """Return the options, the plan of the runs, and every setting as resolved."""
+    from benchmarks.graph import Plan
     from vdl_ros.common.settings import SettingError, as_dict, select, settings_of, suggestion
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
@@ -54,7 +55,7 @@ def arguments(
     learning, launching = (settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values()),
                            settings_of(RunConfig, ProcessConfig))
     given = DEFAULTS | {setting: getattr(options, name) for name, setting in OPTIONS.items()
-                     if getattr(options, name) is not None}
+                        if getattr(options, name) is not None}
     for word in options.set:
         name, found, value = word.partition(':=')
         if not found:
@@ -65,8 +66,8 @@ def arguments(
             raise SettingError(
                 f'--set: no such setting {name!r}{suggestion(name, learning | launching)}')
         given[name] = value
-    parsed = {name: (learning | launching)[name].parse(value) for name, value in given.items()}
-    values = config_file.resolve(parsed)
+    values = config_file.resolve({
+        name: (learning | launching)[name].parse(value) for name, value in given.items()})
     env, train = select(EnvConfig, values), select(TrainConfig, values)
     algorithm = make_algorithm_config(train, values)
     verify(train, algorithm)
@@ -97,19 +98,15 @@ def _parse(words: Sequence[str] | None) -> argparse.Namespace:
 def measure(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> list[dict[str, Any]]:
-    """Return the results of each round by measurement; the first one changes from round to round.
-
-    Raises:
-        RuntimeError: a measurement failed.
-    """
-    from benchmarks.train.parts import PARTS
-    from benchmarks.train.runs import Listener, run_graph, run_part, run_serial
+    """Return the results of each round by measurement; each round begins with another one."""
+    from benchmarks.graph import Listener, run_graph, run_serial
 
     rounds = []
     with contextlib.closing(Listener()) as listener:
         tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
             ('graph', lambda: run_graph(plan, listener)), ('serial', lambda: run_serial(plan)),
-            *((part, lambda part=part: run_part(part, plan, settings)) for part in PARTS)]
+            *((part, lambda part=part: _run_part(part, plan.seconds, settings))
+              for part in PARTS)]
         for number in range(options.rounds):
             found: dict[str, Any] = {}
             turn = number % len(tasks)
@@ -121,6 +118,70 @@ def measure(
     return rounds
 
 
+def _run_part(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Measure a part of a training alone; see train_parts.py."""
+    from benchmarks.graph import module_command
+    done = subprocess.run(
+        module_command('benchmarks.train_parts', part, str(seconds), json.dumps(settings)),
+        capture_output=True, text=True, check=False)
+    if done.returncode:
+        lines = done.stderr.strip().splitlines() or [f'status {done.returncode}']
+        raise RuntimeError(f'{part}: {lines[-1]}')
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> dict[str, Any]:
+    """Return the figures over all rounds.
+
+    Speeds and times are medians; roofline, efficiency and ratio are of these medians, and beside
+    them stand those of each round. Shares and processor use are means, losses sums.
+
+    Args:
+        rounds: each with ``graph`` and ``serial`` as of graph.py, and by part what
+            train_parts.py printed.
+        num_actors: receivers of each policy.
+    """
+    graphs, serials = ([each[name] for each in rounds] for name in ('graph', 'serial'))
+    runs, summaries = graphs + serials, [each['summary'] for each in graphs]
+    each_round = [_speeds(each['graph']['steps_per_s'], each['serial']['steps_per_s'],
+                          {part: each[part]['seconds_per_step'] for part in PARTS}, cores)
+                  for each in rounds]
+    whole = _speeds(
+        *(statistics.median(each['steps_per_s'] for each in kind) for kind in (graphs, serials)),
+        {part: statistics.median(each[part]['seconds_per_step'] for each in rounds)
+         for part in PARTS}, cores)
+    steps = sum(each['agent_steps'] for each in summaries)
+    wire_in, wire_out = (sum(each['wire_bytes'][way] for each in summaries) / steps
+                         for way in ('in', 'out'))
+    wire_out *= num_actors  # a policy crosses the wire once for each actor
+    return {
+        **whole, 'serial_efficiency': whole['serial_steps_per_s'] / whole['roofline_steps_per_s'],
+        'wire_bytes_per_step': wire_in + wire_out,
+        'wire_bytes_per_step_in': wire_in, 'wire_bytes_per_step_out': wire_out,
+        'policy_lag': {'mean': statistics.mean(each['policy_lag']['mean'] for each in summaries),
+                       'max': max(each['policy_lag']['max'] for each in summaries)},
+        'message_age_ms': {name: report.median(each['message_age_ms'][name] for each in summaries)
+                           for name in ('p50', 'p99')},
+        **{name: sum(each[name] for each in summaries)
+           for name in ('trajectories_lost', 'trajectories_rejected')},
+        'parameters': rounds[0]['infer']['parameters'],
+        'time_shares': report.mean([each['time_shares'] for each in runs]),
+        'processes': report.mean([each['processes'] for each in runs]),
+        'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
+        'rounds': each_round}
+
+
+def _speeds(
+    speed: float, serial: float, times: Mapping[str, float], cores: int,
+) -> dict[str, float]:
+    """Return the speeds in agent steps/s, their ratios and the times, s, of an agent step."""
+    roof = cores / sum(times.values())
+    return {'steps_per_s': speed, 'serial_steps_per_s': serial, 'roofline_steps_per_s': roof,
+            'efficiency': speed / roof, 'serial_ratio': speed / serial,
+            **{f't_{part}_us': time * 1e6 for part, time in times.items()}}
+
+
 def main() -> int:
     """Measure, and print the tables or one JSON object."""
     return report.run('bench_train', arguments, lambda found: _measure_and_deliver(*found))
@@ -130,7 +191,6 @@ def _measure_and_deliver(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> None:
     from benchmarks.graph import own_domain
-    from benchmarks.train.table import markdown, result
     with own_domain(configure=True):
         rounds = measure(options, plan, settings)
     cores = len(os.sched_getaffinity(0))
@@ -140,3 +200,41 @@ def _measure_and_deliver(
         **{name: settings[name] for name in (
             'network', 'num_envs', 'unroll_length', 'batch_size', 'inference')},
         'settings': settings, **result(rounds, cores, options.num_actors)}, options, markdown)
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the result as tables for a page."""
+    spread = [each['efficiency'] for each in found['rounds']]
+    return '\n'.join([
+        *report.table(('', 'agent steps/s', 'of the roofline'), [
+            ('roofline', f'{found["roofline_steps_per_s"]:,.0f}', '1'),
+            ('distributed', f'{found["steps_per_s"]:,.0f}', f'{found["efficiency"]:.2f}'),
+            ('serial', f'{found["serial_steps_per_s"]:,.0f}',
+             f'{found["serial_efficiency"]:.2f}')]),
+        '',
+        f'{found["env"]}, {found["num_actors"]} actors of {found["num_envs"]} environments, '
+        f'T = {found["unroll_length"]}, {found["batch_size"]} trajectories an update, network '
+        f'{found["network"]} ({found["parameters"]:,} parameters), {found["cores"]} cores, '
+        f'{len(spread)} rounds: distributed / serial {found["serial_ratio"]:.2f}, efficiency '
+        f'{min(spread):.2f} to {max(spread):.2f}.',
+        f'One agent step alone on one core: step {found["t_step_us"]:.1f}, infer '
+        f'{found["t_infer_us"]:.1f}, learn {found["t_learn_us"]:.1f} us. On the wire '
+        f'{found["wire_bytes_per_step_in"]:,.0f} bytes to the learner and '
+        f'{found["wire_bytes_per_step_out"]:,.0f} from it. Policy lag '
+        f'{found["policy_lag"]["mean"]:.2f} (max {found["policy_lag"]["max"]}), lost '
+        f'{found["trajectories_lost"]}, rejected {found["trajectories_rejected"]}. Other '
+        f'processes used {found["foreign_cores"]:.2f} cores.',
+        '', *_shares_table(found)])
+
+
+def _shares_table(found: Mapping[str, Any]) -> list[str]:
+    """Return where the time of each thread goes, in percent, and what its process uses."""
+    rows = []
+    for process, use in sorted(found['processes'].items()):
+        figures = (f'{use["cpu_cores"]:.2f}', f'{use["memory_mb"]:.0f}')
+        threads = sorted(found['time_shares'].get(process, {}).items()) or [('', {})]
+        for number, (thread, shares) in enumerate(threads):
+            rows.append((process, thread, *(report.percent(shares.get(name)) for name in PHASES),
+                         *(figures if not number else ('', ''))))
+    return report.table(
+        ('process', 'thread', *(f'{name} %' for name in PHASES), 'cores', 'MB'), rows)

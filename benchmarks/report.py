@@ -26,7 +26,7 @@ class Parser(OneLineParser):
     """Parser with ``--quick``, ``--json`` and ``--output``; an error is one line and status 2."""
 
     def __init__(self, name: str, doc: str | None, quick: str = 'under a minute, less exact'):
-        super().__init__(prog=name, description=(doc or '').splitlines()[1])
+        super().__init__(prog=name, description=(doc or '').splitlines()[0])
         self.add_argument('--quick', action='store_true', help=quick)
         self.add_argument('--json', action='store_true', help='print one JSON object')
         self.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
@@ -55,10 +55,9 @@ def complete(
                 raise ValueError(f'--{name.replace("_", "-")}: {value} is not allowed: '
                                  f'{low} to {high}')
     path = options.output
-    if path is not None and path.is_dir():
-        raise ValueError(f'--output: {path} is not allowed: it is a folder')
-    if path is not None and not path.absolute().parent.is_dir():
-        raise ValueError(f'--output: {path} is not allowed: there is no such folder')
+    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+        raise ValueError(f'--output: {path} is not allowed: ' + (
+            'it is a folder' if path.is_dir() else 'there is no such folder'))
 
 
 def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> list[int]:

@@ -35,9 +35,6 @@ class Environment:
 
     Attributes:
         distribution: the ROS_DISTRO in use, or '' if ROS 2 comes from wheels.
-
-    Raises:
-        SetupError: the Python version is not supported, or is not the distribution's.
     """
 
     def __init__(self, root: Path, *, force: bool = False) -> None:
@@ -79,11 +76,7 @@ class Environment:
         stamp.set()
 
     def install(self, sections: Sequence[str]) -> None:
-        """Install sections of requirements.txt, and ROS 2 if there is no distribution.
-
-        Raises:
-            SetupError: a package cannot be installed.
-        """
+        """Install sections of requirements.txt, and ROS 2 if there is no distribution."""
         self._make_venv()
         self._install_section('uv')
         if not self.distribution:

@@ -43,9 +43,6 @@ class PackageIndex:
             title: of the step, for progress lines and the log file.
             requirements: arguments of ``pip install``.
             options: of ``uv pip install``.
-
-        Raises:
-            SetupError: a package cannot be installed.
         """
         log = self.prefix / 'log' / f'uv-{title.lower().replace(" ", "-").replace(",", "")}.log'
         run(title, [
@@ -63,9 +60,6 @@ class PackageIndex:
         The CPU build is searched in this order: the index ``VDL_TORCH_INDEX``; wheels in the
         folders of pip's ``find-links``; PyTorch's index. If it is in none of them, the CUDA build
         is installed, and one line prints the cost.
-
-        Raises:
-            SetupError: PyTorch cannot be installed, or not from ``VDL_TORCH_INDEX``.
         """
         if index := os.environ.get(TORCH_INDEX):
             self.install('PyTorch', requirements, '--index', index)

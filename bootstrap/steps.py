@@ -63,11 +63,7 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> None:
-    """Run ``command`` with output to ``log``; print the elapsed time and large downloads.
-
-    Raises:
-        SetupError: it failed; the message names a missing network or the last error line.
-    """
+    """Run ``command`` with output to ``log``; print the elapsed time and large downloads."""
     log.parent.mkdir(parents=True, exist_ok=True)
     started = time.monotonic()
     finished = threading.Event()

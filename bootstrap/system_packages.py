@@ -131,9 +131,6 @@ def install(log: Path, *, tests: Sequence[Need] = ()) -> None:
         log: file for the output of apt-get.
         tests: requirements of the tests that are to run. With tests all are required; without,
             rendering is optional.
-
-    Raises:
-        SetupError: a required package is missing and cannot be installed.
     """
     missing = install_missing([*BUILDING, *DRAWING, *tests], log=log)
     if any(tests or need in BUILDING for need in missing):

@@ -10,21 +10,13 @@ from steps import SetupError, Stamp, fingerprint, run
 
 
 def prepare(root: Path, environment: Environment, *, force: bool = False) -> None:
-    """Link the environment to the checkout, and install the ``ros2`` stand-in if required.
-
-    Raises:
-        SetupError: a sourced distribution has no ros2launch.
-    """
+    """Link the environment to the checkout, and install the ``ros2`` stand-in if required."""
     _link_to_checkout(root, environment.prefix)
     _install_standin(root, environment, force)
 
 
 def build(root: Path, environment: Environment, *, force: bool = False) -> None:
-    """Run colcon if an input has changed.
-
-    Raises:
-        SetupError: the build failed.
-    """
+    """Run colcon if an input has changed."""
     python = environment.python
     checkout = _link_to_checkout(root, environment.prefix)
     # These files are installed as links, so only their names matter.

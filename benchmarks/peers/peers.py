@@ -1,16 +1,30 @@
-"""Other systems that learn the same tasks: how each is installed."""
+"""Other systems that learn the same tasks: their installation and their trainings."""
 
 from __future__ import annotations
 
+import contextlib
+import json
+import math
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-__all__ = ['PEERS', 'Clone', 'Peer', 'alone', 'install']
+import psutil
+
+from benchmarks.graph import TooFewRowsError, launched, memory_mb, steady_rate, wait
+
+__all__ = ['PEERS', 'Clone', 'Peer', 'Row', 'command', 'install', 'rows', 'run_peer',
+           'until_return']
 
 _LAST_LINES = 20
+# Until the first update, and for as long as one may take beyond the measurement, s.
+_START_S, _PATIENCE_S = 180.0, 120.0
+_POLL_S = 0.1
 _WORKERS = Path(__file__).parent
 _COMMON = ('torch==2.13.0', 'ale-py==0.12.1')
 
@@ -67,9 +81,6 @@ def install(peer: Peer, folder: Path) -> Path:
     """Return the Python of an environment with a peer, in a folder that is its own.
 
     The first call takes minutes; later ones find what is there.
-
-    Raises:
-        RuntimeError: it cannot be installed; with the last lines of pip or git.
     """
     python, stamp = folder / 'bin' / 'python', folder / 'requirements.txt'
     commit = [f'# {peer.clone.repository} {peer.clone.commit}'] if peer.clone else []
@@ -78,25 +89,112 @@ def install(peer: Peer, folder: Path) -> Path:
         return python
     _run([sys.executable, '-m', 'venv', '--clear', str(folder)])
     if peer.requirements:
-        _run(alone(python, '-m', 'pip', 'install', '--quiet', *peer.requirements))
+        _run(_alone(python, '-m', 'pip', 'install', '--quiet', *peer.requirements))
     if peer.clone:
-        _run(['git', 'clone', '--quiet', '--no-checkout', peer.clone.repository,
-              str(folder / 'clone')])
-        _run(['git', '-C', str(folder / 'clone'), 'checkout', '--quiet', peer.clone.commit])
+        clone = str(folder / 'clone')
+        _run(['git', 'clone', '--quiet', '--no-checkout', peer.clone.repository, clone])
+        _run(['git', '-C', clone, 'checkout', '--quiet', peer.clone.commit])
     stamp.write_text(text)
     return python
 
 
-def alone(python: Path, *words: str) -> list[str]:
+def _alone(python: Path, *words: str) -> list[str]:
     """Return a command of an environment that does not see this one's packages."""
     return ['env', '-u', 'PYTHONPATH', '-u', 'LD_LIBRARY_PATH', str(python), *words]
 
 
-def _run(command: Sequence[str]) -> None:
+def _run(words: Sequence[str]) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
     except FileNotFoundError as error:
         raise RuntimeError(f'{error.filename}: no such command') from None
     if done.returncode:
         lines = (done.stdout + done.stderr).splitlines()[-_LAST_LINES:]
-        raise RuntimeError('\n'.join([f'{" ".join(command)}: status {done.returncode}', *lines]))
+        raise RuntimeError('\n'.join([f'{" ".join(words)}: status {done.returncode}', *lines]))
+
+
+class Row(NamedTuple):
+    """A report of a training.
+
+    Attributes:
+        wall_s: when, s.
+        mean_return: of the last 100 episodes; -inf if there were fewer.
+    """
+
+    wall_s: float
+    agent_steps: float
+    mean_return: float = -math.inf
+
+
+def rows(text: str) -> list[Row]:
+    """Return each whole report in what a worker printed."""
+    found = []
+    for line in text.splitlines():
+        with contextlib.suppress(ValueError, KeyError, TypeError):
+            report = json.loads(line)
+            mean = report['mean_return']
+            found.append(Row(float(report['wall_s']), float(report['agent_steps']),
+                             -math.inf if mean is None else float(mean)))
+    return found
+
+
+def command(peer: Peer, python: Path, env_id: str, seed: int) -> list[str]:
+    """Return the command that trains with a peer."""
+    return _alone(python, str(peer.worker), env_id, str(seed))
+
+
+def run_peer(
+    peer: Peer, python: Path, env_id: str, *, warm_up: float, seconds: float,
+) -> tuple[float, float]:
+    """Return a peer's agent steps/s after its first update and the warm-up, and its memory, MB."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / 'log'
+
+        def learned() -> list[Row]:
+            return [row for row in rows(log.read_text(errors='replace')) if row.agent_steps > 0]
+
+        with launched(*command(peer, python, env_id, 1), log=log) as process:
+            wait(process, learned, _START_S, f'{peer.title}: an update')
+            start = learned()[0].wall_s + warm_up
+            wait(process, lambda: learned()[-1].wall_s >= start + seconds,
+                 warm_up + seconds + _PATIENCE_S, f'{peer.title}: the measurement')
+            memory, found = _memory_of_all(process.pid), learned()
+        try:
+            return steady_rate([(row.wall_s, row.agent_steps) for row in found], start), memory
+        except TooFewRowsError as error:
+            raise RuntimeError(f'{peer.title}: {error}') from None
+
+
+def _memory_of_all(pid: int) -> float:
+    """Return the memory of a process and of all that it started, MB."""
+    root, total = psutil.Process(pid), 0.0
+    for process in (root, *root.children(recursive=True)):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            total += memory_mb(process)
+    return total
+
+
+def until_return(
+    words: Sequence[str], read: Callable[[str], list[Row]], *, mean_return: float, limit: float,
+) -> tuple[float, float] | None:
+    """Return the seconds from the start of a command, and the agent steps, until a mean return.
+
+    Args:
+        words: the command; it may end by itself.
+        read: returns the rows so far from what the command has printed.
+        mean_return: of the last 100 episodes.
+        limit: s; None is returned if it takes longer, or ends before.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        log, began = Path(folder) / 'log', time.monotonic()
+        with launched(*words, log=log, may_end=True) as process:
+            while time.monotonic() < began + limit:
+                ended = process.poll() is not None
+                seconds = time.monotonic() - began
+                for row in read(log.read_text(errors='replace')):
+                    if row.mean_return >= mean_return:
+                        return seconds, row.agent_steps
+                if ended:
+                    break
+                time.sleep(_POLL_S)
+    return None

@@ -1,1 +1,1 @@
-"""Parts of bench_scaling: samplers, actors and learners."""
+"""Parts of bench_scaling: figures and tables, the law and its plot, sums of learners."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import resource
 from dataclasses import dataclass
 
-__all__ = ['WAYS', 'Cell', 'Way', 'cpu_seconds']
+__all__ = ['WAYS', 'Cell', 'Way']
 
 
 @dataclass(frozen=True)
@@ -63,9 +62,3 @@ class Cell:
         """Return the client that sent a packet, or None if it is of another cell."""
         token, client = divmod(start_id, 256)
         return client if token == self.token and client < self.clients else None
-
-
-def cpu_seconds() -> float:
-    """Return the processor time of this process and all its threads."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime

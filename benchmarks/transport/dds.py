@@ -79,11 +79,7 @@ class _Peer:
         return {'transport': self._transport}
 
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
-        """Return a function that runs the cell, once every topic has a subscription.
-
-        Raises:
-            TimeoutError: a topic has none.
-        """
+        """Return a function that runs the cell, once every topic has a subscription."""
         self._cell = cell
         for publisher in self._publishers(cell):
             if not self._until(lambda end=publisher: end.get_subscription_count() > 0, _MATCH_S):

@@ -60,9 +60,6 @@ def two_hosts(mbit: int = 0) -> Iterator[Hosts]:
 
     Args:
         mbit: rate of the link in either direction, Mbit/s; 0: as fast as it is.
-
-    Raises:
-        OSError: they cannot be made on this machine.
     """
     tag = f'{os.getpid()}'
     names = [f'vdl-bench-{tag}-{side}' for side in 'ab']
@@ -110,11 +107,7 @@ class _Peer:
             raise PeerError(f'{self._name}: ended with status {self._process.wait()}') from None
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """Return the answer.
-
-        Raises:
-            PeerError: there is none, or it is an error.
-        """
+        """Return the answer."""
         stream = self._process.stdout
         assert stream is not None
         if not select.select([stream], [], [], seconds)[0]:
@@ -147,11 +140,7 @@ class _Peer:
 
 
 class Team:
-    """A server and its clients of one family.
-
-    Raises:
-        PeerError: a process does not start.
-    """
+    """A server and its clients of one family."""
 
     def __init__(self, family: str, hosts: Hosts, clients: int) -> None:
         self.transport = ''

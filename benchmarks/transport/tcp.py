@@ -21,10 +21,6 @@ __all__ = ['TcpClient', 'TcpServer']
 _LENGTH = struct.Struct('<I')
 
 
-def _configure(connection: socket.socket) -> None:
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-
-
 def _limit(connection: socket.socket, seconds: float) -> None:
     # Not settimeout: that would add a poll to each receive.
     whole = int(seconds)
@@ -42,6 +38,12 @@ def _fill(connection: socket.socket, view: memoryview) -> None:
         view = view[count:]
 
 
+def _receive_number(connection: socket.socket) -> int:
+    number = bytearray(_LENGTH.size)
+    _fill(connection, memoryview(number))
+    return int(_LENGTH.unpack(number)[0])
+
+
 class _Receiver:
     """Receives packets of one size, into the same buffer or a new one each time."""
 
@@ -55,11 +57,7 @@ class _Receiver:
         self._head, self._body = view[:_LENGTH.size], view[_LENGTH.size:]
 
     def take(self) -> None:
-        """Receive one packet.
-
-        Raises:
-            ValueError: its length is not that of the cell.
-        """
+        """Receive one packet; raise ValueError if its length is not that of the cell."""
         if self._kept:
             self._renew()
         _fill(self._connection, self._head)
@@ -85,10 +83,8 @@ class TcpServer:
         """Return a function that runs the cell."""
         while len(self._connections) < self._total:
             connection, _ = self._listener.accept()
-            _configure(connection)
-            number = bytearray(_LENGTH.size)
-            _fill(connection, memoryview(number))
-            self._connections[_LENGTH.unpack(number)[0]] = connection
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections[_receive_number(connection)] = connection
         for connection in self._connections.values():
             _limit(connection, cell.limit)
         return lambda: self._run(cell)
@@ -130,15 +126,11 @@ class TcpServer:
 
 
 class TcpClient:
-    """Sends packets, or measures how long they take there and back.
-
-    Raises:
-        OSError: no server listens there.
-    """
+    """Sends packets, or measures how long they take there and back."""
 
     def __init__(self, index: int, address: str, port: int) -> None:
         self._connection = socket.create_connection((address, port))
-        _configure(self._connection)
+        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._connection.sendall(_LENGTH.pack(index))
 
     def hello(self) -> dict[str, Any]:
@@ -149,15 +141,12 @@ class TcpClient:
         """Return a function that runs the cell."""
         _limit(self._connection, cell.limit)
         packet = _LENGTH.pack(cell.size) + os.urandom(cell.size)
-        if cell.task == 'throughput':
-            return lambda: self._send(cell, packet)
-        return lambda: self._exchange(cell, packet)
+        return lambda: (self._send if cell.task == 'throughput' else self._exchange)(cell, packet)
 
     def _send(self, cell: Cell, packet: bytes) -> dict[str, Any]:
         for _ in range(cell.packets):
             self._connection.sendall(packet)
-        taken = bytearray(_LENGTH.size)
-        _fill(self._connection, memoryview(taken))
+        _receive_number(self._connection)
         return {'sent': cell.packets}
 
     def _exchange(self, cell: Cell, packet: bytes) -> dict[str, Any]:

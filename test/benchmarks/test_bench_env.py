@@ -1,12 +1,10 @@
 """bench_env: figures, table, back ends, and errors."""
 
-
 import gymnasium
 import numpy as np
 import pytest
 
-from benchmarks import bench_env
-from benchmarks.env import actors, backends, stepping, table
+from benchmarks import bench_env, env_measure
 
 IMAGE = [{'name': '', 'shape': [2, 3], 'dtype': 'uint8', 'elements': 6, 'bytes': 6}]
 
@@ -17,7 +15,7 @@ def one(speed, memory=1e6):
 
 
 def test_medians_and_the_best_back_end():
-    found = table.row('CartPole-v1', {
+    found = bench_env.row('CartPole-v1', {
         'single': [one(100.0), one(400.0), one(200.0)],
         'sync': [one(900.0), one(100.0), one(110.0)],
         'own': [one(300.0), one(500.0), one(400.0)],
@@ -31,23 +29,22 @@ def test_medians_and_the_best_back_end():
     assert found['single_over_seed'] == pytest.approx(200 / 134426)
     assert found['best_over_seed'] == pytest.approx(400 / 134426)
     assert found['observation_bytes'] == 6
-    assert table.summary(found).endswith('async failed: it broke')
+    assert bench_env.summary(found).endswith('async failed: it broke')
 
 
 def test_table_shows_missing_and_broken_environments():
-    row = table.row
+    row = bench_env.row
     rows = [row('CartPole-v1', {'single': [one(1234.5, 8700.0)], 'own': [one(50_000.0)]}),
             row('VizdoomDeathmatch', {'single': [{'missing': 'pip install it'}]}),
             row('dummy/OBS6-v0', {'single': [{'error': 'it broke'}]})]
-    lines = table.table(rows).splitlines()
+    lines = bench_env.readable({'rows': rows, 'rounds': 1, 'num_envs': 2}).splitlines()[:5]
     widths = {line.count('|') for line in lines}
-    assert len(lines) == 5
     assert len(widths) == 1
     assert ('| CartPole-v1 | uint8 2x3 | 6 | 5.00 | 0.00870 | 1,234 |  |  | **50,000** |  |  '
             '| 40.5 | 134,426 | 0.560 | 0.00918 | 0.372 |') in lines
     assert lines[3].startswith('| VizdoomDeathmatch | not installed: pip install it |')
     assert lines[4].startswith('| dummy/OBS6-v0 | it broke |')
-    assert table.summary(rows[1]) == (
+    assert bench_env.summary(rows[1]) == (
         'VizdoomDeathmatch: not installed: pip install it')
 
 
@@ -59,29 +56,24 @@ def test_speed_is_measured_after_the_warm_up_and_a_slow_step_once():
         now[0] += 1.25 if now[0] < 1.25 else 0.125
         return 4 if int(now[0] * 8) % 2 else 0
 
-    assert stepping.frames_per_s(once, 5.0, lambda: now[0], warm_up=0.25) == 2 / 0.125
+    assert env_measure.frames_per_s(once, 5.0, lambda: now[0], warm_up=0.25) == 2 / 0.125
 
     def slow():
         now[0] += 10.0
         return 5
 
-    assert stepping.frames_per_s(slow, 2.0, lambda: now[0]) == 0.5
+    assert env_measure.frames_per_s(slow, 2.0, lambda: now[0]) == 0.5
     # Resets are no frames.
     env = gymnasium.make_vec('CartPole-v1', 3, max_episode_steps=2)
-    step = stepping.stepper(env)
+    step = env_measure.stepper(env)
     assert [step() for _ in range(7)] == [3, 3, 0, 3, 3, 0, 3]
     env.close()
-
-
-def test_copies_are_shared_equally_among_processes():
-    for copies, cores, each in ((16, 2, [8, 8]), (7, 3, [3, 2, 2]), (2, 16, [1, 1])):
-        assert actors.shares(copies, cores) == each
 
 
 def test_back_ends_of_raw_atari_give_frames_of_the_same_size():
     for backend, shape in (('sync', (2, 210, 160, 3)), ('own', (2, 1, 210, 160, 3)),
                            ('own-threads', (2, 1, 210, 160, 3))):
-        env = backends.make('ALE/Breakout-v5', backend, 2)
+        env = env_measure.make('ALE/Breakout-v5', backend, 2)
         observations, _ = env.reset(seed=0)
         assert (observations.shape, observations.dtype) == (shape, np.uint8), backend
         env.close()

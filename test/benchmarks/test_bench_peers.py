@@ -5,7 +5,7 @@ import json
 from types import SimpleNamespace
 
 from benchmarks import bench_peers
-from benchmarks.peers import runs
+from benchmarks.peers import peers
 
 
 def test_a_training_is_timed_until_its_mean_return(monkeypatch):
@@ -18,7 +18,7 @@ def test_a_training_is_timed_until_its_mean_return(monkeypatch):
     def sleep(seconds):
         now[0] += 1.0
 
-    monkeypatch.setattr(runs, 'time', SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+    monkeypatch.setattr(peers, 'time', SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
     for case, ends, goal, expected in (
             ('ends', True, 475.0, (3.0, 1920.0)), ('goes on', False, 475.0, (3.0, 1920.0)),
             ('does not reach it', True, 501.0, None), ('takes too long', False, 501.0, None)):
@@ -30,10 +30,10 @@ def test_a_training_is_timed_until_its_mean_return(monkeypatch):
             yield SimpleNamespace(poll=lambda: 0 if ends and now[0] > 5 else None)
 
         def read(text):
-            return [row for row in runs.rows('\n'.join(lines)) if row.wall_s <= now[0]]
+            return [row for row in peers.rows('\n'.join(lines)) if row.wall_s <= now[0]]
 
-        monkeypatch.setattr(runs, 'launched', launched)
-        assert runs.until_return(
+        monkeypatch.setattr(peers, 'launched', launched)
+        assert peers.until_return(
             ['train'], read, mean_return=goal, limit=60.0) == expected, case
 
 

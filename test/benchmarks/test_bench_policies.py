@@ -1,4 +1,4 @@
-"""bench_reach, bench_cube, bench_lag: the same tasks for all, delays, resuming, the tables."""
+"""bench_reach, bench_lag: the same tasks for all, delays, resuming, the tables."""
 
 import argparse
 
@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import bench_cube, bench_lag, bench_reach
-from benchmarks.bench_lag import AWARE, NAIVE, TASKS, play
+from benchmarks import bench_lag, bench_reach
+from benchmarks.bench_lag import NAIVE, play
 from benchmarks.bench_reach import Case, camera_config, measure, slower
 from vdl_ros.arm.control.controller import ControllerConfig
 from vdl_ros.envs import factory
@@ -50,6 +50,8 @@ def test_reaching_has_the_same_places_for_all_and_the_delay_of_the_measurement(m
     assert found[1]['median_s'] is None
     assert slower(found[0], found[0]) == 1.0
     assert slower(found[1], found[0]) is None
+    table = bench_reach.text({'targets': 2, 'delay_of': 'measurement', 'figures': found})
+    assert '| joints by | twins | measurement later, ms | controller | random | policy |' in table
     measure('random', Case('camera', 'inside', 100), options)
     age = tasks[-1].time - tasks[-1].reading.stamp
     assert (age >= 0.1).all()
@@ -57,21 +59,6 @@ def test_reaching_has_the_same_places_for_all_and_the_delay_of_the_measurement(m
     # The camera has the settings of its launch argument.
     assert camera_config().start_band == 0.06
     assert camera_config() != ControllerConfig()
-
-
-def test_the_table_of_reaching_has_a_row_for_each_case():
-    nothing = {'reached': 0, 'median_s': None, 'mean_s': None, 'switches': 400.0}
-    figures = {'reached': 2, 'median_s': 3.25, 'mean_s': 4.0, 'switches': 21.4}
-    trained = figures | {'times_controller': 1.0}
-    lines = bench_reach.text({'targets': 3, 'delay_of': 'command', 'figures': [
-        {'controller': name, **Case('truth', 'inside', delay)._asdict(), **each}
-        for delay in (0, 100)
-        for name, each in (('random', nothing), ('controller', figures), ('policy', trained))],
-    }).splitlines()
-    assert lines[2] == '| joints by | twins | command later, ms | random | controller | policy |'
-    assert lines[4:] == [
-        f'| truth | inside | {delay} | 0 · - · - · 400 | 2 · 3.2 · 4.0 · 21 '
-        '| 2 · 3.2 · 4.0 · 21 · 1.00 |' for delay in (0, 100)]
 
 
 @pytest.mark.slow
@@ -84,30 +71,19 @@ def test_all_have_the_same_cubes_and_the_table_names_them(monkeypatch):
             cubes.append((self.cubes, self.goals.copy()))
             return found
 
-    monkeypatch.setitem(bench_cube.TASKS, 'push', (Seen, PUSH, PUSH_STEPS))
-    options = argparse.Namespace(task='push', episodes=2, seed=2,
+    monkeypatch.setitem(bench_reach.CUBE_TASKS, 'push', (Seen, PUSH, PUSH_STEPS))
+    options = argparse.Namespace(task='push', targets=2, seed=2,
                                  policy=saved(env_id=PUSH, num_envs=1))
     names = ['random', 'controller', 'likeliest', 'sampled']
-    figures = [bench_cube.measure(name, 'inside', options) for name in names]
+    figures = [bench_reach.measure_cubes(name, 'inside', options) for name in names]
     for found in cubes[1:]:
         assert all(np.array_equal(*pair) for pair in zip(found, cubes[0], strict=True))
     reached = {each['by']: each['reached'] for each in figures}
     assert reached['controller'] >= 1
     assert reached['random'] == 0
-    lines = bench_cube.text({'task': 'push', 'episodes': 2, 'figures': figures}).splitlines()
+    lines = bench_reach.cube_text({'task': 'push', 'episodes': 2, 'figures': figures}).splitlines()
     assert lines[2] == '| push | random | controller | likeliest | sampled |'
     assert lines[4].startswith(f'| inside | 0 · - | {reached["controller"]} · ')
-
-
-def test_the_aware_policy_trains_with_random_delays_and_observes_what_is_under_way():
-    delays = [0, 40, 200]
-    assert TASKS['pong'].delays(NAIVE, delays) == {}
-    assert TASKS['pong'].delays('40', delays) == {'action_delay': '0.04'}
-    assert TASKS['cartpole'].delays(AWARE, delays) == {
-        'random_action_delay': '0.2', 'observe_last_actions': '11'}
-    # The arm observes its commands anyway, Pong's policy has a memory.
-    for name in ('reach', 'pong'):
-        assert TASKS[name].delays(AWARE, delays) == {'random_action_delay': '0.2'}
 
 
 def test_with_init_the_naive_policy_is_given_and_others_go_on_from_it(tmp_path, monkeypatch):
@@ -119,8 +95,7 @@ def test_with_init_the_naive_policy_is_given_and_others_go_on_from_it(tmp_path, 
 
     monkeypatch.setattr(bench_lag.subprocess, 'run', run)
     first = tmp_path / 'first.pt'
-    options = argparse.Namespace(init=first, runs=tmp_path, steps=64, delays=[0, 40],
-                                 as_they_are=False)
+    options = argparse.Namespace(init=first, runs=tmp_path, steps=64, delays=[0, 40])
     assert bench_lag.train('cartpole', NAIVE, 2, options) == first
     assert commands == []
     late = bench_lag.train('cartpole', '40', 1, options)
@@ -134,29 +109,3 @@ def test_a_policy_is_played_at_the_delay_whatever_it_was_trained_with():
     naive, late = saved(), saved(action_delay=0.5)
     assert play(naive, 0, 8, 3) != play(naive, 100, 8, 3)
     assert play(naive, 100, 8, 3) == play(late, 100, 8, 3)
-
-
-def test_reaction_times_are_those_of_the_delay_in_real_time(monkeypatch):
-    steps = iter(range(40))
-    monkeypatch.setattr(bench_lag, 'Deadline', lambda seconds: argparse.Namespace(
-        is_set=lambda: next(steps, None) is None))
-    options = argparse.Namespace(episodes=4, seed=3, seconds=20.0)
-    found = bench_lag.figures(saved(), 100, 50.0, options)
-    assert found['reaction_time_ms']['p50'] > 100.0
-    assert found['reaction_time_ms']['p50'] <= found['reaction_time_ms']['p99']
-    assert found['success'] is None
-
-
-def test_the_tables_of_lag_have_a_row_for_each_policy_and_each_delay():
-    times = {'thinking': 1.2, 'processing': 0.1, 'action_lag': 50.0, 'observation_lag': 0.4,
-             'mean': 51.7, 'p50': 51.0, 'p99': 99.6}
-    found = {'env_id': 'x/Y-v0', 'episodes': 200, 'delays_ms': [0, 40], 'figures': [
-        {'trained': trained, 'delay_ms': delay, 'training_seed': seed, 'agent_steps': 1000 + seed,
-         'mean_return': mean, 'success': success, 'reaction_time_ms': times}
-        for trained, delay, seed, mean, success in (
-            (NAIVE, 0, 1, 10.0, 0.9), (NAIVE, 0, 2, 11.0, 1.0), (NAIVE, 40, 1, 2.0, 0.25),
-            ('40', 0, 1, 3.0, 0.5), ('40', 40, 1, 4.0, 0.5))]}
-    lines = bench_lag.text(found).splitlines()
-    assert lines[4:6] == ['| naive | 1,001 | 10.5 · 95% | 2.0 · 25% |',
-                          '| 40 ms | 1,001 | 3.0 · 50% | 4.0 · 50% |']
-    assert lines[-1] == '| 40 | 1 | 0 | 50 | 0 | 51 | 100 |'

@@ -1,27 +1,25 @@
-"""bench_train and bench_intake: rates, figures, tables, and errors."""
+"""bench_train: rates, figures, tables, and errors."""
 
 import pytest
 
-from benchmarks import bench_intake, bench_train
-from benchmarks.train import runs, table
+from benchmarks import bench_train, graph
 from vdl_ros.ros.statistics.statistics import Share
 
 
 def test_steady_rate_excludes_the_warm_up_and_needs_rows_after_it():
-    rate = table.steady_rate
+    rate = graph.steady_rate
     # Slow at first, then 100 a second.
-    rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610), (40.0, 9999)]
-    assert rate(rows, 10.0, 20.0) == (100.0, 10.0, 15.0)
-    assert rate(rows[:-1], 6.0) == (100.0, 10.0, 15.0)
-    assert rate(rows[:-1], 0.0) == (60.0, 5.0, 15.0)
+    rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610)]
+    assert rate(rows, 6.0) == 100.0
+    assert rate(rows, 0.0) == 60.0
     for few in ([], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]):
-        with pytest.raises(table.TooFewRowsError, match='are too few'):
+        with pytest.raises(graph.TooFewRowsError, match='are too few'):
             rate(few, 2.0)
 
 
 def test_node_has_reported_when_all_threads_sent_a_whole_report():
     def nodes(*shares):
-        return runs.reporting_nodes(shares)
+        return graph.reporting_nodes(shares)
 
     learner = [Share('learner', 'callbacks', 'receive', 1.0, 1.0),
                Share('learner', 'training', 'learn', 1.0, 0.25),
@@ -35,21 +33,6 @@ def test_node_has_reported_when_all_threads_sent_a_whole_report():
     assert nodes(*learner[2:], *actor, *learner[:2]) == set()
     assert nodes(*learner[2:], *actor, *learner) == {'learner'}
     assert nodes(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
-
-
-def test_incomplete_reports_are_dropped():
-    def report(seconds, wait):
-        return [Share('/run/learner', 'training', 'learn', seconds, 1.0 - wait),
-                Share('/run/learner', 'training', 'wait', seconds, wait)]
-
-    first, second, third = report(1.0, 0.75), report(1.5, 0.25), report(1.0, 0.5)
-    whole = runs.whole_reports
-    assert whole([*first, *second, *third]) == [*first, *second, *third]
-    # From the middle of one report to the middle of another; windows that are alike are two.
-    assert whole([*first[1:], *second, *third[:1]]) == second
-    assert whole([*first, *third]) == [*first, *third]
-    assert whole([*first[1:], *third]) == third
-    assert whole(first[:1]) == []
 
 
 def run(speed, lost=0, shares=None):
@@ -74,7 +57,7 @@ def found():
     rounds = [one_round(1000.0, 500.0, 1e-4, 2e-4, 2e-4, lost=1),
               one_round(3000.0, 600.0, 1e-4, 9e-4, 1e-4, wait=0.75),
               one_round(1500.0, 400.0, 3e-4, 1e-4, 9e-4, lost=2)]
-    return table.result(rounds, 2, 3)
+    return bench_train.result(rounds, 2, 3)
 
 
 def test_roofline_and_ratios_are_of_the_medians(found):
@@ -101,7 +84,7 @@ def test_losses_are_summed_shares_are_means_and_policies_count_for_each_actor(fo
 
 
 def test_tables_have_all_rows_and_columns(found):
-    text = table.markdown(found | {
+    text = bench_train.markdown(found | {
         'env': 'ALE/Pong-v5', 'network': 'nature', 'num_actors': 3, 'num_envs': 16,
         'unroll_length': 20, 'batch_size': 2, 'cores': 2})
     lines = text.splitlines()
@@ -125,15 +108,3 @@ def test_settings_are_split_between_training_and_launch_and_override_the_preset(
     # The preset has the other settings.
     assert (settings['num_envs'], settings['discount']) == (3, 0.5)
     assert settings['learning_rate'] == 0.002
-
-
-def test_every_trajectory_of_every_actor_is_taken_in():
-    found = bench_intake.measure(bench_intake.arguments(
-        ['--actors', '1,70', '--seconds', '0.1']))
-    assert [row['known'] for row in found['rows']] == [1, 70]
-    assert all(row['lost'] == 0 < row['trajectories_per_s'] for row in found['rows'])
-    assert all(row['steps_per_s'] == pytest.approx(320 * row['trajectories_per_s'])
-               for row in found['rows'])
-    head, _, one, *_ = bench_intake.markdown(found).splitlines()
-    assert head.startswith('| actors | trajectories/s | agent steps/s |')
-    assert one.startswith('| 1 | ')

@@ -1,6 +1,5 @@
 """Benchmarks that really run, as short as they can."""
 
-import contextlib
 import json
 import subprocess
 
@@ -8,10 +7,6 @@ import psutil
 import pytest
 
 from benchmarks.peers import peers
-from benchmarks.peers import runs as peer_runs
-from benchmarks.scaling import learners
-from benchmarks.scaling import runs as scaling
-from benchmarks.train import runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.process]
 
@@ -94,21 +89,6 @@ def test_bench_transport_counts_every_packet(run):
                        for task, count in (('throughput', 100), ('round_trip', 10))}
 
 
-def test_bench_scaling_with_two_learners():
-    one, settings = scaling.plan(scaling.LEARNERS, 'dummy/OBS8-FPS200-v0', 800, 0.5, 1)
-    with contextlib.closing(runs.Listener()) as listener:
-        found = runs.run_graph(scaling.Cell(scaling.LEARNERS, 2).plan(one), listener)
-    nodes = {'learner_0', 'learner_1', 'actor_0', 'actor_1'}
-    assert set(found['time_shares']) == nodes
-    assert set(found['processes']) == nodes | {'launch'}
-    row = learners.learner_row(2, 2, [found], 'asleep')
-    assert found['summary']['learner_restarts'] == row['trajectories_lost'] == 0
-    # An update takes two trajectories of each learner, and one step in 1001 is a reset.
-    most = 2 * settings['batch_size'] * settings['num_envs'] * settings['unroll_length']
-    assert 0.998 * most < row['steps_per_s'] / row['updates_per_s'] <= most
-    assert 0 < row['learner_learns'] < 1 - row['learner_waits'] < 1
-
-
 PEER = """
 import json, time
 for update in range(200):
@@ -136,14 +116,14 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     (tmp_path / 'peer' / 'kept').touch()
     assert peers.install(peer, tmp_path / 'peer') == python
     assert (tmp_path / 'peer' / 'kept').exists(), 'it is installed once'
-    speed, memory = peer_runs.run_peer(
+    speed, memory = peers.run_peer(
         peer, python, 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
     assert speed == pytest.approx(100.0)
     # MB of a Python that imports nothing else.
     assert 2 < memory < 50
-    words = peer_runs.command(peer, python, 'CartPole-v1', 1)
-    assert peer_runs.until_return(
-        words, peer_runs.rows, mean_return=120.0, limit=600.0)[1] == 1200.0
+    words = peers.command(peer, python, 'CartPole-v1', 1)
+    assert peers.until_return(
+        words, peers.rows, mean_return=120.0, limit=600.0)[1] == 1200.0
     assert not [each for each in psutil.process_iter(['cmdline'])
                 if str(peer.worker) in (each.info['cmdline'] or ())]
     wrong = peers.Peer('Missing', ('PPO', 'PPO'), (str(tmp_path / 'no.whl'),), peer.worker)
@@ -151,4 +131,4 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
         peers.install(wrong, tmp_path / 'wrong')
     peer.worker.write_text((origin / 'worker.py').read_text())
     with pytest.raises(RuntimeError, match='no such game'):
-        peer_runs.run_peer(peer, python, 'ALE/Pong-v5', warm_up=1.0, seconds=1.0)
+        peers.run_peer(peer, python, 'ALE/Pong-v5', warm_up=1.0, seconds=1.0)

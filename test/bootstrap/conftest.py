@@ -194,7 +194,7 @@ def imported_anew():
 
     others = {name: sys.modules.pop(name) for name in loaded()}
     handlers = detached()
-    finders, level = sys.meta_path[:], logging.root.level
+    level = logging.root.level
     sys.path.insert(0, str(STANDIN))
     try:
         yield importlib.import_module('ros2_command')
@@ -206,7 +206,6 @@ def imported_anew():
         for name in loaded():
             del sys.modules[name]
         sys.path.remove(str(STANDIN))
-        sys.meta_path[:] = finders
         sys.modules.update(others)
 
 

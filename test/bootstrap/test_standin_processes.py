@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
-from types import SimpleNamespace
 
 import psutil
 
@@ -80,20 +78,6 @@ def test_handlers_of_exit_and_shutdown_and_the_end_of_a_required_process(workspa
     assert ('[INFO] [launch]: process[main-2] was required: shutting down launched system'
             in command.lines)
     assert command.programs[0].signals == ['SIGINT']
-
-
-def test_respawn_stops_after_the_retries_and_at_a_shutdown(workspace):
-    command = workspace.launch("""[
-        program(name='again', respawn=True, respawn_max_retries=2, respawn_delay=0.01),
-        program(name='once'),
-    ]""")
-    assert command.output.count(f'[again-1{UP}') == 3
-    assert command.output.count(f'[once-2{UP}') == 1
-    for delay in ('0.0', '1000.0'):
-        command = workspace.launch(
-            f"[program('exit 1', name='p', respawn=True, respawn_delay={delay})]",
-            when={'process has died': send(signal.SIGINT)})
-        assert command.status == 0, delay
 
 
 def test_a_timer_runs_its_actions_in_a_scope_of_the_handler_unless_there_is_a_shutdown(workspace):
@@ -173,14 +157,3 @@ def test_an_error_stops_all_processes_and_has_a_traceback_with_debug(workspace):
                 in command.output)
         assert ('ZeroDivisionError' in command.output) == bool(options)
         assert command.programs[0].signals == ['SIGINT']
-
-
-def test_after_a_sigint_to_the_launch_alone_in_a_terminal_sigterm_follows(workspace, monkeypatch):
-    """In the foreground the terminal would have sent the SIGINT to the process as well."""
-    terminal = SimpleNamespace(isatty=lambda: True, fileno=lambda: 0)
-    monkeypatch.setattr(sys, 'stdin', terminal)
-    for group, signals in ((os.getpgrp(), ['SIGTERM']), (os.getpgrp() + 1, ['SIGINT'])):
-        monkeypatch.setattr(os, 'tcgetpgrp', lambda fd, group=group: group)
-        command = workspace.launch("[program('stay', sigterm_timeout='0.02')]",
-                                   when={UP: send(signal.SIGINT)})
-        assert (command.status, command.programs[0].signals) == (0, signals)

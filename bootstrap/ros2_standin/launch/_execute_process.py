@@ -20,13 +20,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from . import logging
-from ._entity import Action
-from ._missing import ADVICE
-from ._substitution import SomeSubstitutionsType, normalize, perform
+from ._core import Action, LaunchContext, SomeSubstitutionsType, normalize, perform
 from .event_handlers import OnProcessExit, OnShutdown
 from .events import Shutdown
 from .events.process import ProcessExited
-from .launch_context import LaunchContext
 from .substitutions import LaunchConfiguration
 
 # How long to wait for the output of a process that has ended: its children may keep pipes open.
@@ -98,8 +95,6 @@ class ExecuteProcess(Action):
         name: of the process; a number follows it.
         output: 'screen', 'log' or 'both'.
         on_exit: actions when the process has ended; see OnProcessExit.
-        respawn_delay: seconds before that.
-        respawn_max_retries: how often; negative: without limit.
         sigterm_timeout: seconds from SIGINT to SIGTERM, 5 by default.
         sigkill_timeout: seconds from SIGTERM to SIGKILL, 5 by default.
     """
@@ -111,23 +106,13 @@ class ExecuteProcess(Action):
         name: SomeSubstitutionsType | None = None,
         output: SomeSubstitutionsType = 'log',
         on_exit: Any = None,
-        respawn: bool = False,
-        respawn_delay: float | None = None,
-        respawn_max_retries: int = -1,
         sigterm_timeout: SomeSubstitutionsType | float | None = None,
         sigkill_timeout: SomeSubstitutionsType | float | None = None,
-        **unknown: object,
     ) -> None:
-        super().__init__(**unknown)
-        if not isinstance(respawn, bool):
-            raise TypeError(f'respawn={respawn!r} {ADVICE}')
         self._cmd = [normalize(part) for part in cmd]
         self._name = None if name is None else normalize(name)
         self._output = normalize(output)
         self._on_exit = on_exit
-        self._respawn = respawn
-        self._respawn_delay = respawn_delay or 0.0
-        self._respawn_max_retries = respawn_max_retries
         self._sigterm_timeout = _timeout('sigterm_timeout', sigterm_timeout)
         self._sigkill_timeout = _timeout('sigkill_timeout', sigkill_timeout)
         self._details: dict[str, Any] = {}
@@ -135,11 +120,9 @@ class ExecuteProcess(Action):
         self._stop_with_sigint = True
 
     def get_asyncio_future(self) -> asyncio.Future | None:
-        """Return the future that is done when the process has ended for good."""
         return self._finished
 
     def command(self, context: LaunchContext) -> list[str]:
-        """Return the command line as texts."""
         return [perform(context, part) for part in self._cmd]
 
     def execute(self, context: LaunchContext) -> None:
@@ -163,26 +146,21 @@ class ExecuteProcess(Action):
         self._finished = context.asyncio_loop.create_task(self._run(context))
 
     async def _run(self, context: LaunchContext) -> None:
-        for retries in itertools.count():
-            process = None if self._stop.is_set() else await self._start()
-            if process is None:
-                return
-            escalation = asyncio.create_task(self._stop_on_shutdown(process))
-            try:
-                returncode = await process.wait()
-            finally:
-                escalation.cancel()
-            if returncode == 0:
-                self._logger.info(f'process has finished cleanly [pid {process.pid}]')
-            else:
-                self._logger.error(f'process has died [pid {process.pid}, exit code {returncode}, '
-                                   f"cmd '{' '.join(self._details['cmd'])}'].")
-            context.emit_event_sync(
-                ProcessExited(**self._details, pid=process.pid, returncode=returncode))
-            if not self._respawn or retries == self._respawn_max_retries:
-                return
-            with contextlib.suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._stop.wait(), self._respawn_delay)
+        process = None if self._stop.is_set() else await self._start()
+        if process is None:
+            return
+        escalation = asyncio.create_task(self._stop_on_shutdown(process))
+        try:
+            returncode = await process.wait()
+        finally:
+            escalation.cancel()
+        if returncode == 0:
+            self._logger.info(f'process has finished cleanly [pid {process.pid}]')
+        else:
+            self._logger.error(f'process has died [pid {process.pid}, exit code {returncode}, '
+                               f"cmd '{' '.join(self._details['cmd'])}'].")
+        context.emit_event_sync(
+            ProcessExited(**self._details, pid=process.pid, returncode=returncode))
 
     async def _start(self) -> _Process | None:
         def on_start(process: _Process) -> None:

@@ -7,19 +7,24 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from . import logging
-from ._entity import Action, LaunchDescriptionEntity
+from ._core import (
+    ADVICE,
+    Action,
+    Event,
+    LaunchContext,
+    LaunchDescriptionEntity,
+    SomeSubstitutionsType,
+    normalize,
+    perform,
+)
 from ._execute_process import ExecuteProcess
-from ._missing import ADVICE, missing_names
-from ._substitution import SomeSubstitutionsType, normalize, perform
-from .event import Event
 from .event_handlers import OnShutdown
 from .events import Shutdown as ShutdownEvent
 from .events.process import ProcessExited
-from .launch_context import LaunchContext
 from .launch_description_sources import PythonLaunchDescriptionSource
 
 __all__ = [
-    'DeclareLaunchArgument', 'EmitEvent', 'ExecuteProcess', 'GroupAction',
+    'DeclareLaunchArgument', 'ExecuteProcess', 'GroupAction',
     'IncludeLaunchDescription', 'LogInfo', 'OpaqueFunction', 'RegisterEventHandler',
     'SetEnvironmentVariable', 'SetLaunchConfiguration', 'Shutdown', 'TimerAction',
 ]
@@ -36,24 +41,18 @@ class DeclareLaunchArgument(Action):
 
     def __init__(
         self, name: str, *, default_value: SomeSubstitutionsType | None = None,
-        description: str | None = None, choices: Sequence[str] | None = None, **unknown: object,
+        description: str | None = None, choices: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(**unknown)
         self.name = name
         self.choices = choices
         self.default_value = None if default_value is None else normalize(default_value)
-        if description is None:
-            description = 'no description given' if choices is None else f'One of: {choices}'
-        elif choices is not None:
-            description = f'{description.removesuffix(".")}. Valid choices are: {choices}'
-        self.description = description
+        if choices is not None:
+            description = f'One of: {choices}' if description is None else (
+                f'{description.removesuffix(".")}. Valid choices are: {choices}')
+        self.description = description or 'no description given'
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the launch configuration to the default if it is not set.
-
-        Raises:
-            RuntimeError: required and not given, or a value that is not allowed.
-        """
+        """Set the launch configuration to the default if it is not set."""
         configurations = context.launch_configurations
         if self.name not in configurations:
             if self.default_value is None:
@@ -72,9 +71,7 @@ class IncludeLaunchDescription(Action):
     def __init__(
         self, launch_description_source: PythonLaunchDescriptionSource | SomeSubstitutionsType, *,
         launch_arguments: Iterable[tuple[SomeSubstitutionsType, SomeSubstitutionsType]] = (),
-        **unknown: object,
     ) -> None:
-        super().__init__(**unknown)
         if not isinstance(launch_description_source, PythonLaunchDescriptionSource):
             launch_description_source = PythonLaunchDescriptionSource(launch_description_source)
         self._source = launch_description_source
@@ -86,11 +83,7 @@ class IncludeLaunchDescription(Action):
         return [] if description is None else [description]
 
     def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        """Load the file; return its arguments and its description.
-
-        Raises:
-            RuntimeError: a required argument is not given.
-        """
+        """Load the file; return its arguments and its description."""
         description = self._source.get_launch_description(context)
         given = [perform(context, name) for name, _ in self._arguments]
         for argument in declared_arguments(description.entities, in_includes=False):
@@ -105,20 +98,17 @@ class GroupAction(Action):
     """Runs actions in a scope of launch configurations and environment of their own."""
 
     def __init__(
-        self, actions: Iterable[Action], *, scoped: bool = True, **unknown: object,
+        self, actions: Iterable[Action], *, scoped: bool = True,
     ) -> None:
-        super().__init__(**unknown)
         self._actions = list(actions)
         if scoped:
             self._actions.insert(0, OpaqueFunction(function=LaunchContext._push_scope))
             self._actions.append(OpaqueFunction(function=LaunchContext._pop_scope))
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
-        """Return the actions."""
         return self._actions
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity]:
-        """Return the actions."""
         return self._actions
 
 
@@ -127,29 +117,23 @@ class OpaqueFunction(Action):
 
     def __init__(
         self, *, function: Callable[..., Any], args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None, **unknown: object,
+        kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(**unknown)
-        if not callable(function):
-            raise TypeError(f'OpaqueFunction(): function {function!r} cannot be called')
         self._function = function
         self._args = tuple(args or ())
         self._kwargs = dict(kwargs or {})
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        """Call the function."""
         return self._function(context, *self._args, **self._kwargs)
 
 
 class LogInfo(Action):
     """Logs a message."""
 
-    def __init__(self, *, msg: SomeSubstitutionsType, **unknown: object) -> None:
-        super().__init__(**unknown)
+    def __init__(self, *, msg: SomeSubstitutionsType) -> None:
         self._msg = normalize(msg)
 
     def execute(self, context: LaunchContext) -> None:
-        """Log the message."""
         logging.get_logger('launch.user').info('%s', perform(context, self._msg))
 
 
@@ -157,14 +141,12 @@ class SetLaunchConfiguration(Action):
     """Sets a launch configuration."""
 
     def __init__(
-        self, name: SomeSubstitutionsType, value: SomeSubstitutionsType, **unknown: object,
+        self, name: SomeSubstitutionsType, value: SomeSubstitutionsType,
     ) -> None:
-        super().__init__(**unknown)
         self._name = normalize(name)
         self._value = normalize(value)
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the launch configuration."""
         value = perform(context, self._value)
         context.launch_configurations[perform(context, self._name)] = value
 
@@ -173,49 +155,32 @@ class SetEnvironmentVariable(SetLaunchConfiguration):
     """Sets an environment variable."""
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the environment variable."""
         context.environment[perform(context, self._name)] = perform(context, self._value)
 
 
 class RegisterEventHandler(Action):
     """Adds an event handler."""
 
-    def __init__(self, event_handler: Any, **unknown: object) -> None:
-        super().__init__(**unknown)
+    def __init__(self, event_handler: Any) -> None:
         self._event_handler = event_handler
 
     def execute(self, context: LaunchContext) -> None:
-        """Add the event handler."""
         context.register_event_handler(self._event_handler)
 
 
-class EmitEvent(Action):
-    """Emits an event."""
-
-    def __init__(self, *, event: Event, **unknown: object) -> None:
-        super().__init__(**unknown)
-        if not isinstance(event, Event):
-            raise TypeError(f'EmitEvent(): {event!r} is no event')
-        self._event = event
-
-    def execute(self, context: LaunchContext) -> None:
-        """Emit the event."""
-        context.emit_event_sync(self._event)
-
-
-class Shutdown(EmitEvent):
+class Shutdown(Action):
     """Shuts the launch down."""
 
-    def __init__(self, *, reason: str = 'reason not given', **unknown: object) -> None:
-        super().__init__(event=ShutdownEvent(reason=reason), **unknown)
+    def __init__(self, *, reason: str = 'reason not given') -> None:
+        self._reason = reason
 
     def execute(self, context: LaunchContext) -> None:
         """Log which process was required, if the end of one is the cause; emit the event."""
-        event = context.get_locals_as_dict().get('event')
+        event = getattr(context.locals, 'event', None)
         if isinstance(event, ProcessExited):
             logging.get_logger('launch').info(
                 f'process[{event.process_name}] was required: shutting down launched system')
-        super().execute(context)
+        context.emit_event_sync(ShutdownEvent(reason=self._reason))
 
 
 class TimerAction(Action):
@@ -223,24 +188,19 @@ class TimerAction(Action):
 
     def __init__(
         self, *, period: float, actions: Iterable[Action], cancel_on_shutdown: bool = False,
-        **unknown: object,
     ) -> None:
-        super().__init__(**unknown)
         if not cancel_on_shutdown:
             raise TypeError(f'cancel_on_shutdown={cancel_on_shutdown!r} {ADVICE}')
         self._period, self._actions = float(period), list(actions)
         self._over: asyncio.Future | None = None
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
-        """Return the actions."""
         return self._actions
 
     def get_asyncio_future(self) -> asyncio.Future | None:
-        """Return the future that is done when the actions run, or never will."""
         return self._over
 
     def execute(self, context: LaunchContext) -> None:
-        """Start the timer."""
         if not context.is_shutdown:
             cancel = asyncio.Event()
             context.register_event_handler(OnShutdown(
@@ -281,4 +241,23 @@ def declared_arguments(
             yield from declared_arguments(entity.describe_sub_entities(), in_includes=in_includes)
 
 
-__getattr__ = missing_names(__name__)
+class LaunchDescription(LaunchDescriptionEntity):
+    """Entities in the order in which they are visited."""
+
+    def __init__(self, initial_entities: Iterable[LaunchDescriptionEntity] | None = None) -> None:
+        self.entities = list(initial_entities or ())
+
+    def add_action(self, action: LaunchDescriptionEntity) -> None:
+        self.entities.append(action)
+
+    def describe_sub_entities(self) -> list[LaunchDescriptionEntity]:
+        return self.entities
+
+    def visit(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
+        return self.entities
+
+    def get_launch_arguments(self) -> list[DeclareLaunchArgument]:
+        found: dict[str, DeclareLaunchArgument] = {}
+        for argument in declared_arguments(self.entities, in_includes=True):
+            found.setdefault(argument.name, argument)
+        return list(found.values())

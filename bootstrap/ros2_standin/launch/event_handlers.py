@@ -5,35 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ._entity import Action, LaunchDescriptionEntity
-from ._missing import missing_names, reject_keywords
-from .event import Event
+from ._core import Action, Event, LaunchContext
 from .events import Shutdown
 from .events.process import ProcessExited
-from .launch_context import LaunchContext
 
 __all__ = ['OnProcessExit', 'OnShutdown']
 
 
 class _EventHandler:
-    """Base: answers an event with entities, or with what a callable returns."""
+    """Base: answers an event with an action, several, or what a function returns."""
 
-    def __init__(self, keyword: str, answer: Any, unknown: dict[str, object]) -> None:
-        reject_keywords(self, unknown)
-        if not callable(answer):
-            answer = [] if answer is None else answer
-            answer = [answer] if isinstance(answer, LaunchDescriptionEntity) else list(answer)
-            for each in answer:
-                if not isinstance(each, LaunchDescriptionEntity):
-                    raise TypeError(f'{keyword}: {each!r} is no action')
-        self._answer = answer
-
-    def matches(self, event: Event) -> bool:
-        raise NotImplementedError
+    _answer: Any
 
     def handle(self, event: Event, context: LaunchContext) -> Any:
-        """Return an entity, several, or None."""
-        context.extend_locals({'event': event})
         return self._answer(event, context) if callable(self._answer) else self._answer
 
 
@@ -47,14 +31,9 @@ class OnProcessExit(_EventHandler):
     """
 
     def __init__(
-        self, *, target_action: Action | Callable[[Action], bool] | None = None,
-        on_exit: Any, **unknown: object,
+        self, *, target_action: Action | Callable[[Action], bool] | None = None, on_exit: Any,
     ) -> None:
-        if not (target_action is None or isinstance(target_action, Action)
-                or callable(target_action)):
-            raise TypeError(f'target_action: {target_action!r} is no action')
-        super().__init__('on_exit', on_exit, unknown)
-        self._target = target_action
+        self._target, self._answer = target_action, on_exit
 
     def matches(self, event: Event) -> bool:
         """Return whether the event is the end of a process that is meant."""
@@ -68,12 +47,9 @@ class OnProcessExit(_EventHandler):
 class OnShutdown(_EventHandler):
     """Reacts to the shutdown of the launch."""
 
-    def __init__(self, *, on_shutdown: Any, **unknown: object) -> None:
-        super().__init__('on_shutdown', on_shutdown, unknown)
+    def __init__(self, *, on_shutdown: Any) -> None:
+        self._answer = on_shutdown
 
     def matches(self, event: Event) -> bool:
         """Return whether the event is the shutdown."""
         return isinstance(event, Shutdown)
-
-
-__getattr__ = missing_names(__name__)

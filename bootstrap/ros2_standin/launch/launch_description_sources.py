@@ -7,9 +7,7 @@ from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from typing import Any
 
-from ._missing import ADVICE, missing_names
-from ._substitution import SomeSubstitutionsType, normalize, perform
-from .launch_context import LaunchContext
+from ._core import ADVICE, LaunchContext, SomeSubstitutionsType, normalize, perform
 
 __all__ = ['PythonLaunchDescriptionSource']
 
@@ -26,17 +24,12 @@ class PythonLaunchDescriptionSource:
         self._description: Any = None
 
     def get_launch_description(self, context: LaunchContext) -> Any:
-        """Return the LaunchDescription of the file, which is loaded once.
-
-        Raises:
-            InvalidLaunchFileError: the file cannot be loaded.
-        """
+        """Return the LaunchDescription of the file, which is loaded once."""
         if self._description is None:
             self._description = _load(perform(context, self._path))
         return self._description
 
     def try_get_launch_description_without_context(self) -> Any:
-        """Return the LaunchDescription, or None if it depends on launch configurations."""
         try:
             return self.get_launch_description(LaunchContext())
         except Exception:
@@ -54,7 +47,6 @@ def _load(path: str) -> Any:
             raise AttributeError('there is no function generate_launch_description()')
         return module.generate_launch_description()
     except Exception as error:
-        raise InvalidLaunchFileError(f'{path}: {type(error).__name__}: {error}') from error
-
-
-__getattr__ = missing_names(__name__)
+        missing = isinstance(error, ImportError) or 'unexpected keyword argument' in str(error)
+        raise InvalidLaunchFileError(f'{path}: {type(error).__name__}: {error}' + (
+            f'; it {ADVICE}' if missing else '')) from error

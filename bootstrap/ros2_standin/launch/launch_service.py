@@ -6,14 +6,12 @@ import asyncio
 import logging as python_logging
 import signal
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 from . import logging
-from ._entity import LaunchDescriptionEntity
-from ._missing import missing_names
-from .event import Event
+from ._core import Event, LaunchContext, LaunchDescriptionEntity
 from .event_handlers import OnShutdown
 from .events import Shutdown
-from .launch_context import LaunchContext
 
 __all__ = ['LaunchService']
 
@@ -29,7 +27,7 @@ class LaunchService:
         self, *, argv: Iterable[str] | None = None, noninteractive: bool = False,
         debug: bool = False,
     ) -> None:
-        logging.launch_config.level = python_logging.DEBUG if debug else python_logging.INFO
+        python_logging.root.setLevel(python_logging.DEBUG if debug else python_logging.INFO)
         self._logger = logging.get_logger('launch')
         self.context = LaunchContext(argv=argv, noninteractive=noninteractive)
         self.context.register_event_handler(OnShutdown(on_shutdown=self._on_shutdown))
@@ -43,7 +41,6 @@ class LaunchService:
         self._descriptions.append(launch_description)
 
     def run(self) -> int:
-        """Run until nothing is left to do, or a shutdown; return the exit status."""
         return asyncio.run(self._run())
 
     async def _run(self) -> int:
@@ -52,8 +49,8 @@ class LaunchService:
             # nohup ignores SIGHUP.
             if signum != signal.SIGHUP or signal.getsignal(signum) is not signal.SIG_IGN:
                 loop.add_signal_handler(signum, self._on_signal, signum)
-        self._logger.info(f'All log files can be found below {logging.launch_config.log_dir}')
-        level = python_logging.getLevelName(logging.launch_config.level)
+        self._logger.info(f'All log files can be found below {logging.log_dir()}')
+        level = python_logging.getLevelName(python_logging.root.level)
         self._logger.info(f'Default logging verbosity is set to {level}')
         queue = self.context._event_queue
         while True:
@@ -79,17 +76,16 @@ class LaunchService:
         for handler in tuple(self.context._event_handlers):
             if not handler.matches(event):
                 continue
-            outer = self.context.get_locals_as_dict()
+            outer, self.context.locals = self.context.locals, SimpleNamespace(event=event)
             try:
                 entities = handler.handle(event, self.context)
                 if isinstance(entities, LaunchDescriptionEntity):
                     entities = [entities]
                 self._visit_all(entities)
             finally:
-                self.context._locals = outer
+                self.context.locals = outer
 
     def _visit_all(self, entities: Iterable[LaunchDescriptionEntity] | None) -> None:
-        """Visit entities and those that they return, depth first; keep their futures."""
         for entity in entities or ():
             if not isinstance(entity, LaunchDescriptionEntity):
                 raise TypeError(f'{entity!r} is neither an action nor a launch description')
@@ -101,7 +97,6 @@ class LaunchService:
             self._visit_all(following)
 
     def _drop_finished(self) -> None:
-        """Remove the futures that are done; raise the exception of one that has failed."""
         finished = [future for future in self._pending if future.done()]
         self._pending = [future for future in self._pending if not future.done()]
         for future in finished:
@@ -127,6 +122,3 @@ class LaunchService:
             self._logger.warning(message)
             self._interrupted = True
             self._shut_down('ctrl-c (SIGINT)', due_to_sigint=True)
-
-
-__getattr__ = missing_names(__name__)

@@ -8,90 +8,72 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import logging
 import os
 import socket
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
-from ._missing import ADVICE, missing_names
+from ._core import ADVICE
 
-__all__ = ['get_logger', 'launch_config']
-
-
-class LaunchConfig:
-    """Settings of the log; the only instance is `launch_config`."""
-
-    def __init__(self) -> None:
-        self._log_dir = ''
-
-    @property
-    def level(self) -> int:
-        """The level of all loggers."""
-        return logging.root.level
-
-    @level.setter
-    def level(self, level: int) -> None:
-        logging.root.setLevel(level)
-
-    @property
-    def log_dir(self) -> str:
-        """The folder of this launch; `latest` beside it is a link to the newest one."""
-        if not self._log_dir:
-            base = os.environ.get('ROS_LOG_DIR') or os.path.join(
-                os.environ.get('ROS_HOME') or os.path.join('~', '.ros'), 'log')
-            base = os.path.normpath(os.path.expanduser(base))
-            now = datetime.datetime.now().strftime('%Y-%m-%d-%H-%M-%S-%f')
-            self._log_dir = os.path.join(base, f'{now}-{socket.gethostname()}-{os.getpid()}')
-            os.makedirs(self._log_dir, exist_ok=True)
-            link = os.path.join(base, 'latest')
-            # Launches that start at the same time compete for the link.
-            with contextlib.suppress(OSError):
-                if os.path.islink(link):
-                    os.unlink(link)
-                os.symlink(self._log_dir, link, target_is_directory=True)
-        return self._log_dir
+__all__ = ['get_logger', 'log_dir', 'output_writers']
 
 
-launch_config = LaunchConfig()
+@functools.cache
+def log_dir() -> str:
+    """Return the folder of this launch; `latest` beside it is a link to the newest one."""
+    base = os.environ.get('ROS_LOG_DIR') or os.path.join(
+        os.environ.get('ROS_HOME') or os.path.join('~', '.ros'), 'log')
+    base = os.path.normpath(os.path.expanduser(base))
+    now = datetime.datetime.now().strftime('%Y-%m-%d-%H-%M-%S-%f')
+    folder = os.path.join(base, f'{now}-{socket.gethostname()}-{os.getpid()}')
+    os.makedirs(folder, exist_ok=True)
+    link = os.path.join(base, 'latest')
+    # Launches that start at the same time compete for the link.
+    with contextlib.suppress(OSError):
+        if os.path.islink(link):
+            os.unlink(link)
+        os.symlink(folder, link, target_is_directory=True)
+    return folder
 
 
-class _Screen(logging.Handler):
+class _Formatter(logging.Formatter):
+    """Leaves lines of processes, whose records have no level, as they are."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return super().format(record) if record.levelno else record.getMessage()
+
+
+class _Screen(logging.StreamHandler):
     """Writes to the present standard output."""
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.write(self.format(record))
+    @property
+    def stream(self) -> Any:
+        return sys.stdout
 
-    def write(self, text: str) -> None:
-        encoding = getattr(sys.stdout, 'encoding', None) or 'utf-8'
-        # A reader that has gone (`ros2 launch ... | head`) must not keep the launch from stopping
-        # its processes.
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.write(text.encode(encoding, 'replace').decode(encoding) + '\n')
-            sys.stdout.flush()
+    @stream.setter
+    def stream(self, stream: Any) -> None:
+        pass
 
 
-class _LogFile(logging.Handler):
-    """Writes to `launch.log`, which is opened for the first line."""
+class _LogFile(logging.FileHandler):
+    """Writes to `launch.log`, each line with its time."""
 
-    _file: Any = None
+    def _open(self) -> Any:
+        return open(os.path.join(log_dir(), 'launch.log'), 'a', encoding='utf-8')
 
-    def emit(self, record: logging.LogRecord) -> None:
-        self.write(self.format(record), record.created)
-
-    def write(self, text: str, created: float | None = None) -> None:
-        if self._file is None:
-            path = os.path.join(launch_config.log_dir, 'launch.log')
-            self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115 (open to the end)
-        self._file.write(f'{time.time() if created is None else created:.7f} {text}\n')
-        self._file.flush()
+    def format(self, record: logging.LogRecord) -> str:
+        return f'{record.created:.7f} {super().format(record)}'
 
 
-_screen, _log_file = _Screen(), _LogFile()
+# A reader that has gone (`ros2 launch ... | head`) must not keep the launch from stopping its
+# processes.
+logging.raiseExceptions = False
+_screen, _log_file = _Screen(), _LogFile('launch.log', delay=True)
 for _handler in (_screen, _log_file):
-    _handler.setFormatter(logging.Formatter('[{levelname}] [{name}]: {message}', style='{'))
+    _handler.setFormatter(_Formatter('[{levelname}] [{name}]: {message}', style='{'))
 # Where the lines of stdout and of stderr go, by the `output` of a process.
 _OUTPUTS: dict[str, tuple[list[Any], list[Any]]] = {
     'screen': ([_screen], [_screen]),
@@ -111,21 +93,13 @@ def get_logger(name: str | None = None) -> logging.Logger:
 
 
 def output_writers(process: str, output: str) -> dict[int, Callable[[str], None]]:
-    """Return the functions that write a line of a process, by file descriptor (1 and 2).
-
-    Raises:
-        ValueError: unknown output.
-    """
+    """Return the functions that write a line of a process, by file descriptor (1 and 2)."""
     if output not in _OUTPUTS:
         raise ValueError(f"output '{output}' {ADVICE} (here: {', '.join(_OUTPUTS)})")
 
-    def writer(places: list[Any]) -> Callable[[str], None]:
-        def write(line: str) -> None:
-            for place in places:
-                place.write(f'[{process}] {line}')
-        return write
+    def write(places: list[Any], line: str) -> None:
+        for place in places:
+            place.handle(logging.makeLogRecord({'msg': f'[{process}] {line}'}))
 
-    return {fd: writer(places) for fd, places in enumerate(_OUTPUTS[output], 1)}
-
-
-__getattr__ = missing_names(__name__)
+    return {fd: functools.partial(write, places)
+            for fd, places in enumerate(_OUTPUTS[output], 1)}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._missing import missing_names
-from ._substitution import (
+from ._core import (
+    LaunchContext,
     SomeSubstitutionsType,
     Substitution,
     TextSubstitution,
@@ -15,12 +15,9 @@ from ._substitution import (
     normalize,
     perform,
 )
-from .launch_context import LaunchContext
 
-__all__ = [
-    'EnvironmentVariable', 'LaunchConfiguration', 'PathJoinSubstitution', 'SubstitutionFailure',
-    'TextSubstitution',
-]
+__all__ = ['EnvironmentVariable', 'LaunchConfiguration', 'PathJoinSubstitution',
+           'SubstitutionFailure', 'TextSubstitution']
 
 
 class SubstitutionFailure(RuntimeError):  # noqa: N818 (the name in the real package)
@@ -30,6 +27,8 @@ class SubstitutionFailure(RuntimeError):  # noqa: N818 (the name in the real pac
 class LaunchConfiguration(Substitution):
     """Value of a launch configuration, which a launch argument or an action sets."""
 
+    _kind, _title = 'launch configuration', 'LaunchConfig'
+
     def __init__(self, variable_name: SomeSubstitutionsType, *, default: Any = None) -> None:
         self.variable_name = normalize(variable_name)
         if isinstance(default, (bool, int, float)):
@@ -37,40 +36,33 @@ class LaunchConfiguration(Substitution):
         self._default = None if default is None else normalize(default)
 
     def describe(self) -> str:
-        """Return the name."""
-        return f'LaunchConfig({describe(self.variable_name)})'
+        return f'{self._title}({describe(self.variable_name)})'
 
     def perform(self, context: LaunchContext) -> str:
         """Return the value; raises SubstitutionFailure if there is none."""
-        name = perform(context, self.variable_name)
-        if name in context.launch_configurations:
-            return context.launch_configurations[name]
+        name, values = perform(context, self.variable_name), self._values(context)
+        if name in values:
+            return values[name]
         if self._default is None:
-            raise SubstitutionFailure(f"launch configuration '{name}' does not exist")
+            raise SubstitutionFailure(f"{self._kind} '{name}' does not exist")
         return perform(context, self._default)
 
+    def _values(self, context: LaunchContext) -> Mapping[str, str]:
+        return context.launch_configurations
 
-class EnvironmentVariable(Substitution):
+
+class EnvironmentVariable(LaunchConfiguration):
     """Value of an environment variable."""
+
+    _kind, _title = 'environment variable', 'EnvVar'
 
     def __init__(
         self, name: SomeSubstitutionsType, *, default_value: SomeSubstitutionsType | None = None,
     ) -> None:
-        self.name = normalize(name)
-        self.default_value = None if default_value is None else normalize(default_value)
+        super().__init__(name, default=default_value)
 
-    def describe(self) -> str:
-        """Return the name."""
-        return f'EnvVar({describe(self.name)})'
-
-    def perform(self, context: LaunchContext) -> str:
-        """Return the value; raises SubstitutionFailure if there is none."""
-        name = perform(context, self.name)
-        if name in context.environment:
-            return context.environment[name]
-        if self.default_value is None:
-            raise SubstitutionFailure(f"environment variable '{name}' does not exist")
-        return perform(context, self.default_value)
+    def _values(self, context: LaunchContext) -> Mapping[str, str]:
+        return context.environment
 
 
 class PathJoinSubstitution(Substitution):
@@ -80,12 +72,7 @@ class PathJoinSubstitution(Substitution):
         self.substitutions = normalize(substitutions)
 
     def describe(self) -> str:
-        """Return the parts."""
         return f"PathJoin('{describe(self.substitutions)}')"
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the path."""
         return os.path.join(*(each.perform(context) for each in self.substitutions))
-
-
-__getattr__ = missing_names(__name__)

@@ -1,9 +1,5 @@
 """A small stand-in for the ROS 2 package `launch_ros`; see the stand-in for `launch`."""
 
-from launch._missing import missing_names
-
 from . import actions, parameter_descriptions, substitutions
 
 __all__ = ['actions', 'parameter_descriptions', 'substitutions']
-
-__getattr__ = missing_names(__name__)

@@ -12,10 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from launch._missing import missing_names
-from launch._substitution import SomeSubstitutionsType, normalize, perform
+from launch._core import LaunchContext, SomeSubstitutionsType, normalize, perform
 from launch.actions import Action, ExecuteProcess
-from launch.launch_context import LaunchContext
 from launch.logging import get_logger
 
 from .parameter_descriptions import ParameterValue
@@ -63,7 +61,6 @@ class Node(ExecuteProcess):
             if isinstance(each, Mapping) else _path(each) for each in parameters or ()]
 
     def command(self, context: LaunchContext) -> list[str]:
-        """Return the command line, with the arguments for ROS."""
         cmd = [*super().command(context), '--ros-args']
         name = namespace = None
         if self._node_name is not None:
@@ -97,8 +94,7 @@ class Node(ExecuteProcess):
 class PushROSNamespace(Action):
     """Puts the nodes after it, in the same scope, into a namespace."""
 
-    def __init__(self, namespace: SomeSubstitutionsType, **unknown: object) -> None:
-        super().__init__(**unknown)
+    def __init__(self, namespace: SomeSubstitutionsType) -> None:
         self._namespace = normalize(namespace)
 
     def execute(self, context: LaunchContext) -> None:
@@ -142,6 +138,3 @@ def _temporary_folder() -> str:
     folder = tempfile.TemporaryDirectory(prefix='launch_params_')
     atexit.register(folder.cleanup)
     return folder.name
-
-
-__getattr__ = missing_names(__name__)

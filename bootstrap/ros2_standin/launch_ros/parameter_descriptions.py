@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from typing import Any
 
 import yaml
-from launch._missing import ADVICE, missing_names
-from launch._substitution import Substitution, normalize, perform
-from launch.launch_context import LaunchContext
+from launch._core import ADVICE, LaunchContext, Substitution, normalize, perform
 
 __all__ = ['ParameterValue']
 
@@ -22,9 +19,6 @@ class ParameterValue:
         value: bool, int, float, text, a list of one of these, a substitution, or a list with
             substitutions, which are joined.
         value_type: bool, int, float or str; None: as YAML reads it.
-
-    Raises:
-        TypeError: another type, or a value that is not of this type.
     """
 
     def __init__(self, value: Any, *, value_type: Any = None) -> None:
@@ -32,17 +26,11 @@ class ParameterValue:
             raise TypeError(f'value_type={value_type!r} {ADVICE}')
         self.value = [value] if isinstance(value, Substitution) else value
         self.value_type = value_type
-        self._is_text = _has_substitution(self.value)
-        if not self._is_text and value_type is not None and not isinstance(value, value_type):
-            raise TypeError(f'parameter value {value!r} is no {value_type.__name__}')
+        self._is_text = isinstance(self.value, (list, tuple)) and any(
+            isinstance(item, Substitution) for item in self.value)
 
     def evaluate(self, context: LaunchContext) -> Any:
-        """Return the value.
-
-        Raises:
-            ValueError: the text cannot be read as the type.
-            TypeError: not a value that a parameter can have.
-        """
+        """Return the value."""
         if not self._is_text:
             return _checked(self.value)
         text = perform(context, normalize(self.value))
@@ -60,24 +48,14 @@ class ParameterValue:
         return _checked(value)
 
 
-def _has_substitution(value: Any) -> bool:
-    return (isinstance(value, Iterable) and not isinstance(value, str)
-            and any(isinstance(item, Substitution) for item in value))
-
-
 def _checked(value: Any) -> Any:
     """Return a scalar, or a list of scalars of one type; raise TypeError for anything else."""
     if isinstance(value, _SCALARS):
         return value
-    if not isinstance(value, Sequence) or isinstance(value, bytes):
-        raise TypeError(f'parameter value {value!r} is neither bool, int, float, text nor a list '
-                        'of these')
-    types = {type(item) for item in value}
+    types = {type(item) for item in value} if isinstance(value, (list, tuple)) else set()
     if types == {int, float}:
         return [float(item) for item in value]
     if len(types) != 1 or not types <= {*_SCALARS}:
-        raise TypeError(f'parameter value {value!r}: items must be of one type, and not none')
+        raise TypeError(f'parameter value {value!r} is neither bool, int, float, text nor a list '
+                        'of one of these')
     return list(value)
-
-
-__getattr__ = missing_names(__name__)

@@ -6,15 +6,14 @@ import os
 import shutil
 
 from ament_index_python.packages import get_package_prefix, get_package_share_directory
-from launch._missing import missing_names
-from launch._substitution import (
+from launch._core import (
+    LaunchContext,
     SomeSubstitutionsType,
     Substitution,
     describe,
     normalize,
     perform,
 )
-from launch.launch_context import LaunchContext
 from launch.substitutions import SubstitutionFailure
 
 __all__ = ['ExecutableInPackage', 'FindPackagePrefix', 'FindPackageShare']
@@ -27,7 +26,6 @@ class FindPackagePrefix(Substitution):
         self.package = normalize(package)
 
     def describe(self) -> str:
-        """Return the name of the package."""
         return f'{type(self).__name__}(pkg={describe(self.package)})'
 
     def perform(self, context: LaunchContext) -> str:
@@ -53,7 +51,6 @@ class ExecutableInPackage(FindPackagePrefix):
         self.executable = normalize(executable)
 
     def describe(self) -> str:
-        """Return the names."""
         return f'ExecInPkg(pkg={describe(self.package)}, exec={describe(self.executable)})'
 
     def perform(self, context: LaunchContext) -> str:
@@ -65,6 +62,3 @@ class ExecutableInPackage(FindPackagePrefix):
             raise SubstitutionFailure(
                 f"executable '{executable}' not found on the libexec directory '{folder}'")
         return path
-
-
-__getattr__ = missing_names(__name__)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -31,7 +32,7 @@ class _Parser(argparse.ArgumentParser):
         if not found:
             _, found, given = message.partition('unrecognized arguments: ')
         if found:
-            from launch._missing import ADVICE
+            from launch._core import ADVICE
             name, _, choices = given.partition(' (')
             message = f'{name} {ADVICE}' + (f' ({choices}' if choices else '')
         super().error(message)
@@ -52,10 +53,13 @@ def main(argv: Sequence[str] | None = None) -> Any:
     if not hasattr(options, 'main'):
         parser.print_help()
         return 0
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    sys.stdout.reconfigure(line_buffering=True, errors='replace')  # type: ignore[union-attr]
     try:
         return options.main(options)
     except KeyboardInterrupt:
         return int(signal.SIGINT)
+    except BrokenPipeError:  # `ros2 launch ... --show-args | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
     except RuntimeError as error:
         return str(error)

@@ -32,11 +32,7 @@ def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace) -> int:
-    """Find the launch file; run it or show its arguments.
-
-    Raises:
-        RuntimeError: there is no such file, or an argument is malformed.
-    """
+    """Find the launch file; run it or show its arguments."""
     arguments = list(options.launch_arguments)
     if os.path.isfile(options.package_name):
         path = options.package_name
@@ -56,11 +52,7 @@ def main(options: argparse.Namespace) -> int:
 
 
 def parse_launch_arguments(arguments: Iterable[str]) -> list[tuple[str, str]]:
-    """Return names and values; of a name that is given twice the last value.
-
-    Raises:
-        RuntimeError: an argument is malformed.
-    """
+    """Return names and values; of a name that is given twice the last value."""
     pairs = {}
     for argument in arguments:
         name, _, value = argument.partition(':=')

@@ -48,23 +48,17 @@ def run(options: argparse.Namespace) -> str:
 def add_pkg_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the verbs of `ros2 pkg`."""
     verbs = parser.add_subparsers(metavar='command', parser_class=type(parser), required=True)
-    text = 'output a list of package specific executables'
-    executables = verbs.add_parser('executables', help=text, description=text)
+    executables = verbs.add_parser(
+        'executables', help='output a list of package specific executables')
     executables.add_argument('package_name', nargs='?', help='name of the package')
     executables.add_argument('--full-path', action='store_true', help='show full paths')
     executables.set_defaults(main=print_executables)
-    text = 'output a list of available packages'
-    verbs.add_parser('list', help=text, description=text).set_defaults(main=print_packages)
-    text = 'output the prefix path of a package'
-    prefix = verbs.add_parser('prefix', help=text, description=text)
+    verbs.add_parser('list', help='output a list of available packages').set_defaults(
+        main=lambda options: print(*sorted(get_packages_with_prefixes()), sep='\n'))
+    prefix = verbs.add_parser('prefix', help='output the prefix path of a package')
     prefix.add_argument('package_name', help='name of the package')
     prefix.add_argument('--share', action='store_true', help='show the share directory')
     prefix.set_defaults(main=print_prefix)
-
-
-def print_packages(options: argparse.Namespace) -> None:
-    """Print the names of all packages."""
-    print('\n'.join(sorted(get_packages_with_prefixes())))
 
 
 def print_prefix(options: argparse.Namespace) -> str | None:
@@ -105,11 +99,7 @@ def executable_paths(package: str) -> list[str]:
 
 
 def find_share_file(package: str, file: str | None) -> str:
-    """Return the path of the only file of this name below the share folder of a package.
-
-    Raises:
-        RuntimeError: there is no such package, none or several such files, or no name is given.
-    """
+    """Return the path of the only file of this name below the share folder of a package."""
     try:
         share = get_package_share_directory(package)
     except ValueError:

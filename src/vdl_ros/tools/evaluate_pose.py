@@ -102,8 +102,14 @@ def _attacks(options: argparse.Namespace) -> dict[str, AttackConfig | None]:
     return found
 
 
-def _pixels(attack: ImageAttack) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]]:
-    return lambda picture: attack.perturb(picture).pixels
+def _change(
+    attack: AttackConfig | None, estimator: PoseEstimator,
+) -> Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None:
+    """Return a function from a picture to the next one under attack; None without one."""
+    if attack is None:
+        return None
+    images = ImageAttack(attack, estimator)
+    return lambda picture: images.perturb(picture).pixels
 
 
 if __name__ == '__main__':

@@ -10,6 +10,7 @@ time, but do not count.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.env.stepping import frames_per_s
+from benchmarks.env_measure import frames_per_s
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
@@ -30,9 +31,6 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config
 
-__all__ = ['PARTS', 'measure']
-
-PARTS = ('step', 'infer', 'learn')
 _WARM_UP = 0.25  # of the measured seconds, before them
 _ACTIONS = 256
 
@@ -63,14 +61,8 @@ class _Part:
         stepper = EnvStepper(self.envs, self.train.seed)
         space = self.envs.action_space
         space.seed(self.train.seed)
-        actions = [space.sample() for _ in range(_ACTIONS)]
-        number = 0
-
-        def once() -> int:
-            nonlocal number
-            number += 1
-            return int(np.count_nonzero(~stepper.step(actions[number % _ACTIONS]).is_reset))
-        return once
+        actions = itertools.cycle([space.sample() for _ in range(_ACTIONS)])
+        return lambda: int(np.count_nonzero(~stepper.step(next(actions)).is_reset))
 
     def infer(self) -> Callable[[], int]:
         actor = self._actor()
@@ -95,20 +87,16 @@ class _Part:
         return once
 
 
-def measure(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what this process prints."""
-    torch.set_num_threads(1)
-    made = _Part(settings)
-    try:
-        speed = frames_per_s(getattr(made, part)(), seconds, warm_up=_WARM_UP)
-        return {'seconds_per_step': 1.0 / speed, 'parameters': sum(
-            each.numel() for each in made.learner.policy.parameters())}
-    finally:
-        made.envs.close()
-
-
 def main() -> None:
     """Measure, and print the object."""
     # Before anything starts a thread; the last core, since the first has more interrupts.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    print(json.dumps(measure(sys.argv[1], float(sys.argv[2]), json.loads(sys.argv[3]))))
+    torch.set_num_threads(1)
+    part, seconds, settings = sys.argv[1:]
+    made = _Part(json.loads(settings))
+    try:
+        speed = frames_per_s(getattr(made, part)(), float(seconds), warm_up=_WARM_UP)
+    finally:
+        made.envs.close()
+    print(json.dumps({'seconds_per_step': 1.0 / speed, 'parameters': sum(
+        each.numel() for each in made.learner.policy.parameters())}))

@@ -1,1 +1,0 @@
-"""Parts of bench_actor_learner: one process against two actors."""

@@ -1,0 +1,265 @@
+"""Figures of bench_scaling beside those of the seeds: samplers, actors, learners; their tables."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from benchmarks import report
+from benchmarks.scaling.law import SEED_ACTORS, SEED_SAMPLERS, fit, held_out
+from vdl_ros.common.metrics import ACTING, TRAINING
+
+__all__ = ['SEED_LEARNERS', 'Run', 'actor_row', 'actors_text', 'law_of', 'learner_row',
+           'learners_text', 'sampler_row', 'samplers_text', 'with_efficiencies', 'with_speedups']
+
+# impala_horovod_gym, Pong, each learner with a GPU and 45 actors of its own, an actor is one
+# machine of 4 cores, gradients averaged by Horovod: agent steps/s of all by learners.
+SEED_LEARNERS: Mapping[int, float] = {
+    1: 5800.0, 2: 10800.0, 3: 15600.0, 4: 18800.0, 5: 21000.0, 6: 21600.0, 7: 21700.0, 8: 21600.0}
+
+_COLLECTING = ('step', 'infer', 'encode', 'publish')
+_LEARNING = ('decode', 'learn', 'encode', 'publish')
+_FULL = 0.9
+_COMMON = ('lag', 'lost', 'cores', 'other cores')
+
+#: One run, as ``run_graph`` returns it. Of several, one for each round, figures are medians.
+Run = Mapping[str, Any]
+
+
+def sampler_row(samplers: int, runs: Sequence[Run], samples: int, kind: str) -> dict[str, Any]:
+    """Return the figures of so many samplers, s of an iteration of ``samples`` agent steps.
+
+    ``collection_s`` is how long the samplers collect, ``learning_s`` how long the learner learns;
+    ``total_s`` is their sum, as for a loop that does one after the other; ``iteration_s`` is the
+    duration of an iteration here, where both run at the same time. ``kind``, of environments, is
+    asleep or computing.
+    """
+    iteration = [samples / run['steps_per_s'] for run in runs]
+    collection = [_collecting(run) * each for run, each in zip(runs, iteration, strict=True)]
+    learning = [sum(_share(run, name) for name in _LEARNING) * each
+                for run, each in zip(runs, iteration, strict=True)]
+    seed = SEED_SAMPLERS.get(samplers)
+    return {
+        'samplers': samplers, 'environments': kind,
+        'collection_s': statistics.median(collection), 'learning_s': statistics.median(learning),
+        'total_s': statistics.median(map(sum, zip(collection, learning, strict=True))),
+        'iteration_s': statistics.median(iteration), 'iteration_s_rounds': iteration,
+        **_common(runs),
+        'seed': None if seed is None else {
+            'collection_s': seed[0] * 60, 'learning_s': seed[1] * 60, 'total_s': sum(seed) * 60}}
+
+
+def with_speedups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the samplers' rows with speed-ups over one sampler, of which there is a row."""
+    one = next(row for row in rows if row['samplers'] == 1)
+
+    def speedups(row: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, float]:
+        return {name.removesuffix('_s') + '_speedup': base[name] / row[name]
+                for name in ('collection_s', 'total_s', 'iteration_s') if name in row}
+
+    return [{**row, **speedups(row, one), 'seed': row['seed'] and {
+        **row['seed'], **speedups(row['seed'], one['seed'])}} for row in rows]
+
+
+def actor_row(actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
+    """Return the figures of so many actors.
+
+    ``learner_busy`` is the share of time in which the training thread does not wait;
+    ``steps_per_s_busy`` is the speed divided by it.
+    """
+    def busy(run: Run) -> float:
+        return 1.0 - _share(run, 'wait')
+
+    def wire(run: Run, way: str) -> float:
+        summary = run['summary']
+        return float(summary['wire_bytes'][way] / max(summary['agent_steps'], 1)
+                     * run['steps_per_s'] / 1e6)
+
+    return {
+        'actors': actors, 'environments': kind, **_speeds(runs),
+        'learner_busy': _median(runs, busy),
+        'steps_per_s_busy': _median(runs, lambda run: run['steps_per_s'] / max(busy(run), 1e-3)),
+        'actors_collecting': _median(runs, _collecting),
+        'wire_in_mb_per_s': _median(runs, lambda run: wire(run, 'in')),
+        # A policy crosses the wire once for each actor.
+        'wire_out_mb_per_s': actors * _median(runs, lambda run: wire(run, 'out')),
+        **_common(runs)}
+
+
+def law_of(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """Return the law of actors and steps/s, and its prediction for the most actors."""
+    found, left_out = fit(points), held_out(points)
+    return {**asdict(found), 'knee': found.knee, 'reached': found.reached, 'begun': found.begun,
+            'actors_for_90': found.actors_for(_FULL), 'points': [list(point) for point in points],
+            'left_out': None if left_out is None else {
+                'actors': left_out[0], 'predicted': left_out[1],
+                'measured': statistics.median(
+                    speed for actors, speed in points if actors == left_out[0])}}
+
+
+def learner_row(learners: int, actors: int, runs: Sequence[Run], kind: str) -> dict[str, Any]:
+    """Return the figures of so many learners.
+
+    ``learner_waits`` and ``learner_learns`` are shares of the training threads' time, the mean of
+    all learners; ``update_s`` is the time of an update, with the sums over all learners.
+    """
+    def updates_per_s(run: Run) -> float:
+        summary = run['summary']
+        return float(run['steps_per_s'] * summary['updates'] / summary['agent_steps'])
+
+    return {
+        'learners': learners, 'actors': actors, 'environments': kind, **_speeds(runs),
+        'learner_waits': _median(runs, lambda run: _share(run, 'wait')),
+        'learner_learns': _median(runs, lambda run: _share(run, 'learn')),
+        'updates_per_s': _median(runs, updates_per_s),
+        'update_s': _median(runs, lambda run: _share(run, 'learn') / updates_per_s(run)),
+        **_common(runs)}
+
+
+def with_efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the learners' rows with seed and speed-up over the row of one learner.
+
+    ``efficiency`` is the speed-up over the number of learners.
+    """
+    one = next(row for row in rows if row['learners'] == 1)['steps_per_s']
+
+    def gains(learners: int, speed: float, base: float) -> dict[str, float]:
+        return {'steps_per_s': speed, 'speedup': speed / base,
+                'efficiency': speed / base / learners}
+
+    return [{**row, **gains(row['learners'], row['steps_per_s'], one),
+             'seed': gains(row['learners'], SEED_LEARNERS[row['learners']], SEED_LEARNERS[1])
+             if row['learners'] in SEED_LEARNERS else None} for row in rows]
+
+
+def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
+    return statistics.median(map(figure, runs))
+
+
+def _speeds(runs: Sequence[Run]) -> dict[str, Any]:
+    speeds = [float(run['steps_per_s']) for run in runs]
+    return {'steps_per_s': statistics.median(speeds), 'steps_per_s_rounds': speeds}
+
+
+def _common(runs: Sequence[Run]) -> dict[str, Any]:
+    """Return the figures that all tables have; ``cores`` is the use of the whole graph."""
+    return {
+        'policy_lag': _median(runs, lambda run: run['summary']['policy_lag']['mean']),
+        'trajectories_lost': sum(run['summary']['trajectories_lost'] for run in runs),
+        'cores': _median(
+            runs, lambda run: sum(each['cpu_cores'] for each in run['processes'].values())),
+        'foreign_cores': _median(runs, lambda run: run['foreign_cores'])}
+
+
+def _share(run: Run, phase: str) -> float:
+    """Return the share of a phase, the mean of all training threads."""
+    return statistics.mean(threads[TRAINING].get(phase, 0.0)
+                           for threads in run['time_shares'].values() if TRAINING in threads)
+
+
+def _collecting(run: Run) -> float:
+    """Return the share of time in which actors collect."""
+    return statistics.mean(sum(threads[ACTING].get(name, 0.0) for name in _COLLECTING)
+                           for threads in run['time_shares'].values() if ACTING in threads)
+
+
+def samplers_text(found: Mapping[str, Any]) -> str:
+    """Return the samplers' table for a page, in Markdown."""
+    return '\n'.join([
+        f'Samplers: {found["sampler_env"]} ({found["samplers"][0]["environments"]}), '
+        f'{found["samples"]:,} samples an iteration, s; in brackets WALL-E\'s (computing). '
+        'Speed-ups are over one sampler. "iteration" is ours alone: samplers and learner at the '
+        'same time.',
+        '',
+        *report.table(('samplers', 'environments', 'collection', 'learning', 'total', 'iteration',
+                       'collection speed-up', 'total speed-up', 'iteration speed-up', *_COMMON), (
+            (f'{row["samplers"]}', row['environments'],
+             *(_beside(row, name, '.2f') for name in ('collection_s', 'learning_s', 'total_s')),
+             f'{row["iteration_s"]:.2f}',
+             *(_beside(row, name, '.1f') for name in ('collection_speedup', 'total_speedup')),
+             f'{row["iteration_speedup"]:.1f}', *_common_cells(row))
+            for row in found['samplers']))])
+
+
+def actors_text(found: Mapping[str, Any]) -> str:
+    """Return the actors' table and law for a page, in Markdown, the seed's below."""
+    law = fit([(actors, speed) for actors, speed in found['law']['points']])
+    seed = fit(SEED_ACTORS)
+    best = max(found['actors'], key=lambda row: float(row['steps_per_s']))
+    seeds = {actors: statistics.median(y for n, y in SEED_ACTORS if n == actors)
+             for actors, _ in SEED_ACTORS}
+    return '\n'.join([
+        f'Actors: {found["actor_env"]} ({found["actors"][0]["environments"]}), one learner, agent '
+        'steps/s. "if never idle" is the speed over the busy share of the learner\'s thread.',
+        '',
+        *report.table(('actors', 'environments', 'steps/s', 'law', 'learner busy', 'if never idle',
+                       'actors collect', 'MB/s in', 'MB/s out', *_COMMON), (
+            (f'{row["actors"]}', row['environments'], f'{row["steps_per_s"]:,.0f}',
+             f'{law.predict(row["actors"]):,.0f}', f'{row["learner_busy"]:.0%}',
+             f'{row["steps_per_s_busy"]:,.0f}', f'{row["actors_collecting"]:.0%}',
+             f'{row["wire_in_mb_per_s"]:.0f}', f'{row["wire_out_mb_per_s"]:.0f}',
+             *_common_cells(row)) for row in found['actors'])),
+        '',
+        f'{found["cores"]} cores, {found["rounds"]} rounds. Fastest were {best["actors"]} '
+        f'actors. {_sentence(found["law"])}',
+        '',
+        'impala_horovod_gym, Pong, one learner with a GPU, actors of 4 cores each (computing):',
+        '',
+        *report.table(('actors', 'steps/s', 'law'), (
+            (f'{actors}', f'{speed:,.0f}', f'{seed.predict(actors):,.0f}')
+            for actors, speed in seeds.items())),
+        '', _sentence(law_of(SEED_ACTORS))])
+
+
+def learners_text(found: Mapping[str, Any]) -> str:
+    """Return the learners' table for a page, in Markdown."""
+    return '\n'.join([
+        f'Learners: {found["learner_env"]} ({found["learners"][0]["environments"]}), '
+        f'{found["actors_each"]} actors for each learner, '
+        f'{found["settings"]["learners"]["num_envs"]} environments an actor, agent steps/s of '
+        'all; in brackets impala_horovod_gym\'s (computing, 45 actors for each learner). Speed-up '
+        'is over one learner, efficiency is the speed-up over the number of learners. "waits" and '
+        '"learns" are shares of a learner\'s thread, "update" is how long it learns for one, sums '
+        'over all learners included.',
+        '',
+        *report.table(('learners', 'actors', 'environments', 'steps/s', 'speed-up', 'efficiency',
+                       'waits', 'learns', 'updates/s', 'update, ms', *_COMMON), (
+            (f'{row["learners"]}', f'{row["actors"]}', row['environments'],
+             f'{row["steps_per_s"]:,.0f}', _beside(row, 'speedup', '.2f'),
+             _beside(row, 'efficiency', '.2f'), f'{row["learner_waits"]:.0%}',
+             f'{row["learner_learns"]:.0%}', f'{row["updates_per_s"]:.2f}',
+             f'{row["update_s"] * 1e3:.0f}', *_common_cells(row)) for row in found['learners'])),
+        '',
+        f'{found["cores"]} cores, rounds: {found["rounds"]}, of {found["seconds"]:g} s each.'])
+
+
+def _beside(row: Mapping[str, Any], name: str, form: str) -> str:
+    """Return a figure, and the seed's in brackets."""
+    text = format(row[name], form)
+    return text if row['seed'] is None else f'{text} ({row["seed"][name]:{form}})'
+
+
+def _common_cells(row: Mapping[str, Any]) -> tuple[str, ...]:
+    return (f'{row["policy_lag"]:.1f}', f'{row["trajectories_lost"]}', f'{row["cores"]:.2f}',
+            f'{row["foreign_cores"]:.2f}')
+
+
+def _sentence(law: Mapping[str, Any]) -> str:
+    """Return the law as a sentence."""
+    if not law['reached']:
+        return (f'The law: an actor delivers {law["per_actor"]:,.0f} agent steps/s; '
+                f'{law["most"]:.0f} actors do not fill the learner.')
+    if not law['begun']:
+        return (f'The law: the learner takes in {law["limit"]:,.0f} agent steps/s at most; '
+                f'{law["fewest"]:.0f} actors fill it already.')
+    text = (f'The law: an actor delivers {law["per_actor"]:,.0f} agent steps/s, the learner takes '
+            f'in {law["limit"]:,.0f} at most, the knee is at {law["knee"]:.1f} actors, '
+            f'{_FULL:.0%} are reached with {law["actors_for_90"]:.1f} (p = '
+            f'{law["sharpness"]:.1f}, off by {law["error"]:.1%}).')
+    left = law['left_out']
+    if left is None:
+        return text
+    return (f'{text} From the fewer actors alone, it predicts {left["predicted"]:,.0f} for '
+            f'{left["actors"]:.0f}; {left["measured"]:,.0f} were measured.')

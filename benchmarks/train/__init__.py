@@ -1,1 +1,0 @@
-"""Parts of bench_train: the graph, serial mode and the roofline."""
