@@ -31,7 +31,7 @@ from benchmarks.train.table import TooFewRowsError, progress_rows, steady_rate
 from vdl_ros.common.metrics import ACTING, PHASES
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.statistics.statistics import Share, read_share
+from vdl_ros.ros.statistics.statistics import Share, read
 
 __all__ = ['Listener', 'Plan', 'reporting_nodes', 'run_graph', 'run_part', 'run_serial',
            'shares_by_thread', 'whole_reports']
@@ -87,8 +87,8 @@ class Listener:
             self._executor.spin_once(timeout_sec=0.1)
 
     def _on_statistics(self, message: MetricsMessage) -> None:
-        share = read_share(message)
-        if share is not None:
+        share = read(message)
+        if isinstance(share, Share):
             self._received.append((time.monotonic(), share))
 
     def clear(self) -> None:

@@ -15,7 +15,7 @@ from vdl_ros.msg import CaptureScene
 from vdl_ros.pose.domain_randomization import RandomizedScene
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.camera_feeds import ImageCallback
-from vdl_ros.ros.diagnostics import Health
+from vdl_ros.ros.base_node import Health
 from vdl_ros.ros.messages.images import pinhole
 from vdl_ros.ros.messages.joint_messages import positions_of
 
