@@ -34,7 +34,7 @@ from statistics_msgs.msg import MetricsMessage
 from vdl_ros.common.metrics import ACTING, PHASES
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.statistics.statistics import Share, read_share
+from vdl_ros.ros.statistics.statistics import Share, read
 
 __all__ = ['Listener', 'Plan', 'TooFewRowsError', 'delayed_interrupts', 'launched', 'memory_mb',
            'module_command', 'own_domain', 'progress_rows', 'reporting_nodes', 'run_graph',
@@ -238,8 +238,8 @@ class Listener:
             self._executor.spin_once(timeout_sec=0.1)
 
     def _on_statistics(self, message: MetricsMessage) -> None:
-        share = read_share(message)
-        if share is not None:
+        share = read(message)
+        if isinstance(share, Share):
             self._received.append((time.monotonic(), share))
 
     def clear(self) -> None:

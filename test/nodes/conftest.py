@@ -11,13 +11,11 @@ import rclpy
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
-from vdl_ros.ros.process import spin_node
-
 
 class NodeHere:
     """A node that does its work in a thread of this process, as its executable would."""
 
-    def __init__(self, make, parameters, work, read):
+    def __init__(self, make, parameters, read):
         self._read = read
         self._stop = threading.Event()
         self._begun = threading.Event()
@@ -25,21 +23,21 @@ class NodeHere:
         self.node = None
         #: The exit status of the work, once it has ended.
         self.status: int | None = None
-        self._thread = threading.Thread(target=self._run, args=(make, parameters, work))
+        self._thread = threading.Thread(target=self._run, args=(make, parameters))
         self._thread.start()
         self._begun.wait()
         if self.node is None:
             self._thread.join()
             raise self._error
 
-    def _run(self, make, parameters, work):
+    def _run(self, make, parameters):
         try:
             words = [word for each in parameters for word in ('-p', each)]
             # Here and not in the test's thread: a context of OpenGL belongs to one.
             with patch.dict(Node.__init__.__kwdefaults__, cli_args=['--ros-args', *words]):
                 self.node = make()
             self._begun.set()
-            self.status = work(self.node, self._stop)
+            self.status = self.node.run(self._stop)
         except BaseException as error:
             self._error = error
         finally:
@@ -80,15 +78,15 @@ def node_here(ros_domain, printed):
     """
     Return a function that starts a node in this process, with the parameters ``name:=value``.
 
-    ``work`` is what its executable does with it. All nodes end with the test.
+    All nodes end with the test.
     """
     with contextlib.ExitStack() as ends:
         ends.callback(rclpy.try_shutdown)
 
-        def start(make, *parameters, work=spin_node):
+        def start(make, *parameters):
             if not rclpy.ok():
                 rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-            running = NodeHere(make, parameters, work, printed)
+            running = NodeHere(make, parameters, printed)
             ends.callback(running.end)
             return running
 

@@ -39,7 +39,7 @@ def actor(niceness):
     rclpy.init(args=['--ros-args', '-p', 'credit_timeout:=0.1'])
     node = ActorNode()
     yield node
-    node.close()
+    node.stop()
     node.destroy_node()
     rclpy.shutdown()
 

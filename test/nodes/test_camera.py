@@ -82,7 +82,7 @@ def watcher(peer):
 
 @pytest.fixture
 def start(node_here):
-    return lambda *parameters: node_here(camera.CameraNode, *parameters, work=camera.watch)
+    return lambda *parameters: node_here(camera.CameraNode, *parameters)
 
 
 def fullest(images, seconds=1.0):

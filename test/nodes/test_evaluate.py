@@ -18,7 +18,7 @@ from vdl_ros.rl.settings import EvaluateConfig, TrainConfig, make_algorithm_conf
 def test_published_episodes_say_how_they_ended():
     published = []
     node = SimpleNamespace(
-        settings=EvaluateConfig(episodes=6, num_envs=2), _env=EnvConfig(env_id='vdl/Counter-v0'),
+        _config=EvaluateConfig(episodes=6, num_envs=2), _env=EnvConfig(env_id='vdl/Counter-v0'),
         _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(
             version=7, act=lambda deterministic: lambda observations, *rest: np.zeros(
                 len(observations), np.int64)),

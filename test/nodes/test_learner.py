@@ -10,7 +10,7 @@ from vdl_ros.ros.training.messages import RefusedError
 
 def make_node(**run):
     return SimpleNamespace(join_group=lambda stop: Group(), share_settings=lambda group: None,
-                           settings=lambda: None, run=SimpleNamespace(**run))
+                           _training_settings=lambda: None, _run=SimpleNamespace(**run))
 
 
 def test_a_bag_of_another_environment_ends_the_launch_in_one_line(monkeypatch):
@@ -21,13 +21,14 @@ def test_a_bag_of_another_environment_ends_the_launch_in_one_line(monkeypatch):
     node = make_node(video=False)
     node.get_logger = lambda: SimpleNamespace(error=lines.append)
     monkeypatch.setattr(learner, 'Training', lambda *parts: SimpleNamespace(run=refuse))
-    assert learner.train(node, threading.Event()) == 2
+    assert learner.LearnerNode.run(node, threading.Event()) == 2
     assert lines == ["trajectory of 'a' refused: rewards; a bag needs the settings of its "
                      'training: config:=RUN/config.yaml']
 
 
 def returns(reason):
-    return lambda node, group, settings: SimpleNamespace(run=lambda stop: reason)
+    return lambda node, group, settings: SimpleNamespace(
+        run=lambda stop: reason, folder='runs/a')
 
 
 def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(monkeypatch):
@@ -36,6 +37,7 @@ def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(mo
             ('not finite', 2, 0)):
         calls = []
         monkeypatch.setattr(learner, 'Training', returns(reason))
-        monkeypatch.setattr(learner, 'record_run', lambda *_, calls=calls: calls.append(1))
-        assert learner.train(make_node(video=True), threading.Event()) == status, reason
-        assert len(calls) == recorded, reason
+        node = make_node(video=True)
+        node._record_run = calls.append
+        assert learner.LearnerNode.run(node, threading.Event()) == status, reason
+        assert calls == ['runs/a'] * recorded, reason

@@ -40,7 +40,7 @@ def bag(tmp_path):
 @pytest.fixture
 def play(node_here):
     return lambda bag, *parameters: node_here(
-        player.PlayerNode, f'bag:={bag}', *parameters, work=player.play)
+        player.PlayerNode, f'bag:={bag}', *parameters)
 
 
 def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
@@ -119,12 +119,13 @@ def test_the_time_to_open_a_bag_does_not_shorten_intervals(node_here, bag):
             read_at.append(time.monotonic())
             yield message
 
-    def work(node, stop):
-        node.bag = messages()
-        node._wait = lambda until, stop, executor: due.append(until)
-        return node.play(stop, None)
+    class Node(player.PlayerNode):
+        def run(self, stop):
+            self.bag = messages()
+            self._wait = lambda until, stop, executor: due.append(until)
+            return self.play(stop, None)
 
-    running = node_here(player.PlayerNode, f'bag:={bag}', work=work)
+    running = node_here(Node, f'bag:={bag}')
     running.join()
     assert running.end() == COUNT + 1
     # The first of them is the delay.

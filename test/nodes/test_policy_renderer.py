@@ -30,7 +30,7 @@ def policy(env_id, *, scale=1.0):
 
 
 def test_images_come_while_somebody_watches_and_the_reason_if_they_cannot(node_here, peer):
-    running = node_here(policy_renderer.PolicyRendererNode, work=policy_renderer.render)
+    running = node_here(policy_renderer.PolicyRendererNode)
     reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
     policies = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
 

@@ -143,8 +143,7 @@ def test_the_first_line_of_a_script_waits_for_the_robot(node_here, peer, tmp_pat
     with os.fdopen(source) as keys, os.fdopen(sink, 'w') as script:
         monkeypatch.setattr('sys.stdin', keys)
         options = record_episodes.parser().parse_args(['--output', str(tmp_path / 'demos')])
-        running = node_here(lambda: record_episodes.RecordEpisodesNode(options),
-                            work=record_episodes.Record())
+        running = node_here(lambda: record_episodes.RecordEpisodesNode(options))
         print('s', file=script, flush=True)
         peer.until(lambda: '0 episodes are saved' in running.output, 'its start')
         arm = Arm(peer)

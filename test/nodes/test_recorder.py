@@ -79,8 +79,7 @@ def test_a_full_disk_ends_the_recording_with_the_reason(launch, peer, talker, tm
 
 
 def record(node_here, output, *parameters):
-    return node_here(recorder.RecorderNode, f'output:={output}', *parameters,
-                     work=recorder.record)
+    return node_here(recorder.RecorderNode, f'output:={output}', *parameters)
 
 
 def test_only_matching_topics_are_recorded(node_here, peer, talker, tmp_path):

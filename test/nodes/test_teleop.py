@@ -80,7 +80,7 @@ class Person:
         with self._monkeypatch.context() as patch:
             for name in ('stdin', 'stdout'):
                 patch.setattr(f'sys.{name}', SimpleNamespace(fileno=lambda: self.slave))
-            self.running = self._node_here(teleop.TeleopNode, work=teleop.steer)
+            self.running = self._node_here(teleop.TeleopNode)
         self._until_connected()
 
     def _until_connected(self):

@@ -90,8 +90,7 @@ def test_a_terminal_is_overwritten_in_place(node_here, peer, publish, monkeypatc
 
     with os.fdopen(follower, 'w') as terminal, monkeypatch.context() as patch:
         patch.setattr('sys.stdout', terminal)
-        node = node_here(topic_stats.TopicStatsNode, 'topics:=policy', 'period:=0.2',
-                         work=topic_stats.show)
+        node = node_here(topic_stats.TopicStatsNode, 'topics:=policy', 'period:=0.2')
         peer.until(drawn, 'a table over a table', every=0.1, say=lambda: publish(*GOOD))
         assert node.end() == 0
     os.close(leader)

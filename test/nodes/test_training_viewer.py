@@ -11,7 +11,7 @@ from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDat
 
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import training_viewer
-from vdl_ros.ros import qos
+from vdl_ros.ros import base_node, qos
 
 IMAGES = 'policy/image_raw'
 GREY = Image(width=8, height=4, step=24, encoding='rgb8', data=bytes([90] * 96))
@@ -88,7 +88,7 @@ def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
 
 
 def test_a_port_in_use_ends_it_with_one_line(run_here, monkeypatch):
-    monkeypatch.setattr(training_viewer, 'lower_priority', lambda: None)
+    monkeypatch.setattr(base_node, 'lower_priority', lambda: None)
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]
         status, output = run_here(training_viewer.main, f'view_port:={port}')

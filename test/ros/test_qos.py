@@ -1,7 +1,6 @@
 """QoS: all pairs of publisher and subscription are compatible; latched topics latch."""
 
 import ast
-import itertools
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,6 @@ from rclpy.qos import (
     qos_check_compatible,
     qos_profile_sensor_data,
 )
-from sensor_msgs.msg import Image
 
 import vdl_ros
 from vdl_ros.common.settings import SettingError
@@ -23,43 +21,6 @@ from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.node_settings import ProcessConfig
 
 SOURCES = sorted(Path(vdl_ros.__path__[0]).rglob('*.py'))
-KINDS = {'create_publisher': 'publishers', 'create_subscription': 'subscriptions'}
-
-
-@pytest.fixture(scope='module')
-def endpoints():
-    """
-    Return (kind, topic, expression of the profile, place) of all publishers and subscriptions.
-
-    Those of qos.create_publisher and qos.create_subscription take the profile by the topic's
-    name. Topics with a fixed name: what is left is a measurement between two ends of one class.
-    """
-    found = []
-    for path in SOURCES:
-        if 'msg' in path.parts:
-            continue
-        for node in ast.walk(ast.parse(path.read_text())):
-            if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
-                continue
-            kind = KINDS.get(node.func.attr)
-            if kind is None:
-                continue
-            if ast.unparse(node.func.value) == 'qos':
-                topic = ast.literal_eval(node.args[2])
-                assert topic in qos.OVERRIDABLE
-                newest = kind == 'subscriptions' and qos.subscription(topic) is qos.LATEST
-                expression = 'qos.subscription(%r)' if newest else 'qos.TOPICS[%r]'
-                found.append((kind, topic, expression % topic, f'{path.name}:{node.lineno}'))
-            elif isinstance(node.args[1], ast.Constant):
-                topic, profile = node.args[1], node.args[2 if kind == 'publishers' else 3]
-                found.append((kind, topic.value, ast.unparse(profile),
-                              f'{path.name}:{node.lineno}'))
-    assert {topic for _, topic, _, _ in found} >= {'trajectories', 'policy', 'episodes'}
-    return found
-
-
-def profile(expression):
-    return eval(expression, {'qos': qos})
 
 
 def compatible(publisher, subscription):
@@ -67,32 +28,46 @@ def compatible(publisher, subscription):
     return qos_check_compatible(publisher, subscription)[0] != QoSCompatibility.ERROR
 
 
-def test_every_profile_is_taken_by_the_name_of_its_topic(endpoints):
-    for kind, topic, expression, place in endpoints:
-        allowed = {f"qos.TOPICS['{topic}']"}
-        if kind == 'subscriptions' and qos.subscription(topic) is not qos.TOPICS[topic]:
-            newest = f"qos.subscription('{topic}')"
-            # TOPICS[...] is for subscriptions that need every message of a sensor, and for the
-            # driver, which needs the newest command only.
-            allowed = {newest} if qos.TOPICS[topic] is qos.STOP else {newest, *allowed}
-        assert expression in allowed, place
-        assert isinstance(profile(expression), QoSProfile), place
-    takers = {place.split(':')[0] for kind, topic, expression, place in endpoints
-              if (kind, topic) == ('subscriptions', 'arm/motors') and 'TOPICS' in expression}
-    assert takers == {'arm_topics.py'}, 'only the driver takes the newest command of all alone'
+def calls(*names):
+    """Yield (place, call) of the calls of these methods in the package."""
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+                    and node.func.attr in names):
+                yield path.name, node
 
 
-def test_every_pair_is_compatible_and_tools_can_subscribe(endpoints):
-    pairs = [(one, other) for one, other in itertools.product(endpoints, endpoints)
-             if (one[0], other[0]) == ('publishers', 'subscriptions') and one[1] == other[1]]
-    assert len(pairs) >= 2
-    for one, other in pairs:
-        assert compatible(profile(one[2]), profile(other[2])), (one, other)
+def test_the_types_of_all_topics_exist():
+    for name, topic in qos.TABLE.items():
+        assert topic.message.__name__ == topic.type.rpartition('/')[2], name
+
+
+def test_topics_with_a_fixed_name_take_type_and_profile_from_the_table():
+    exceptions = set()
+    for place, call in calls('pub', 'sub'):
+        first = int(ast.unparse(call.func.value) == 'qos')
+        topic, profile = call.args[first], call.args[first + 2:]
+        if ast.unparse(call.func.value) == 're' or not isinstance(topic, ast.Constant):
+            continue
+        assert topic.value in qos.TABLE, place
+        if profile:
+            exceptions.add((place, topic.value, ast.unparse(*profile)))
+    # The driver needs the newest command only.
+    assert exceptions == {('arm_topics.py', 'arm/motors', 'qos.MOTORS')}
+    for place, call in calls('create_publisher', 'create_subscription'):
+        if isinstance(call.args[1], ast.Constant):
+            topic = call.args[1].value
+            profile = ast.unparse(call.args[2 + (call.func.attr == 'create_subscription')])
+            assert profile in (f'qos.TOPICS[{topic!r}]', f'qos.subscription({topic!r})'), place
+
+
+def test_publishers_and_subscriptions_match_and_tools_can_subscribe():
     echo = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
                       durability=DurabilityPolicy.VOLATILE)
-    for topic, subscription in itertools.product(
-            qos.TOPICS, (QoSProfile(depth=10), qos_profile_sensor_data, echo)):
-        assert compatible(qos.TOPICS[topic], subscription), (topic, subscription)
+    for name, topic in qos.TABLE.items():
+        for profile in (qos.subscription(name), topic.offered, QoSProfile(depth=10),
+                        qos_profile_sensor_data, echo):
+            assert compatible(topic.offered, profile), (name, profile)
     # The check can fail.
     assert not compatible(qos.LATEST, qos.STREAM)
     assert not compatible(qos.STREAM, qos.LATCHED)
@@ -107,10 +82,9 @@ def test_profiles_have_the_policies_of_their_names():
     # Subscriptions keep the newest of sensors and all of stops.
     assert qos.subscription('camera/image_raw') is qos.LATEST
     assert qos.subscription('policy') is qos.LATCHED
-    assert qos.subscription('arm/emergency_stop') is qos.LATCHED_ALL
-    assert qos.LATCHED_ALL.depth > qos.STOP.depth == 1
-    assert compatible(qos.SENSOR, qos.LATEST)
-    assert compatible(qos.STOP, qos.LATCHED_ALL)
+    stop = qos.subscription('arm/emergency_stop')
+    assert stop.durability == DurabilityPolicy.TRANSIENT_LOCAL
+    assert stop.depth > qos.TOPICS['arm/emergency_stop'].depth == 1
 
 
 def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
@@ -154,8 +128,8 @@ def test_the_user_overrides_depth_and_reliability_of_sensor_topics(make_node):
     image = 'qos_overrides./left/camera/image_raw'
     node = make_node(f'{image}.publisher.depth:=7', 'executor:=single',
                      f'{image}.subscription.reliability:=reliable')
-    publisher = qos.create_publisher(node, Image, 'camera/image_raw')
-    subscription = qos.create_subscription(node, Image, 'camera/image_raw', print)
+    publisher = qos.pub(node, 'camera/image_raw')
+    subscription = qos.sub(node, 'camera/image_raw', print)
     assert publisher.qos_profile.depth == 7
     assert subscription.qos_profile.reliability == ReliabilityPolicy.RELIABLE
     assert node.get_parameter(f'{image}.subscription.depth').value == 1

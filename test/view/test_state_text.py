@@ -34,12 +34,12 @@ def test_angles_are_in_degrees_and_motors_in_words():
 
 def test_notes_for_stop_trajectory_and_estimate():
     status = ArmStatus(emergency=True, trajectory='running', progress=0.42)
-    text = state_text(status, UNKNOWN, SimpleNamespace(confident=True), 0.0)
+    text = state_text(status, UNKNOWN, True, 0.0)
     assert 'Emergency stop' in text
     assert 'Trajectory: 42 %.' in text
     assert 'The camera sees the arm.' in text
     status = ArmStatus(trajectory='aborted', reason='wrist: stuck')
-    text = state_text(status, UNKNOWN, SimpleNamespace(confident=False), 0.0)
+    text = state_text(status, UNKNOWN, False, 0.0)
     assert 'aborted: wrist: stuck.' in text
     assert 'uncertain' in text
 
@@ -108,14 +108,6 @@ def test_without_figures_the_page_waits_and_notes_make_no_links():
     text = training_text(found, 10.0)
     assert 'No images of the policy: \\[here\\]\\(http' in text
     assert 'Warning: 2 trajectories lost.' in text
-
-
-def test_tags_are_bounded():
-    found = status(**{f'losses/{index}': 0.0 for index in range(500)})
-    assert len(found.values) == 200
-    assert not found.curves
-    found.add('losses/0', 5.0, now=11.0)
-    assert found.values['losses/0'] == 5.0
 
 
 def test_a_curve_keeps_first_and_newest_point_within_its_bound():

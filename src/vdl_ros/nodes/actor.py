@@ -1,11 +1,7 @@
-"""The actor node: steps environments with the learner's policy and publishes trajectories.
+"""The actor: steps environments with the learner's policy and publishes trajectories.
 
-Subscribes: ``policy`` (vdl_ros/Policy, latched), and with central inference ``actions``
-(vdl_ros/Action). Publishes: ``trajectories`` (vdl_ros/Trajectory), or with central inference
-``observations`` (vdl_ros/Observation); ``episodes`` (vdl_ros/Episode); ``/statistics``, also of
-its thread time and reaction time; ``/diagnostics`` under an attack. The settings of environments
-and policy come from the learner, modules of environments from this host.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros actor --help``.
+With central inference it publishes observations instead and receives actions. The settings of
+environments and policy come from the learner, modules of environments from this host.
 """
 
 from __future__ import annotations
@@ -13,14 +9,12 @@ from __future__ import annotations
 import math
 import os
 import secrets
-import socket
 import threading
 import time
 import zlib
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from rclpy.node import Node
+from rclpy.executors import Executor
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.common.metrics import ACTING, ThreadTimer
@@ -30,21 +24,11 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped, ObservationError, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.msg import Episode, Policy
+from vdl_ros.msg import Policy
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.settings import ActorConfig, TrainConfig, make_algorithm_config
-from vdl_ros.ros import qos
-from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    Niceness,
-    call_back,
-    make_executor,
-    run_node,
-    set_up,
-    take_settings,
-)
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
+from vdl_ros.ros.process import EXIT_OK, Niceness, call_back, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics, ThreadTimeStatistics
 from vdl_ros.ros.training.actor import (
@@ -59,40 +43,35 @@ from vdl_ros.ros.training.messages import policy_config, to_episode
 if TYPE_CHECKING:
     from vdl_ros.attacks.attacked_env import AttackedEnv
 
-SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
 # Waiting without a learner, after which the likely reasons are logged, s.
 PATIENCE_S = 20.0
 
 
-class ActorNode(Node):
-    """Receives policies and publishes trajectories and episodes.
+class ActorNode(BaseNode):
+    """Receives policies and publishes trajectories and episodes."""
 
-    Raises:
-        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-            imported.
-    """
+    NAME = 'actor'
+    SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig)
 
     def __init__(self) -> None:
-        super().__init__('actor')
-        given, self.process = take_settings(self, *SETTINGS)
-        self.modules = select(EnvModulesConfig, given)
-        import_modules(self.modules)
-        self._surrogate = select(SurrogateConfig, given)
-        self._settings = select(ActorConfig, given)
-        self._id = self._settings.actor_id or (
-            f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}')
+        super().__init__()
+        self._modules = self.settings(EnvModulesConfig)
+        import_modules(self._modules)
+        self._surrogate = self.settings(SurrogateConfig)
+        self._settings = self.settings(ActorConfig)
+        self._id = self._settings.actor_id or self.unique_name
         self._start_id = secrets.randbits(63)
         self._niceness = Niceness()
         self.timer = ThreadTimer()
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
-        self._episodes = qos.create_publisher(self, Episode, 'episodes')
+        self._episodes = self.pub('episodes')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
         self._attack = AttackConfig()
         self._attacked: AttackedEnv | None = None
-        self._diagnostics: Diagnostics | None = None
+        self._is_diagnosed = False
         self._policies = PolicyInbox(self, 'policy', self._settings.credit_timeout)
 
     def act(self) -> bool:
@@ -122,7 +101,7 @@ class ActorNode(Node):
             raise SettingError(f'env_id: the learner trains on {quoted(config.get("env_id"))}, '
                                f'this actor acts only in {wanted!r}')
         if config != self._config or self._mode is None:
-            self.close()
+            self.stop()
             self._mode = self._make_mode(config)
             self._config = config
         self._mode.on_policy(message)
@@ -161,8 +140,9 @@ class ActorNode(Node):
             envs.close()
             raise
         self._attack, self._attacked = attack, attacked
-        if self._attacked is not None and self._diagnostics is None:
-            self._diagnostics = Diagnostics(self, self._health)
+        if self._attacked is not None and not self._is_diagnosed:
+            self._is_diagnosed = True
+            Diagnostics(self, self._health)
         self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
         return mode
 
@@ -223,49 +203,39 @@ class ActorNode(Node):
                 episode, stamp=self.get_clock().now(), actor_id=self._id,
                 policy_version=version))
 
-    def close(self) -> None:
-        """Close the environments."""
+    def stop(self) -> None:
+        """Close the environments: a robot must not go on after an error."""
         if isinstance(self._mode, LocalInferenceMode):
             self._sequence = self._mode.sequence
         if self._mode is not None:
             self._mode.close()
             self._mode = None
 
-
-def act(node: ActorNode, stop: threading.Event) -> int:
-    """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    with set_up():
-        register(node.modules, node, stop)
-    node.get_logger().info('waiting for a policy')
-    acted, patience = False, time.monotonic() + PATIENCE_S
-    try:
-        while not stop.is_set():
-            with node.timer.executor_wait():
-                call_back(executor, 0.0 if acted else 0.1)
-            try:
-                acted = node.act()
-            except ObservationError:
-                # It would fail again after a restart.
-                with set_up():
-                    raise
-            if not acted and time.monotonic() > patience:
-                patience = math.inf
-                node.tell_if_alone()
-    except EnvStopped:
-        pass  # in the middle of an unroll
-    finally:
-        # A robot must not go on after an error.
-        node.close()
-    executor.remove_node(node)
-    return EXIT_OK
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
+        with set_up():
+            register(self._modules, self, stop)
+        self.get_logger().info('waiting for a policy')
+        acted, patience = False, time.monotonic() + PATIENCE_S
+        try:
+            while not stop.is_set():
+                with self.timer.executor_wait():
+                    call_back(executor, 0.0 if acted else 0.1)
+                try:
+                    acted = self.act()
+                except ObservationError:
+                    # It would fail again after a restart.
+                    with set_up():
+                        raise
+                if not acted and time.monotonic() > patience:
+                    patience = math.inf
+                    self.tell_if_alone()
+        except EnvStopped:
+            pass  # in the middle of an unroll
+        return EXIT_OK
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('actor', ActorNode, act, SETTINGS, args)
-
+main = ActorNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

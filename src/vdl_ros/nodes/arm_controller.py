@@ -1,28 +1,17 @@
-"""Joint trajectory controller for the arm's on/off motors.
+"""Joint trajectory controller for the arm's on/off motors: topic and action.
 
-Action: ``arm/follow_joint_trajectory`` (control_msgs/FollowJointTrajectory).
-Subscribes: ``arm/joint_trajectory`` (trajectory_msgs/JointTrajectory), ``arm/joint_states``
-(sensor_msgs/JointState), ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState, latched),
-``arm/viewer_alive`` (std_msgs/Empty), ``arm/motors`` for a person's commands.
-Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while a trajectory runs;
-``arm/trajectory_status`` (vdl_ros/JointTrajectoryStatus, latched), ``arm/trajectory_markers``
-(visualization_msgs/MarkerArray, latched), ``/diagnostics``, ``/statistics``.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_controller --help``.
+It commands the motors only while a trajectory runs, and gives way to a person's commands.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 
 import numpy as np
-from rclpy.clock import Clock, ClockType
-from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header
 from trajectory_msgs.msg import JointTrajectory
-from visualization_msgs.msg import MarkerArray
 
 from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController, TrajectoryError
 from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
@@ -30,42 +19,33 @@ from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.quoting import shown
-from vdl_ros.common.settings import select
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
-from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, switches_off, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import MotorsPublisher, moves, switches_off
 from vdl_ros.ros.arm.commanders import check_program, is_program
 from vdl_ros.ros.arm.trajectory_action import TrajectoryAction
-from vdl_ros.ros.diagnostics import Diagnostics, Health
-from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds, trajectory_times
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
+from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-SETTINGS = (ControllerConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
 # Updates between two messages on trajectory_status while a trajectory runs.
 REPORT_EVERY = 10
 
 
-class ArmControllerNode(Node):
-    """Connects a :class:`TrajectoryController` to trajectories, joint states and motors.
+class ArmControllerNode(BaseNode):
+    """Connects a :class:`TrajectoryController` to trajectories, joint states and motors."""
 
-    Raises:
-        ValueError: a parameter or a description that cannot be used.
-    """
+    NAME = 'arm_controller'
+    SETTINGS = (ControllerConfig, GeometryConfig)
 
     def __init__(self) -> None:
-        super().__init__('arm_controller')
+        super().__init__()
         check_program(self)
-        given, self.process = take_settings(self, *SETTINGS)
-        geometry = select(GeometryConfig, given).load()
-        simulated = self.get_parameter('use_sim_time').value
-        longest_gap = math.inf if simulated else LONGEST_GAP
+        geometry = self.settings(GeometryConfig).load()
+        longest_gap = math.inf if self.is_simulated else LONGEST_GAP
         self._standstill = StandstillDetector(longest_gap)
         self._controller = TrajectoryController(
-            geometry, select(ControllerConfig, given),
-            longest_gap=longest_gap)
+            geometry, self.settings(ControllerConfig), longest_gap=longest_gap)
         self._kinematics = Kinematics(geometry)
         self._measured: Positions | None = None
         self._measured_at: float | None = None
@@ -74,38 +54,27 @@ class ArmControllerNode(Node):
         # What the latest status says of it.
         self._reported_missing = ''
         self._waiting: JointTrajectory | None = None
-        self._refusal = ''
         self._updates = 0
-        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self._status = self.create_publisher(
-            JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
-        self._target = self.create_publisher(
-            MarkerArray, 'arm/trajectory_markers', qos.TOPICS['arm/trajectory_markers'])
+        self._motors = MotorsPublisher(self)
+        self._status = self.pub('arm/trajectory_status')
+        self._target = self.pub('arm/trajectory_markers')
         self._statistics = TopicStatistics(self, 'arm/joint_states')
-        self._diagnostics = Diagnostics(self, self._health)
-        self.create_subscription(JointTrajectory, 'arm/joint_trajectory', self._on_trajectory,
-                                 qos.TOPICS['arm/joint_trajectory'])
-        qos.create_subscription(
-            self, JointState, 'arm/joint_states', self._on_joint_states)
-        self.create_subscription(
-            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
-            qos.TOPICS['arm/emergency_stop_state'])
-        self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
-                                 qos.TOPICS['arm/viewer_alive'])
-        self.create_subscription(
-            MotorCommand, 'arm/motors', self._on_motors, qos.subscription('arm/motors'))
+        Diagnostics(self, self._health)
+        self.sub('arm/joint_trajectory', self._on_trajectory)
+        self.sub('arm/joint_states', self._on_joint_states)
+        self.sub('arm/emergency_stop_state', self._on_stop_state)
+        self.sub('arm/viewer_alive', self._on_viewer_alive)
+        self.sub('arm/motors', self._on_motors)
         self._action = TrajectoryAction(
             self, self._controller, self._take, self._cancel,
             is_busy=lambda: self._waiting is not None or self._controller.state == 'running')
-        # Unless time is simulated: a timer of the system's clock pauses when that is set back.
-        self.create_timer(1.0 / RATE_HZ, self._update, clock=(
-            self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
+        self.every(1.0 / RATE_HZ, self._update, simulated=True)
         self._report()
 
     def stop(self) -> None:
         """Abort the running trajectory, motors off."""
         self._cancel('arm_controller was stopped')
-        wait_for_acks(self._motors)
+        self._motors.wait_for_acks()
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         self._action.replaced('a trajectory on arm/joint_trajectory')
@@ -120,7 +89,7 @@ class ArmControllerNode(Node):
             self._report_refusal(was_running)
             return
         # A stamp in the future is the start time; zero or a past stamp means now.
-        if seconds(message.header.stamp) > self._now():
+        if seconds(message.header.stamp) > self.now():
             self._waiting = message
         else:
             self._start(message)
@@ -131,7 +100,7 @@ class ArmControllerNode(Node):
         was_running = self._controller.state == 'running'
         names = list(message.joint_names)
         points = [list(point.positions) for point in message.points]
-        times = trajectory_times(message)
+        times = [seconds(point.time_from_start) for point in message.points]
         try:
             self._controller.start(names, points, times)
         except TrajectoryError:
@@ -163,9 +132,7 @@ class ArmControllerNode(Node):
         try:
             self._measured = positions_of(message)
         except ValueError as error:
-            if str(error) != self._refusal:  # log it once
-                self._refusal = str(error)
-                self.get_logger().error(f'joint states refused: {error}')
+            self.refuse(f'joint states refused: {error}')
             return
         self._measured_at = seconds(message.header.stamp)
 
@@ -202,18 +169,18 @@ class ArmControllerNode(Node):
             if self._controller.state != 'running':
                 self._controller.refuse('the process stood still')
                 self._report()
-        if self._waiting is not None and seconds(self._waiting.header.stamp) <= self._now():
+        if self._waiting is not None and seconds(self._waiting.header.stamp) <= self.now():
             self._start(self._waiting)
         if self._controller.state == 'idle' and self._missing_viewer() != self._reported_missing:
             self._report()
         if self._controller.state != 'running':
             return
         command = self._controller.update(
-            self._now(), self._measured, self._measured_at, self._missing_viewer())
+            self.now(), self._measured, self._measured_at, self._missing_viewer())
         if self._controller.state != 'running':
             self._end()
             return
-        self._command(Motors() if self._emergency.neutral_required
+        self._motors.send(Motors() if self._emergency.neutral_required
                       else Motors.of(command.tolist()))
         self._updates += 1
         if self._updates % REPORT_EVERY == 0:
@@ -236,13 +203,9 @@ class ArmControllerNode(Node):
     def _finish(self, *, command: bool) -> None:
         """Report that no trajectory runs; ``command``: switch the motors off."""
         if command:
-            self._command(Motors())
+            self._motors.send(Motors())
         self._show([], [])
         self._report()
-
-    def _command(self, motors: Motors) -> None:
-        self._motors.publish(message_from_motors(
-            motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
 
     def _show(self, names: list[str], points: list[list[float]]) -> None:
         """Publish markers of the tool's path; joints outside the trajectory keep their angle."""
@@ -252,7 +215,7 @@ class ArmControllerNode(Node):
         for column, name in enumerate(names):
             poses[:, JOINTS.index(name)] = [point[column] for point in points]
         path = self._kinematics.pose(poses)[:, :3, 3]
-        self._target.publish(markers(path, self.get_clock().now().to_msg()))
+        self._target.publish(markers(path, self.stamp()))
 
     def _report(self) -> None:
         target, error = self._controller.target, self._controller.error
@@ -262,7 +225,7 @@ class ArmControllerNode(Node):
         if self._controller.state == 'idle':
             reason = self._reported_missing
         self._status.publish(JointTrajectoryStatus(
-            header=Header(stamp=self.get_clock().now().to_msg()), state=self._controller.state,
+            header=Header(stamp=self.stamp()), state=self._controller.state,
             reason=reason, progress=self._controller.progress,
             name=[JOINTS[index] for index in moved], target=target[moved].tolist(),
             error=error[moved].tolist()))
@@ -272,14 +235,8 @@ class ArmControllerNode(Node):
                     'progress': f'{self._controller.progress:.2f}',
                     'emergency_stop': self._emergency.engaged}
 
-    def _now(self) -> float:
-        return float(self.get_clock().now().nanoseconds * 1e-9)
 
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('arm_controller', ArmControllerNode, spin_node, SETTINGS, args)
-
+main = ArmControllerNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

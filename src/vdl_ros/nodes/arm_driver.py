@@ -1,17 +1,12 @@
 """Driver of the USB arm: a lifecycle node that sends motor commands and stops without them.
 
-Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
-``/diagnostics``, ``/statistics``. Configured, it holds the device with all motors off; active, it
-follows commands. Parameters: docs/nodes.md, or ``ros2 run vdl_ros arm_driver --help``.
+Configured, it holds the device with all motors off; active, it follows commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from lifecycle_msgs.srv import ChangeState
 from rclpy._rclpy_pybind11 import RCLError
-from rclpy.clock import Clock, ClockType
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
 
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
@@ -19,44 +14,38 @@ from vdl_ros.arm.driver.guardian import Guardian, GuardianError
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import ArmUsbError, UsbArm, load_backend
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import select
 from vdl_ros.ros.arm.arm_topics import ArmTopics
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.base_node import BaseNode
 
-SETTINGS = (UsbConfig, SafetyConfig, ProcessConfig)
 # Period of the checks of watchdog, run times and connection, s.
 TICK_S = 0.02
 # Time between two attempts to find an arm before the first success, s.
 SEARCH_S = 0.5
 
 
-class ArmDriverNode(LifecycleNode):
-    """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states.
+class ArmDriverNode(BaseNode, LifecycleNode):
+    """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states."""
 
-    Raises:
-        ValueError: a parameter that cannot be used.
-    """
+    NAME = 'arm_driver'
+    SETTINGS = (UsbConfig, SafetyConfig)
 
     def __init__(self) -> None:
-        super().__init__('arm_driver')
-        given, self.process = take_settings(self, *SETTINGS)
-        usb = select(UsbConfig, given)
+        super().__init__()
+        usb = self.settings(UsbConfig)
         backend = load_backend(usb.usb_backend)
         self._guardian = Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout)
         self._inhibitor = SleepInhibitor()
         self._problem = ''
         self._topics = ArmTopics(
-            self, select(SafetyConfig, given), usb.signs,
+            self, self.settings(SafetyConfig), usb.signs,
             lambda: UsbArm(usb.usb_product, backend, usb.usb_timeout), self._guardian,
             values=lambda: {'guardian': self._guardian.pid or 'none',
                             'sleep inhibited': self._inhibitor.held})
         self._driver = self._topics.driver
         self._answer_every_transition()
-        # Not the node's clock: motors must stop even while simulated time stands still.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(TICK_S, self._driver.tick, clock=steady)
-        self._search = self.create_timer(SEARCH_S, self._start, clock=steady)
+        # Motors must stop even while simulated time stands still.
+        self.every(TICK_S, self._driver.tick)
+        self._search = self.every(SEARCH_S, self._start)
         if usb.autostart:
             self._start()
         else:
@@ -143,10 +132,7 @@ class ArmDriverNode(LifecycleNode):
         service.callback = answer
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('arm_driver', ArmDriverNode, spin_node, SETTINGS, args)
-
+main = ArmDriverNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -1,10 +1,6 @@
 """Guided calibration: moves each joint, estimates what the arm is like, and writes a file.
 
-Publishes: ``arm/motors`` (vdl_ros/MotorCommand), one motor at a time, and all motors off at the
-end. Subscribes: ``arm/joint_states`` (sensor_msgs/JointState), or ``arm/pose`` (vdl_ros/ArmPose)
-with ``feedback:=camera``; ``arm/motors_sent`` (vdl_ros/MotorCommand),
-``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
-Parameters: docs/calibration.md, or ``ros2 run vdl_ros calibrate --help``.
+It commands one motor at a time, and all motors off at the end. See docs/calibration.md.
 """
 
 from __future__ import annotations
@@ -17,10 +13,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from rcl_interfaces.srv import GetParameters
-from rclpy.clock import Clock, ClockType
 from rclpy.exceptions import InvalidServiceNameException
 from rclpy.executors import Executor
-from rclpy.node import Node
 from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.calibration.calibration_file import calibration_of, table, write
@@ -31,15 +25,15 @@ from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.quoting import cause
-from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import MotorsPublisher, motors_from_message
+from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
-from vdl_ros.ros.node_settings import CalibrateConfig, ProcessConfig
-from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.node_settings import CalibrateConfig
+from vdl_ros.ros.process import EXIT_OK
 
-SETTINGS = (CalibrateConfig, GeometryConfig, ProcessConfig)
 RATE_HZ = 50.0
 EXIT_ABORTED = 1
 # Time after which it says what it waits for, s.
@@ -48,22 +42,20 @@ SAY_S = 5.0
 ASK_S = 30.0
 
 
-class CalibrateNode(Node):
-    """Connects :class:`CalibrationMoves` to the arm's topics.
+class CalibrateNode(BaseNode):
+    """Connects :class:`CalibrationMoves` to the arm's topics."""
 
-    Raises:
-        ValueError: a parameter or a description that cannot be used.
-    """
+    NAME = 'calibrate'
+    SETTINGS = (CalibrateConfig, GeometryConfig)
 
     def __init__(self) -> None:
-        super().__init__('calibrate')
-        given, self.process = take_settings(self, *SETTINGS)
-        self.config = select(CalibrateConfig, given)
+        super().__init__()
+        self.config = self.settings(CalibrateConfig)
         self.output = Path(self.config.output)
         if not self.output.parent.is_dir() or self.output.is_dir():
             raise SettingError(
                 f'output: {self.config.output!r} is not allowed: a file in a folder that exists')
-        self.scene = build_scene(select(GeometryConfig, given).load())
+        self.scene = build_scene(self.settings(GeometryConfig).load())
         self.moves = CalibrationMoves(
             CollisionChecker(self.scene), self.config.moves, self.config.names)
         self.failure = ''
@@ -71,19 +63,13 @@ class CalibrateNode(Node):
         self._reading: tuple[float, Positions] | None = None
         self._driver = ''
         self._stop_state: EmergencyStopState | None = None
-        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self._topic, kind = (('arm/pose', ArmPose) if self.config.feedback == 'camera'
-                             else ('arm/joint_states', JointState))
+        self._motors = MotorsPublisher(self)
+        self._topic = 'arm/pose' if self.config.feedback == 'camera' else 'arm/joint_states'
         # All of them, where the newest would be enough to control.
-        self.create_subscription(kind, self._topic, self._on_reading, qos.TOPICS[self._topic])
-        self.create_subscription(MotorCommand, 'arm/motors_sent', self._on_sent,
-                                 qos.TOPICS['arm/motors_sent'])
-        self.create_subscription(
-            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
-            qos.TOPICS['arm/emergency_stop_state'])
-        simulated = self.get_parameter('use_sim_time').value
-        self.create_timer(1.0 / RATE_HZ, self._update, clock=(
-            self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
+        self.sub(self._topic, self._on_reading, qos.SENSOR)
+        self.sub('arm/motors_sent', self._on_sent)
+        self.sub('arm/emergency_stop_state', self._on_stop_state)
+        self.every(1.0 / RATE_HZ, self._update, simulated=True)
 
     @property
     def missing(self) -> str:
@@ -107,8 +93,8 @@ class CalibrateNode(Node):
         """Switch the motors off, for good."""
         if self._running:
             self._running = False
-            self._send(Motors())
-            wait_for_acks(self._motors)
+            self._motors.send(Motors())
+            self._motors.wait_for_acks()
 
     def wired(self, executor: Executor, stop: threading.Event) -> Signs:
         """Return the signs of the arm's driver; those of the manual if it has none, as the twin.
@@ -161,13 +147,13 @@ class CalibrateNode(Node):
         """Command the motors."""
         if not self._running or self.ended or self._reading is None:
             return
-        now = self.get_clock().now().nanoseconds * 1e-9
+        now = self.now()
         # After this process stood still, what arrived meanwhile may be next in the queue.
         was_late, self._late = self._late, now - self._reading[0] > self.config.moves.stale_after
         if self._late and not was_late:
             return
         try:
-            self._send(self.moves.update(now, *self._reading))
+            self._motors.send(self.moves.update(now, *self._reading))
         except CalibrationError as error:
             self._fail(str(error))
         if self.moves.step != self._said:
@@ -177,23 +163,11 @@ class CalibrateNode(Node):
     def _fail(self, reason: str) -> None:
         if self._running and not self.failure:
             self.failure = reason
-            self._send(Motors())
+            self._motors.send(Motors())
 
-    def _send(self, motors: Motors) -> None:
-        self._motors.publish(message_from_motors(
-            motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name()))
-
-
-def calibrate(node: CalibrateNode, stop: threading.Event) -> int:
-    """Ask, move, estimate, write; return the exit status."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    try:
-        status = _calibrate(node, executor, stop)
-    finally:
-        node.stop()
-    executor.remove_node(node)
-    return status
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Ask, move, estimate, write."""
+        return _calibrate(self, executor, stop)
 
 
 def _calibrate(node: CalibrateNode, executor: Executor, stop: threading.Event) -> int:
@@ -268,7 +242,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if '--yes' in words:
         words.remove('--yes')
         words += ['--ros-args', '-p', 'yes:=true']
-    return run_node('calibrate', CalibrateNode, calibrate, SETTINGS, words)
+    return CalibrateNode.main(words)
 
 
 if __name__ == '__main__':

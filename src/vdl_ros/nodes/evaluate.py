@@ -1,9 +1,6 @@
 """The evaluate node: plays episodes with a checkpoint's policy and prints their mean return.
 
-With an attack it plays them twice, without and with it.
-
-``ros2 run vdl_ros evaluate runs/<name>``. Publishes: ``episodes`` (vdl_ros/Episode). Parameters:
-docs/nodes.md, or ``ros2 run vdl_ros evaluate --help``.
+With an attack it plays them twice, without and with it: ``ros2 run vdl_ros evaluate runs/<name>``.
 """
 
 from __future__ import annotations
@@ -18,75 +15,63 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from rclpy.node import Node
 
-from vdl_ros.attacks.attack_config import (
-    NONE,
-    AttackConfig,
-    SurrogateConfig,
-    verify_attack,
-)
+from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.files import checkpoint_file
-from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.video import record_episodes
-from vdl_ros.msg import Episode
 from vdl_ros.play.saved_policy import load_policy, load_surrogate
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.policy.policy import choose_precision
 from vdl_ros.rl.settings import EvaluateConfig
-from vdl_ros.ros import parameters, qos
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import EXIT_OK, run_node, set_up
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.process import EXIT_OK, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import to_episode
 
 # Steps; three seconds at 30 frames/s.
 _SHORTEST_VIDEO = 100
-SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig, ProcessConfig)
 
 
-class EvaluateNode(Node):
-    """Loads a checkpoint, plays episodes and publishes them.
+class EvaluateNode(BaseNode):
+    """Loads a checkpoint, plays episodes and publishes them."""
 
-    Raises:
-        ValueError: a parameter or a checkpoint that cannot be used.
-    """
+    NAME = 'evaluate'
+    SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig)
 
     def __init__(self) -> None:
-        super().__init__('evaluate')
-        given = parameters.given(self, *SETTINGS)
-        parameters.declare(self, given, *SETTINGS)
-        self.settings = select(EvaluateConfig, given)
-        path = self.settings.checkpoint
+        super().__init__()
+        self._config = self.settings(EvaluateConfig)
+        path = self._config.checkpoint
         if not path:
             raise SettingError('checkpoint: not set: checkpoint:=runs/<name>')
-        self.modules = select(EnvModulesConfig, given)
-        import_modules(self.modules)
+        self._modules = self.settings(EnvModulesConfig)
+        import_modules(self._modules)
         # For its spaces; it is registered again when it is known what ends the process.
-        register(self.modules, self, threading.Event())
-        loaded = load_policy(Path(path), env_id=self.settings.env_id,
-                             algorithm=self.settings.algorithm)
+        register(self._modules, self, threading.Event())
+        loaded = load_policy(Path(path), env_id=self._config.env_id,
+                             algorithm=self._config.algorithm)
         self._saved, self._env = loaded, loaded.env
-        self._attack = select(AttackConfig, given)
+        self._attack = self.settings(AttackConfig)
         self._train = verify_attack(
             self._attack, replace(loaded.train, precision='auto', inference='actor'))
         if self.is_attack:
             # Also without the attack, so that both play with the same policy.
             choose_precision(loaded.policy, self._train.precision)
-        self._surrogate = load_surrogate(select(SurrogateConfig, given)) \
+        self._surrogate = load_surrogate(self.settings(SurrogateConfig)) \
             if self.is_attack else None
-        if self.settings.video:
+        if self._config.video:
             # Before the episodes: not every environment can draw.
-            factory.make(self._env, self.settings.seed, num_envs=1, render=True).close()
+            factory.make(self._env, self._config.seed, num_envs=1, render=True).close()
         # More threads do not pay for such small batches.
         torch.set_num_threads(1)
-        torch.manual_seed(self.settings.seed)
-        self._episodes = qos.create_publisher(self, Episode, 'episodes')
+        torch.manual_seed(self._config.seed)
+        self._episodes = self.pub('episodes')
         self.get_logger().info(
             f'{checkpoint_file(Path(path))}: {self._env.env_id}, {loaded.train.algorithm}, '
             f'{loaded.agent_steps:,} steps')
@@ -98,12 +83,12 @@ class EvaluateNode(Node):
 
     def play(self, stop: threading.Event, attacked: bool = False) -> Evaluation:
         """Play the episodes, under the attack if ``attacked``, and publish them."""
-        settings = self.settings
+        settings = self._config
         count = min(settings.num_envs, settings.episodes)
         if self._env.env_id.startswith(factory.ROBOT):
             # As many robots as there were.
             count = min(count, self._env.num_envs)
-            register(self.modules, self, stop)
+            register(self._modules, self, stop)
         # The score of a game counts all lives, also if the policy was trained with episodic_life.
         env = replace(self._env, episodic_life=False)
         with set_up():
@@ -130,53 +115,50 @@ class EvaluateNode(Node):
         """Record a video of one episode, of more where one is over in a moment."""
         with set_up():
             returns, length = record_episodes(
-                self._env, self.settings.seed, self._saved.act(self.settings.deterministic), path,
+                self._env, self._config.seed, self._saved.act(self._config.deterministic), path,
                 min_steps=_SHORTEST_VIDEO)
         count = '' if len(returns) == 1 else f'{len(returns)} episodes, '
         self.get_logger().info(f'{path}: {count}{length} steps, '
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
 
-
-def play(node: EvaluateNode, stop: threading.Event) -> int:
-    """Play, log the results, record a video."""
-    try:
-        result = node.play(stop)
-    except EnvStopped:
+    def run(self, stop: threading.Event) -> int:
+        """Play, log the results, record a video."""
+        try:
+            result = self.play(stop)
+        except EnvStopped:
+            return EXIT_OK
+        if not result.returns:
+            return EXIT_OK
+        self._report(result)
+        if self.is_attack and not stop.is_set():
+            attacked = self.play(stop, attacked=True)
+            if attacked.returns:
+                self._report(attacked, 'attacked: ')
+                self.get_logger().info(
+                    f'adversary: l2 {attacked.adversary_l2:.6g}, '
+                    f'{attacked.injects} of {sum(attacked.lengths)} observations perturbed '
+                    f'({attacked.injects / sum(attacked.lengths):.0%}), '
+                    f'return lost {result.mean - attacked.mean:.2f}')
+        if self._config.video and not stop.is_set():
+            self.record(Path(self._config.video))
         return EXIT_OK
-    if not result.returns:
-        return EXIT_OK
-    report(node, result)
-    if node.is_attack and not stop.is_set():
-        attacked = node.play(stop, attacked=True)
-        if attacked.returns:
-            report(node, attacked, 'attacked: ')
-            node.get_logger().info(
-                f'adversary: l2 {attacked.adversary_l2:.6g}, '
-                f'{attacked.injects} of {sum(attacked.lengths)} observations perturbed '
-                f'({attacked.injects / sum(attacked.lengths):.0%}), '
-                f'return lost {result.mean - attacked.mean:.2f}')
-    if node.settings.video and not stop.is_set():
-        node.record(Path(node.settings.video))
-    return EXIT_OK
 
-
-def report(node: EvaluateNode, result: Evaluation, what: str = '') -> None:
-    """Log the results of an evaluation."""
-    # Where the environment says so.
-    known = [each.success for each in result.episodes if each.success is not None]
-    success = f', success {sum(known) / len(known):.0%}' if known else ''
-    # One episode has no interval.
-    interval = '' if math.isnan(result.interval) else (
-        f'95 % of the mean +-{result.interval:.2f}, ')
-    node.get_logger().info(
-        f'{what}{len(result.returns)} episodes: mean {result.mean:.2f}, std {result.std:.2f}, '
-        f'{interval}from {min(result.returns):g} to {max(result.returns):g}, '
-        f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
-    if result.reaction_time_ms:
-        figures = result.reaction_time_ms
-        node.get_logger().info(
-            f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '
-            f'{figures["p99"]:.0f}), {result.late_actions} late actions')
+    def _report(self, result: Evaluation, what: str = '') -> None:
+        # Where the environment says so.
+        known = [each.success for each in result.episodes if each.success is not None]
+        success = f', success {sum(known) / len(known):.0%}' if known else ''
+        # One episode has no interval.
+        interval = '' if math.isnan(result.interval) else (
+            f'95 % of the mean +-{result.interval:.2f}, ')
+        self.get_logger().info(
+            f'{what}{len(result.returns)} episodes: mean {result.mean:.2f}, '
+            f'std {result.std:.2f}, {interval}from {min(result.returns):g} to '
+            f'{max(result.returns):g}, '
+            f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
+        if figures := result.reaction_time_ms:
+            self.get_logger().info(
+                f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '
+                f'{figures["p99"]:.0f}), {result.late_actions} late actions')
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -185,7 +167,7 @@ def main(args: Sequence[str] | None = None) -> int:
     if words and not words[0].startswith('-'):
         # Quoted for YAML, of which a parameter's value is.
         words[:1] = ['--ros-args', '-p', f'checkpoint:={json.dumps(words[0])}', '--']
-    return run_node('evaluate', EvaluateNode, play, SETTINGS, words)
+    return EvaluateNode.main(words)
 
 
 if __name__ == '__main__':

@@ -1,70 +1,51 @@
 """The evaluator: plays a training's policies in environments of its own, while they are trained.
 
-Subscribes: ``evaluated_policy`` (vdl_ros/Policy, latched), which a learner publishes every
-``eval_every`` steps. Publishes: ``evaluations`` (vdl_ros/Evaluation); ``/diagnostics``. Settings
-of environment, attack and number of episodes come from the learner, modules of environments from
-this host. It has a low priority. Parameters: docs/nodes.md, or
-``ros2 run vdl_ros evaluator --help``.
+Settings of environment, attack and number of episodes come from the learner, modules of
+environments from this host.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 import torch
-from rclpy.node import Node
+from rclpy.executors import Executor
 from std_msgs.msg import Header
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
-from vdl_ros.common.settings import select
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Evaluation, Policy
 from vdl_ros.play.evaluator import PolicyEvaluator
-from vdl_ros.ros import qos
-from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.tensors import from_tensors
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    call_back,
-    lower_priority,
-    make_executor,
-    run_node,
-    take_settings,
-)
+from vdl_ros.ros.process import EXIT_OK, call_back
 from vdl_ros.ros.training.messages import policy_config, to_episode
 
-SETTINGS = (EnvModulesConfig, SurrogateConfig, ProcessConfig)
 # Pause between two looks for a policy, s.
 PAUSE_S = 0.1
 
 
-class EvaluatorNode(Node):
-    """Evaluates the newest policy that it received.
+class EvaluatorNode(BaseNode):
+    """Evaluates the newest policy that it received."""
 
-    Raises:
-        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-            imported.
-    """
+    NAME = 'evaluator'
+    SETTINGS = (EnvModulesConfig, SurrogateConfig)
+    IS_BACKGROUND = True
 
     def __init__(self) -> None:
-        super().__init__('evaluator')
-        given, self.process = take_settings(self, *SETTINGS)
-        import_modules(select(EnvModulesConfig, given))
-        self._surrogate = select(SurrogateConfig, given)
+        super().__init__()
+        import_modules(self.settings(EnvModulesConfig))
+        self._surrogate = self.settings(SurrogateConfig)
         torch.set_num_threads(1)
         self._message: Policy | None = None
         self._config: dict[str, Any] = {}
         self._evaluator: PolicyEvaluator | None = None
         self._problem, self._count = '', 0
-        self._evaluations = self.create_publisher(
-            Evaluation, 'evaluations', qos.TOPICS['evaluations'])
-        self._diagnostics = Diagnostics(self, self._health)
-        self.create_subscription(
-            Policy, 'evaluated_policy', self._on_policy, qos.TOPICS['evaluated_policy'])
+        self._evaluations = self.pub('evaluations')
+        Diagnostics(self, self._health)
+        self.sub('evaluated_policy', self._on_policy)
 
     def _health(self) -> Health:
         return self._problem, {'evaluations': self._count}
@@ -90,46 +71,35 @@ class EvaluatorNode(Node):
                 policy_version=message.version) for each in found.episodes]
         except ValueError as error:
             # The next policy is tried from the start.
-            self.close()
+            self.stop()
             result.problem = self._problem = ' '.join(str(error).split()) or 'unknown'
             self.get_logger().warning(f'policy not evaluated: {self._problem}')
-        result.header = Header(stamp=self.get_clock().now().to_msg())
+        result.header = Header(stamp=self.stamp())
         self._evaluations.publish(result)
 
     def _make_evaluator(self, config: dict[str, Any]) -> PolicyEvaluator:
         """Return the evaluator of a training with these settings, the same one for the same."""
         if self._evaluator is None or config != self._config:
-            self.close()
+            self.stop()
             self._evaluator, self._config = PolicyEvaluator(config, self._surrogate), config
             self.get_logger().info(f'evaluates {config.get("env_id")}')
         return self._evaluator
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Close the environments."""
         if self._evaluator is not None:
             self._evaluator.close()
             self._evaluator = None
 
-
-def work(node: EvaluatorNode, stop: threading.Event) -> int:
-    """Run callbacks and evaluate in turn."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    try:
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Run callbacks and evaluate in turn."""
         while not stop.is_set():
             call_back(executor, PAUSE_S)
-            node.evaluate(stop)
-    finally:
-        node.close()
-    executor.remove_node(node)
-    return EXIT_OK
+            self.evaluate(stop)
+        return EXIT_OK
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    lower_priority()
-    return run_node('evaluator', EvaluatorNode, work, SETTINGS, args)
-
+main = EvaluatorNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

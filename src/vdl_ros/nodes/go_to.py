@@ -3,7 +3,8 @@
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``,
 ``arm/emergency_stop_state``. Publishes: ``arm/joint_trajectory``, one point for
 ``arm_controller``, and on SIGINT or SIGTERM one without a point, which stops the arm. With
-``--policy`` the node ``policy`` moves instead (``ros/arm/target_request.py``).
+``--policy`` the node ``policy`` moves instead: subscribes ``arm/target_status``, publishes
+``arm/target``, and ``arm/motors`` once, all off, if the policy is not to go on with it.
 
 Exit status: 0 when it is there; 1 if no arm answers, or the trajectory was aborted or replaced; 2
 if the place cannot be reached.
@@ -19,44 +20,45 @@ import time
 from collections.abc import Sequence
 
 import numpy as np
+from geometry_msgs.msg import PointStamped
 from rclpy.executors import Executor
-from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
+from std_msgs.msg import Header, String
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
+from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.kinematics import JointGoal, Kinematics, Planner
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
-from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus
-from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import wait_for_acks
-from vdl_ros.ros.arm.target_request import EXIT_FAILED, TargetRequest, TargetRequestNode
+from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, TargetStatus
+from vdl_ros.ros.arm.arm_topics import MotorsPublisher, wait_for_acks
+from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, set_up, spin_until, take_settings
+from vdl_ros.ros.process import EXIT_OK, set_up, spin_until
 
-SETTINGS = (ProcessConfig,)
+EXIT_FAILED = 1
 # How long the nodes of an arm may take to answer, and how often what is new of that is said, s.
 ANSWER_S, PATIENCE_S = 30.0, 2.0
-# A trajectory that does not start is sent again after this time, s: the controller may have
-# discovered this node after it was sent.
+# A trajectory that does not start, or a target that nobody takes, is sent again after this time,
+# s: the receiver may have discovered this node after it was sent.
 REPEAT_S = 2.0
-# Joint angles that differ by less are the same, rad.
+# How long a policy may take to answer; motors may be off for so long, such as while joint states
+# are missing, before it is a failure, s.
+POLICY_S, PAUSED_S = 60.0, 5.0
+# Joint angles, rad, and targets, m, that differ by less are the same.
 SAME = 1e-6
+Place = tuple[float, float, float]
 
 
-class GoToNode(Node):
-    """Knows the arm's state and sends trajectories.
+class GoToNode(BaseNode):
+    """Knows the arm's state, and brings ``tool0`` to ``place``, m, by a trajectory."""
 
-    Raises:
-        ValueError: a parameter that cannot be used.
-    """
+    NAME = 'go_to'
 
-    def __init__(self) -> None:
-        super().__init__('go_to')
-        _, self.process = take_settings(self, *SETTINGS)
+    def __init__(self, place: Place) -> None:
+        super().__init__()
+        self._place = place
         self.description = ''
         self.measured: Positions | None = None
         # Number of measurements so far.
@@ -65,17 +67,11 @@ class GoToNode(Node):
         self.stop_state: EmergencyStopState | None = None
         # Whether it was engaged since this was set to False.
         self.was_stopped = False
-        self._trajectories = self.create_publisher(
-            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
-        self.create_subscription(
-            String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
-        qos.create_subscription(
-            self, JointState, 'arm/joint_states', self._on_joint_states)
-        self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
-                                 qos.TOPICS['arm/trajectory_status'])
-        self.create_subscription(
-            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
-            qos.TOPICS['arm/emergency_stop_state'])
+        self._trajectories = self.pub('arm/joint_trajectory')
+        self.sub('robot_description', self._on_description)
+        self.sub('arm/joint_states', self._on_joint_states)
+        self.sub('arm/trajectory_status', self._on_status)
+        self.sub('arm/emergency_stop_state', self._on_stop_state)
 
     @property
     def missing(self) -> str:
@@ -95,17 +91,6 @@ class GoToNode(Node):
         return self.status is not None and self.status.state == 'idle' and bool(
             self.status.reason)
 
-    def start(self, goal: JointGoal) -> None:
-        """Send a trajectory to ``goal``."""
-        self.status = None
-        self._trajectories.publish(
-            trajectory_message(goal.names, [goal.positions], [goal.duration]))
-
-    def stop(self) -> None:
-        """Stop the arm by a trajectory that is refused."""
-        self._trajectories.publish(JointTrajectory())
-        wait_for_acks(self._trajectories)
-
     def _on_description(self, message: String) -> None:
         self.description = message.data
 
@@ -113,7 +98,7 @@ class GoToNode(Node):
         try:
             self.measured = positions_of(message)
         except ValueError as error:
-            self.get_logger().error(f'joint states refused: {error}', throttle_duration_sec=5.0)
+            self.refuse(f'joint states refused: {error}')
         else:
             self.measurements += 1
 
@@ -124,55 +109,38 @@ class GoToNode(Node):
         self.stop_state = message
         self.was_stopped |= message.engaged or message.neutral_required
 
-
-class Move:
-    """Brings ``tool0`` of the arm of a node to a place, float64 [3], m."""
-
-    def __init__(self, place: Sequence[float]) -> None:
-        self._place = tuple(place)
-
-    def __call__(self, node: GoToNode, stop: threading.Event) -> int:
+    def work(self, executor: Executor, stop: threading.Event) -> int:
         """Move, and return the exit status; ``stop`` stops the arm."""
-        executor = make_executor(node.process.executor)
-        executor.add_node(node)
-        try:
-            return self._move(node, executor, stop)
-        finally:
-            executor.remove_node(node)
-
-    def _move(self, node: GoToNode, executor: Executor, stop: threading.Event) -> int:
-        log = node.get_logger()
-        if not self._wait(node, executor, stop):
+        log = self.get_logger()
+        if not self._wait(executor, stop):
             return EXIT_FAILED
-        assert node.measured is not None
-        assert node.stop_state is not None
-        if node.stop_state.engaged:
+        assert self.measured is not None
+        assert self.stop_state is not None
+        if self.stop_state.engaged:
             log.error('emergency stop: release it first')
             return EXIT_FAILED
-        node.was_stopped = False
+        self.was_stopped = False
         with set_up():
-            geometry = parse(node.description)
+            geometry = parse(self.description)
             planner = Planner(geometry, CollisionChecker(build_scene(geometry)).collides)
-            goal = planner.plan(self._place, node.measured)
+            goal = planner.plan(self._place, self.measured)
         log.info(', '.join(f'{name} {value:.3f}' for name, value in zip(
             goal.names, goal.positions, strict=True)) + f' rad, in {goal.duration:.1f} s or more')
-        reason = self._follow(node, goal, executor, stop)
+        reason = self._follow(goal, executor, stop)
         if reason:
             log.error(reason)
             return EXIT_FAILED
-        away = _distance(geometry, node.measured, self._place)
-        log.info(f'tool0 is {1000.0 * away:.0f} mm from '
-                 f'({", ".join(f"{each:g}" for each in self._place)}) m')
+        away = _distance(geometry, self.measured, self._place)
+        log.info(f'tool0 is {1000.0 * away:.0f} mm from {_text(self._place)} m')
         return EXIT_OK
 
-    @staticmethod
-    def _wait(node: GoToNode, executor: Executor, stop: threading.Event) -> bool:
+    def _wait(self, executor: Executor, stop: threading.Event) -> bool:
         """Wait until all is known, and say what is missing; return whether it is."""
-        log, said, end = node.get_logger(), '', math.inf
-        while not spin_until(lambda: not node.missing, executor, stop, PATIENCE_S):
+        log, said, end = self.get_logger(), '', math.inf
+        while not spin_until(lambda: not self.missing, executor, stop, PATIENCE_S):
             if stop.is_set():
                 return False
-            missing, now = node.missing, time.monotonic()
+            missing, now = self.missing, time.monotonic()
             if missing != said:
                 log.info(f'waiting for {missing}: is arm.launch.py running?')
                 said, end = missing, now + ANSWER_S
@@ -181,20 +149,19 @@ class Move:
                 return False
         return True
 
-    @staticmethod
-    def _follow(
-        node: GoToNode, goal: JointGoal, executor: Executor, stop: threading.Event,
-    ) -> str:
+    def _follow(self, goal: JointGoal, executor: Executor, stop: threading.Event) -> str:
         """Send a trajectory and wait for its end; return why it did not end well, or ''."""
 
         def state() -> str:
-            return str(node.status.state) if node.status is not None else ''
+            return str(self.status.state) if self.status is not None else ''
 
         for _ in range(round(ANSWER_S / REPEAT_S)):
-            node.start(goal)
-            started = spin_until(lambda: node.was_stopped or state() in ('running', 'aborted'),
+            self.status = None
+            self._trajectories.publish(
+                trajectory_message(goal.names, [goal.positions], [goal.duration]))
+            started = spin_until(lambda: self.was_stopped or state() in ('running', 'aborted'),
                                  executor, stop, REPEAT_S)
-            if node.was_stopped and not state():
+            if self.was_stopped and not state():
                 # Only a new request may move the arm afterwards.
                 return 'emergency stop'
             if started or stop.is_set():
@@ -203,18 +170,24 @@ class Move:
             return 'arm_controller did not start the trajectory'
         spin_until(lambda: state() != 'running', executor, stop)
         # The first measurement may be older than the end.
-        count = node.measurements + 2
+        count = self.measurements + 2
         if state() == 'done' and not spin_until(
-                lambda: node.measurements >= count, executor, stop, PATIENCE_S):
+                lambda: self.measurements >= count, executor, stop, PATIENCE_S):
             return 'the trajectory is done, but arm/joint_states stopped'
         if stop.is_set():
-            node.stop()
+            # By a trajectory that is refused.
+            self._trajectories.publish(JointTrajectory())
+            wait_for_acks(self._trajectories)
             return 'interrupted: the arm was stopped'
-        assert node.status is not None
-        if state() == 'done' and not _is_to(node.status, goal):
+        assert self.status is not None
+        if state() == 'done' and not _is_to(self.status, goal):
             return 'the trajectory was replaced by another one'
-        return {'done': '', 'aborted': f'aborted: {node.status.reason}'}.get(
+        return {'done': '', 'aborted': f'aborted: {self.status.reason}'}.get(
             state(), 'the trajectory was lost: arm_controller was started again')
+
+
+def _text(place: Place) -> str:
+    return f'({", ".join(f"{each:g}" for each in place)})'
 
 
 def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
@@ -225,11 +198,113 @@ def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
         for name, position in zip(goal.names, goal.positions, strict=True))
 
 
-def _distance(geometry: ArmGeometry, measured: Positions, place: Sequence[float]) -> float:
+def _distance(geometry: ArmGeometry, measured: Positions, place: Place) -> float:
     """Return how far ``tool0`` is from ``place``, m; a joint that is not measured is at 0."""
     straight = geometry.upright
     here = np.where(np.isfinite(measured), measured, straight)
     return float(np.linalg.norm(Kinematics(geometry).pose(here)[:3, 3] - place))
+
+
+class TargetLostError(Exception):
+    """The policy does not follow this target any more; the arm may be somebody else's."""
+
+
+class PolicyGoToNode(BaseNode):
+    """Asks the node ``policy`` to bring ``tool0`` to ``place``, m, within ``timeout`` s."""
+
+    NAME = 'go_to'
+
+    def __init__(self, place: Place, timeout: float) -> None:
+        super().__init__()
+        self._place, self._timeout = place, timeout
+        self._status: TargetStatus | None = None
+        self._targets = self.pub('arm/target')
+        self._motors = MotorsPublisher(self)
+        self.sub('arm/target_status', self._on_status)
+
+    @property
+    def _is_answered(self) -> bool:
+        """Whether there is a policy, which can be stopped too."""
+        return self._status is not None and all(
+            each.get_subscription_count() for each in (self._targets, self._motors.publisher))
+
+    def _send(self) -> None:
+        """Send the target; what was known of another one is forgotten."""
+        self._status = None
+        message = PointStamped(header=Header(stamp=self.stamp(), frame_id='base_link'))
+        message.point.x, message.point.y, message.point.z = self._place
+        self._targets.publish(message)
+
+    def _switch_off(self) -> None:
+        """Switch all motors off, as a person does: the policy gives its target up."""
+        # Before it has the target it would not give it up.
+        wait_for_acks(self._targets)
+        self._motors.send(Motors())
+        self._motors.wait_for_acks()
+
+    def _on_status(self, message: TargetStatus) -> None:
+        self._status = message
+
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Ask, and return the exit status; the motors are off if it was given up here."""
+        log = self.get_logger()
+        if not spin_until(lambda: self._is_answered, executor, stop, PATIENCE_S):
+            log.info('waiting for a policy, such as that of arm.launch.py policy:=reach')
+        if not spin_until(lambda: self._is_answered, executor, stop, POLICY_S):
+            if not stop.is_set():
+                log.error(f'no policy for {POLICY_S:g} s: is arm.launch.py policy:=reach running?')
+            return EXIT_FAILED
+        try:
+            reason = self._follow(executor, stop)
+        except TargetLostError as ended:
+            log.error(str(ended))
+            return EXIT_FAILED
+        except BaseException:
+            self._switch_off()
+            raise
+        if reason:
+            self._switch_off()
+            log.error(reason)
+            return EXIT_FAILED
+        assert self._status is not None
+        log.info(f'tool0 is {1000.0 * self._status.distance:.0f} mm from {_text(self._place)} m, '
+                 f'after {self._status.time_to_target:.1f} s; the policy holds it there')
+        return EXIT_OK
+
+    def _follow(self, executor: Executor, stop: threading.Event) -> str:
+        """Send the target until it is taken, and wait; return why to give it up, '' if reached.
+
+        Raises:
+            TargetLostError: the policy has given it up, or has another one.
+        """
+        end = time.monotonic() + self._timeout
+        due, paused_since, is_taken = 0.0, math.inf, False
+        while not stop.is_set():
+            now = time.monotonic()
+            if not is_taken and now > due:
+                self._send()
+                due = now + REPEAT_S
+            executor.spin_once(timeout_sec=0.1)
+            status = self._status
+            if now > end:
+                away = '' if status is None else f', {100.0 * status.distance:.1f} cm away'
+                return f'not reached within {self._timeout:g} s{away}: motors off'
+            if status is None:
+                continue
+            is_mine = all(abs(mine - other) < SAME for mine, other in zip(
+                self._place, status.target, strict=True))
+            is_taken |= is_mine
+            if status.state == 'idle' and status.reason:
+                raise TargetLostError(f'motors off: {status.reason}')
+            if is_taken and not is_mine:
+                raise TargetLostError('another target has replaced this one')
+            if is_mine and status.success:
+                return ''
+            if status.state != 'paused':
+                paused_since = math.inf
+            elif (paused_since := min(paused_since, now)) < now - PAUSED_S:
+                return f'motors off: {status.reason}'
+        return 'interrupted: motors off'
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -252,9 +327,8 @@ def main(args: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(words[:count])
     place = (options.x, options.y, options.z)
     if options.policy:
-        return run_node('go_to', TargetRequestNode, TargetRequest(place, options.timeout),
-                        SETTINGS, words[count:])
-    return run_node('go_to', GoToNode, Move(place), SETTINGS, words[count:])
+        return PolicyGoToNode.main(words[count:], place, options.timeout)
+    return GoToNode.main(words[count:], place)
 
 
 if __name__ == '__main__':

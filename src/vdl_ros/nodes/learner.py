@@ -1,15 +1,6 @@
 """The learner node: trains a policy on the trajectories of actors, or of a bag, and publishes it.
 
 With ``algorithm:=bc`` it learns from the files of demonstrations instead, without actors.
-
-Subscribes: ``trajectories`` (vdl_ros/Trajectory), or ``observations`` (vdl_ros/Observation) with
-inference:=learner; ``/statistics``, for TensorBoard. Publishes: ``policy`` (vdl_ros/Policy,
-latched; only learner 0) after every ``publish_every`` updates; ``learner_busy`` (std_msgs/String)
-each second of an update, so that actors wait for its policy; ``actions`` (vdl_ros/Action) with
-inference:=learner; with ``eval_every`` ``evaluated_policy`` (vdl_ros/Policy, latched), which
-``evaluations`` (vdl_ros/Evaluation) answer; ``/statistics``, including the time shares of its
-threads; ``/diagnostics``.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros learner --help``.
 """
 
 from __future__ import annotations
@@ -17,14 +8,12 @@ from __future__ import annotations
 import json
 import threading
 import traceback
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
-from rclpy.node import Node
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
-from vdl_ros.common.settings import SettingError, as_dict, select
+from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.play.evaluator import verify_evaluations
@@ -42,6 +31,7 @@ from vdl_ros.rl.runs.run_config import (
     settings_of_init,
     verify_run,
 )
+from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
@@ -51,57 +41,53 @@ from vdl_ros.rl.settings import (
     verify,
 )
 from vdl_ros.ros import parameters
+from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import (
     EXIT_BAD_INPUT,
     EXIT_OK,
     EXIT_RESTART,
     die_with_parent,
-    run_node,
     set_up,
 )
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings
 
-SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
-            AttackConfig, RunConfig, RunFolderConfig, ProcessConfig)
 
+class LearnerNode(BaseNode):
+    """The node with its settings; :class:`Training` adds learner, topics and training loop."""
 
-class LearnerNode(Node):
-    """The node with its settings; :class:`Training` adds learner, topics and training loop.
-
-    Attributes:
-        run: settings of the learner's process.
-
-    Raises:
-        ValueError: a setting that is not allowed, a module that cannot be imported, or a run
-            that cannot be resumed.
-    """
+    NAME = 'learner'
+    SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
+                AttackConfig, RunConfig, RunFolderConfig)
 
     def __init__(self) -> None:
-        super().__init__('learner')
-        self._given = parameters.given(self, *SETTINGS)
-        rank = self._given.get('learner_rank', 0)
-        self._resume = '' if rank else str(self._given.get('resume', ''))
+        super().__init__()
+        rank = self.given.get('learner_rank', 0)
+        self._resume = '' if rank else str(self.given.get('resume', ''))
         # The other learners receive the settings of learner 0 in share_settings.
-        self._values = dict(self._given) if rank else config_file.resolve(
-            settings_of_init(self._given) | self._given,
+        self._values = dict(self.given) if rank else config_file.resolve(
+            settings_of_init(self.given) | self.given,
             saved_settings(Path(self._resume)) if self._resume else None)
-        self.run, self._process = (
-            select(RunConfig, self._values), select(ProcessConfig, self._values))
-        verify_run(self.run)
-        self._modules = select(EnvModulesConfig, self._given)
+        self._run = select(RunConfig, self._values)
+        self._process = select(ProcessConfig, self._values)
+        verify_run(self._run)
+        self._modules = self.settings(EnvModulesConfig)
         import_modules(self._modules)
         # Only their spaces: the actors run them.
         register(self._modules, self, threading.Event())
         if not rank:
             self.configs()
-        self._device = choose_device(self.run.device, self.run.learner_rank)
-        torch.set_num_threads(self.run.learner_threads or 1)
+        self._device = choose_device(self._run.device, self._run.learner_rank)
+        torch.set_num_threads(self._run.learner_threads or 1)
         self._learner_id = make_learner_id(self._process.launch_id)
         if self._process.launch_id:
             die_with_parent()
+
+    def take_settings(self) -> dict[str, Scalar]:
+        """Return what the user has set; parameters are declared when all are known."""
+        return parameters.given(self, *self.SETTINGS, ProcessConfig)
 
     def configs(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig, AttackConfig]:
         """Return the settings of environment, learning, algorithm and attack.
@@ -111,25 +97,25 @@ class LearnerNode(Node):
         """
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
         algorithm_config = make_algorithm_config(train, self._values)
-        verify(train, algorithm_config, self.run.num_learners)
+        verify(train, algorithm_config, self._run.num_learners)
         verify_evaluations(env, train)
-        if self.run.relearn and train.inference == 'learner':
+        if self._run.relearn and train.inference == 'learner':
             raise SettingError("inference: 'learner' is not allowed with relearn true: 'actor'; "
                                'a bag of observations holds no trajectories')
-        if self.run.relearn and train.algorithm == 'bc':
+        if self._run.relearn and train.algorithm == 'bc':
             raise SettingError("algorithm: 'bc' is not allowed with bag: it learns from "
                                'demonstrations')
         attack = select(AttackConfig, self._values)
         return env, verify_attack(attack, train), algorithm_config, attack
 
-    def settings(self) -> TrainingSettings:
+    def _training_settings(self) -> TrainingSettings:
         """Return all settings; those of learner 0 after :meth:`share_settings`.
 
         Raises:
             SettingError: a value that is not allowed.
         """
         return TrainingSettings(
-            *self.configs(), self.run, select(RunFolderConfig, self._values), self._process,
+            *self.configs(), self._run, select(RunFolderConfig, self._values), self._process,
             self._modules, self._device, self._resume, self._learner_id)
 
     def join_group(self, stop: threading.Event) -> Group | None:
@@ -138,7 +124,7 @@ class LearnerNode(Node):
         Raises:
             GroupError: another learner does not answer, or is gone.
         """
-        run = self.run
+        run = self._run
         if run.num_learners == 1:
             return Group()
         self.get_logger().info(f'learner {run.learner_rank} of {run.num_learners} joins the '
@@ -160,64 +146,58 @@ class LearnerNode(Node):
             SettingError: a given setting differs from learner 0's.
         """
         shared = {} if group.rank else (
-            as_dict(*self.configs()) | {'num_actors': self.run.num_actors})
+            as_dict(*self.configs()) | {'num_actors': self._run.num_actors})
         self._learner_id, shared = json.loads(
             group.broadcast(json.dumps([self._learner_id, shared]).encode()))
-        reject_other_algorithm_settings(self._given, shared['algorithm'])
-        for name, value in self._given.items():
+        reject_other_algorithm_settings(self.given, shared['algorithm'])
+        for name, value in self.given.items():
             if shared.get(name, value) != value:
                 raise SettingError(f'{name}: {value!r} is not allowed: learner 0 has '
                                    f'{shared[name]!r}')
         self._values |= shared
-        self.run = select(RunConfig, self._values)
-        parameters.declare(self, self._values, *SETTINGS)
+        self._run = select(RunConfig, self._values)
+        parameters.declare(self, self._values, *self.SETTINGS, ProcessConfig)
 
+    def _record_run(self, folder: RunFolder) -> None:
+        """Record what the policy does into the run's folder, where that can be drawn."""
+        log = self.get_logger()
+        try:
+            log.info(record_video(folder.checkpoint, folder.path / 'video.mp4'))
+        except (ValueError, OSError) as error:
+            log.warning(f'no video: {error}')
+        except Exception:  # the environment's own: the run has ended well and must not start again
+            log.error(f'no video:\n{traceback.format_exc()}')
 
-def record_run(node: LearnerNode, training: Training) -> None:
-    """Record what the policy does into the run's folder, where that can be drawn."""
-    folder, log = training.folder, node.get_logger()
-    assert folder is not None
-    try:
-        log.info(record_video(folder.checkpoint, folder.path / 'video.mp4'))
-    except (ValueError, OSError) as error:
-        log.warning(f'no video: {error}')
-    except Exception:  # the environment's own: the run has ended well and must not start again
-        log.error(f'no video:\n{traceback.format_exc()}')
-
-
-def train(node: LearnerNode, stop: threading.Event) -> int:
-    """Join the other learners and train; if the group breaks, exit to be started again."""
-    group = None
-    try:
-        with set_up():
-            group = node.join_group(stop)
-            if group is not None:
-                node.share_settings(group)
-                training = Training(node, group, node.settings())
-        if group is not None:
+    def run(self, stop: threading.Event) -> int:
+        """Join the other learners and train; if the group breaks, exit to be started again."""
+        group = None
+        try:
+            with set_up():
+                group = self.join_group(stop)
+                if group is None:
+                    return EXIT_OK
+                self.share_settings(group)
+                training = Training(self, group, self._training_settings())
             reason = training.run(stop)
             if reason == NOT_FINITE:
                 # A restart would meet the same numbers again.
                 return EXIT_BAD_INPUT
-            if node.run.video and reason != 'interrupted':
-                record_run(node, training)
-    except RefusedError as error:
-        node.get_logger().error(f'{error}; a bag needs the settings of its training: '
-                                'config:=RUN/config.yaml')
-        return EXIT_BAD_INPUT
-    except GroupError as error:
-        node.get_logger().error(f'{error}; all learners start again')
-        return EXIT_RESTART
-    finally:
-        if group is not None:
-            group.close()
-    return EXIT_OK
+            if self._run.video and training.folder is not None and reason != 'interrupted':
+                self._record_run(training.folder)
+        except RefusedError as error:
+            self.get_logger().error(f'{error}; a bag needs the settings of its training: '
+                                    'config:=RUN/config.yaml')
+            return EXIT_BAD_INPUT
+        except GroupError as error:
+            self.get_logger().error(f'{error}; all learners start again')
+            return EXIT_RESTART
+        finally:
+            if group is not None:
+                group.close()
+        return EXIT_OK
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('learner', LearnerNode, train, SETTINGS, args)
-
+main = LearnerNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -1,9 +1,7 @@
 """Play an MCAP bag: publish its messages at the recorded rate.
 
-Publishes the topics of the bag, and ``/clock`` if enabled. Topics that command an arm are left out
-unless they are named: a recorded command must not move a real arm by accident. With ``relearn`` it
-publishes ``trajectories`` instead, and subscribes to ``policy`` and ``learner_busy``.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros player --help``.
+Topics that command an arm are left out unless they are named: a recorded command must not move a
+real arm by accident. With ``relearn`` it publishes only trajectories, to a learner.
 """
 
 from __future__ import annotations
@@ -11,49 +9,42 @@ from __future__ import annotations
 import fnmatch
 import threading
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 from builtin_interfaces.msg import Time
 from rclpy.executors import Executor
-from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
 from vdl_ros.bags.reader import BagError, BagMessage, BagReader
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import SettingError, select
-from vdl_ros.ros import qos
+from vdl_ros.common.settings import SettingError
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class, playback_profile
-from vdl_ros.ros.node_settings import PlayConfig, ProcessConfig
-from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.node_settings import PlayConfig
+from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryPlayer
 
-SETTINGS = (PlayConfig, ProcessConfig)
 COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop', 'viewer_alive', 'cmd_vel')
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
 
 
-class PlayerNode(Node):
-    """Publishes a bag's messages.
+class PlayerNode(BaseNode):
+    """Publishes a bag's messages."""
 
-    Raises:
-        ValueError: a parameter or a bag that cannot be used.
-    """
+    NAME = 'player'
+    SETTINGS = (PlayConfig,)
 
     def __init__(self) -> None:
-        super().__init__('player')
-        given, self.process = take_settings(self, *SETTINGS)
-        self._config = select(PlayConfig, given)
+        super().__init__()
+        self._config = self.settings(PlayConfig)
         if not self._config.bag:
             raise SettingError('bag: none is given: bag:=<folder of the bag>')
         self._patterns = [each.strip() for each in self._config.play_topics.split(',')
                           if each.strip()]
         self._publishers_by_topic: dict[str, Publisher | None] = {}
-        self._time = None
-        if self._config.publish_clock:
-            self._time = self.create_publisher(Clock, '/clock', qos.TOPICS['/clock'])
+        self._time = self.pub('/clock') if self._config.publish_clock else None
         self.bag = BagReader(Path(self._config.bag))
         self.trajectories = TrajectoryPlayer(self, self.bag) if self._config.relearn else None
         if self.trajectories is not None:
@@ -71,6 +62,38 @@ class PlayerNode(Node):
             if not self._config.loop:
                 break
         return count
+
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Play to the end, or until stopped."""
+        if self.trajectories is not None:
+            return self._relearn(self.trajectories, stop, executor)
+        count = self.play(stop, executor)
+        end = '' if stop.is_set() else ', to the end of the bag'
+        cut = ', which was cut off' if self.bag.cut_off else ''
+        self.get_logger().info(f'{count} messages played{end}{cut}')
+        return EXIT_OK
+
+    def _relearn(
+        self, trajectories: TrajectoryPlayer, stop: threading.Event, executor: Executor,
+    ) -> int:
+        """Play the trajectories to a learner, to the end, or until it or this node has ended."""
+        log = self.get_logger()
+        log.info('waiting for a learner with relearn')
+        try:
+            count, is_end = trajectories.play(stop, executor)
+        except BagError as error:
+            log.error(str(error))
+            return EXIT_BAD_INPUT
+        except LearnerLostError as error:
+            log.error(str(error))
+            return EXIT_FAILED
+        log.info(f'{count} trajectories played' + (', to the end of the bag' if is_end else ''))
+        if trajectories.missing:
+            log.warning(
+                f'{trajectories.missing} trajectories that its actors sent are not in the bag')
+        if self.bag.cut_off:
+            log.warning(self.bag.cut_off)
+        return EXIT_OK
 
     def _play_once(self, stop: threading.Event, executor: Executor) -> int:
         count = 0
@@ -125,48 +148,7 @@ class PlayerNode(Node):
                    for pattern in self._patterns)
 
 
-def play(node: PlayerNode, stop: threading.Event) -> int:
-    """Play to the end, or until stopped."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    if node.trajectories is not None:
-        return relearn(node, node.trajectories, stop, executor)
-    count = node.play(stop, executor)
-    executor.remove_node(node)
-    end = '' if stop.is_set() else ', to the end of the bag'
-    cut = ', which was cut off' if node.bag.cut_off else ''
-    node.get_logger().info(f'{count} messages played{end}{cut}')
-    return EXIT_OK
-
-
-def relearn(
-    node: PlayerNode, trajectories: TrajectoryPlayer, stop: threading.Event, executor: Executor,
-) -> int:
-    """Play the trajectories to a learner, to the end, or until it or this node has ended."""
-    log = node.get_logger()
-    log.info('waiting for a learner with relearn')
-    try:
-        count, is_end = trajectories.play(stop, executor)
-    except BagError as error:
-        log.error(str(error))
-        return EXIT_BAD_INPUT
-    except LearnerLostError as error:
-        log.error(str(error))
-        return EXIT_FAILED
-    finally:
-        executor.remove_node(node)
-    log.info(f'{count} trajectories played' + (', to the end of the bag' if is_end else ''))
-    if trajectories.missing:
-        log.warning(f'{trajectories.missing} trajectories that its actors sent are not in the bag')
-    if node.bag.cut_off:
-        log.warning(node.bag.cut_off)
-    return EXIT_OK
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('player', PlayerNode, play, SETTINGS, args)
-
+main = PlayerNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

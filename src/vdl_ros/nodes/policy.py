@@ -1,47 +1,33 @@
 """A trained policy that moves the arm's ``tool0`` to a target.
 
-Subscribes: ``arm/target`` (geometry_msgs/PointStamped), ``arm/joint_states``
-(sensor_msgs/JointState), ``arm/pose`` (vdl_ros/ArmPose), ``arm/motors`` for commands of others,
-``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState, latched), ``arm/viewer_alive``
-(std_msgs/Empty), ``/tf``, ``/tf_static``.
-Publishes: ``arm/motors`` (vdl_ros/MotorCommand) only while there is a target;
-``arm/target_status`` (vdl_ros/TargetStatus, latched), ``/diagnostics``, ``/statistics``.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros policy --help``.
+It commands the motors only while there is a target, and gives way to everybody else who does.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 
 import numpy as np
 from geometry_msgs.msg import PointStamped
-from rclpy.clock import Clock, ClockType
-from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header
-from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.quoting import shown
-from vdl_ros.common.settings import select
 from vdl_ros.envs.owi535.reach import RATE, JointReading
 from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.play.arm_policy import ActionError, open_policy
-from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import message_from_motors, moves, switches_off, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import MotorsPublisher, moves, switches_off
 from vdl_ros.ros.arm.commanders import check_program, is_program
-from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree, positions_of, seconds
-from vdl_ros.ros.node_settings import PolicyConfig, ProcessConfig
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.node_settings import PolicyConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-SETTINGS = (PolicyConfig, GeometryConfig, ProcessConfig)
 BASE = 'base_link'
 # A target is refused for so long after another node has moved the arm, or a standstill, s.
 YIELD_S = 1.0
@@ -49,22 +35,19 @@ YIELD_S = 1.0
 POSE_S = 1.0
 
 
-class PolicyNode(Node):
-    """Connects a :class:`ReachRunner` to targets, joint states and motors.
+class PolicyNode(BaseNode):
+    """Connects a :class:`ReachRunner` to targets, joint states and motors."""
 
-    Raises:
-        ValueError: a parameter, a description or a checkpoint that cannot be used.
-    """
+    NAME = 'policy'
+    SETTINGS = (PolicyConfig, GeometryConfig)
 
     def __init__(self) -> None:
-        super().__init__('policy')
+        super().__init__()
         check_program(self)
-        given, self.process = take_settings(self, *SETTINGS)
-        self._config = config = select(PolicyConfig, given)
-        geometry = select(GeometryConfig, given).load()
+        self._config = config = self.settings(PolicyConfig)
+        geometry = self.settings(GeometryConfig).load()
         policy = open_policy(config.path, geometry)
-        simulated = self.get_parameter('use_sim_time').value
-        longest_gap = math.inf if simulated else LONGEST_GAP
+        longest_gap = math.inf if self.is_simulated else LONGEST_GAP
         self._standstill = StandstillDetector(longest_gap, YIELD_S)
         self._runner = ReachRunner(
             policy.act, geometry, ReachableSpace(geometry), stale_after=config.policy_stale_after,
@@ -77,43 +60,33 @@ class PolicyNode(Node):
         self._unplaced_since = 0.0
         self._emergency = EmergencyStopState()
         self._viewer_alive_at = self._moved_at = self._posed_at = -math.inf
-        self._moved_by = self._refusal = self._told = ''
-        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self._status = self.create_publisher(
-            TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+        self._moved_by = self._told = ''
+        self._motors = MotorsPublisher(self)
+        self._status = self.pub('arm/target_status')
         self._statistics = TopicStatistics(self, 'arm/joint_states')
-        self._diagnostics = Diagnostics(self, self._health)
+        Diagnostics(self, self._health)
         self._subscribe()
-        # Unless time is simulated: a timer of the system's clock pauses when that is set back.
-        self.create_timer(1.0 / RATE, self._update, clock=(
-            self.get_clock() if simulated else Clock(clock_type=ClockType.STEADY_TIME)))
+        self.every(1.0 / RATE, self._update, simulated=True)
         self._report()
         self.get_logger().info(
             f'{config.path}: {policy.algorithm}, {policy.agent_steps:,} steps; waiting for a '
             'target')
 
     def _subscribe(self) -> None:
-        self.create_subscription(
-            PointStamped, 'arm/target', self._on_target, qos.TOPICS['arm/target'])
-        qos.create_subscription(
-            self, JointState, 'arm/joint_states', self._on_joint_states)
-        qos.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
-        self.create_subscription(
-            MotorCommand, 'arm/motors', self._on_motors, qos.subscription('arm/motors'))
-        self.create_subscription(
-            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
-            qos.TOPICS['arm/emergency_stop_state'])
-        self.create_subscription(Empty, 'arm/viewer_alive', self._on_viewer_alive,
-                                 qos.TOPICS['arm/viewer_alive'])
-        qos.create_subscription(self, TFMessage, '/tf', self._frames.add)
-        self.create_subscription(
-            TFMessage, '/tf_static', self._frames.add, qos.TOPICS['/tf_static'])
+        self.sub('arm/target', self._on_target)
+        self.sub('arm/joint_states', self._on_joint_states)
+        self.sub('arm/pose', self._on_pose)
+        self.sub('arm/motors', self._on_motors)
+        self.sub('arm/emergency_stop_state', self._on_stop_state)
+        self.sub('arm/viewer_alive', self._on_viewer_alive)
+        self.sub('/tf', self._frames.add)
+        self.sub('/tf_static', self._frames.add)
 
     def stop(self) -> None:
         """Switch the motors off, if they were commanded."""
         if self._runner.target is not None:
             self._give_up('policy was stopped')
-            wait_for_acks(self._motors)
+            self._motors.wait_for_acks()
 
     def _on_target(self, message: PointStamped) -> None:
         reason = self._why_not(message)
@@ -124,7 +97,7 @@ class PolicyNode(Node):
             return
         self._unplaced = message
         # Until its frame is known, the runner keeps the motors off.
-        self._unplaced_since = self._now()
+        self._unplaced_since = self.now()
         self._runner.set_target(np.full(3, math.nan), self._unplaced_since)
         self._place()
 
@@ -153,7 +126,7 @@ class PolicyNode(Node):
         except FrameError as error:
             return str(error)
         self._unplaced = None
-        self._runner.set_target(place, self._now(), self._unplaced_since)
+        self._runner.set_target(place, self.now(), self._unplaced_since)
         return ''
 
     def _on_joint_states(self, message: JointState) -> None:
@@ -161,9 +134,7 @@ class PolicyNode(Node):
         try:
             positions = positions_of(message)
         except ValueError as error:
-            if str(error) != self._refusal:  # log it once
-                self._refusal = str(error)
-                self.get_logger().error(f'joint states refused: {error}')
+            self.refuse(f'joint states refused: {error}')
             return
         self._reading = JointReading(positions, np.array(seconds(message.header.stamp)))
 
@@ -200,11 +171,11 @@ class PolicyNode(Node):
             return
         try:
             directions = self._runner.update(
-                self._now(), self._reading, waiting or self._why_paused())
+                self.now(), self._reading, waiting or self._why_paused())
         except ActionError as error:
             self._give_up(f'policy: {error}')
             return
-        self._command(Motors.of(directions.tolist()))
+        self._motors.send(Motors.of(directions.tolist()))
         if self._runner.target is None:
             self._unplaced = None
         self._report()
@@ -217,7 +188,7 @@ class PolicyNode(Node):
         if timeout > 0.0 and now - self._viewer_alive_at > timeout:
             return 'no sign of life of the viewer'
         old = self._reading is None or (
-            self._now() - float(self._reading.stamp) > self._config.policy_stale_after)
+            self.now() - float(self._reading.stamp) > self._config.policy_stale_after)
         if old and now - self._posed_at < POSE_S:
             return 'the pose by camera is too uncertain'
         return ''
@@ -227,19 +198,15 @@ class PolicyNode(Node):
         self._unplaced = None
         self._runner.give_up(reason)
         if command:
-            self._command(Motors())
+            self._motors.send(Motors())
         self._report()
-
-    def _command(self, motors: Motors) -> None:
-        self._motors.publish(
-            message_from_motors(motors, self.get_clock().now().to_msg(), self._name))
 
     def _report(self) -> None:
         """Publish the state; log each new reason."""
         runner = self._runner
         target = np.full(3, math.nan) if runner.target is None else runner.target
         self._status.publish(TargetStatus(
-            header=Header(stamp=self.get_clock().now().to_msg(), frame_id=BASE),
+            header=Header(stamp=self.stamp(), frame_id=BASE),
             state=runner.state, reason=runner.reason, target=target.tolist(),
             distance=runner.distance, success=runner.success,
             reaction_time=runner.reaction_time, time_to_target=runner.time_to_target))
@@ -255,14 +222,8 @@ class PolicyNode(Node):
             'time_to_target': f'{runner.time_to_target:.2f}',
             'emergency_stop': self._emergency.engaged}
 
-    def _now(self) -> float:
-        return float(self.get_clock().now().nanoseconds * 1e-9)
 
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('policy', PolicyNode, spin_node, SETTINGS, args)
-
+main = PolicyNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -1,10 +1,7 @@
 """The policy renderer: plays a training's newest policy in one environment, and publishes images.
 
-Subscribes: ``policy`` (vdl_ros/Policy, latched), for one message every two seconds, while somebody
-subscribes to the images.
-Publishes: ``policy/image_raw`` (sensor_msgs/Image), at most ``view_rate`` a second;
-``/diagnostics``, with the reason while there are none. Without a subscriber it does nothing.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros policy_renderer --help``.
+Without a subscriber of the images it does nothing. With one it takes a policy every two seconds;
+``/diagnostics`` has the reason while there are no images.
 """
 
 from __future__ import annotations
@@ -12,38 +9,27 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from rclpy.node import Node
+from rclpy.executors import Executor
 from rclpy.subscription import Subscription
-from sensor_msgs.msg import Image
 
-from vdl_ros.common.settings import select
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Policy
 from vdl_ros.rl.acting.flow_control import LearnerChoice
-from vdl_ros.ros import qos
-from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.messages.tensors import from_tensors
-from vdl_ros.ros.node_settings import PolicyRendererConfig, ProcessConfig
-from vdl_ros.ros.process import (
-    EXIT_OK,
-    call_back,
-    lower_priority,
-    make_executor,
-    run_node,
-    take_settings,
-)
+from vdl_ros.ros.node_settings import PolicyRendererConfig
+from vdl_ros.ros.process import EXIT_OK, call_back
 from vdl_ros.ros.training.messages import policy_config
 
 if TYPE_CHECKING:
     from vdl_ros.play.player import PolicyPlayer
 
-SETTINGS = (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)
 FRAME = 'policy'
 # Longest pause between two looks for subscribers, s.
 PAUSE_S = 0.2
@@ -53,19 +39,17 @@ POLICY_S = 2.0
 PATIENCE_S = 10.0
 
 
-class PolicyRendererNode(Node):
-    """Plays the newest policy while somebody watches.
+class PolicyRendererNode(BaseNode):
+    """Plays the newest policy while somebody watches."""
 
-    Raises:
-        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-            imported.
-    """
+    NAME = 'policy_renderer'
+    SETTINGS = (PolicyRendererConfig, EnvModulesConfig)
+    IS_BACKGROUND = True
 
     def __init__(self) -> None:
-        super().__init__('policy_renderer')
-        given, self.process = take_settings(self, *SETTINGS)
-        import_modules(select(EnvModulesConfig, given))
-        self._rate = select(PolicyRendererConfig, given).view_rate
+        super().__init__()
+        import_modules(self.settings(EnvModulesConfig))
+        self._rate = self.settings(PolicyRendererConfig).view_rate
         self._choice = LearnerChoice(PATIENCE_S)
         self._subscription: Subscription | None = None
         self._message: Policy | None = None
@@ -74,8 +58,8 @@ class PolicyRendererNode(Node):
         self._problem = ''
         self._frames = 0
         self._due = self._policy_due = -math.inf
-        self._images = qos.create_publisher(self, Image, 'policy/image_raw')
-        self._diagnostics = Diagnostics(self, self._health)
+        self._images = self.pub('policy/image_raw')
+        Diagnostics(self, self._health)
 
     def _health(self) -> Health:
         return self._problem, {'images': self._frames}
@@ -107,16 +91,16 @@ class PolicyRendererNode(Node):
             steps = max(1, math.ceil(self._player.fps / self._rate))
             image = self._player.play(steps)
         except EnvError as error:
-            self.close()
+            self.stop()
             self._fail(str(error))
             return PAUSE_S
         except ValueError as error:
             # The next policy is tried from the start.
-            self.close()
+            self.stop()
             self._config = {}
             self._fail(f'policy refused: {error}')
             return PAUSE_S
-        self._images.publish(to_image(image, self.get_clock().now().to_msg(), FRAME))
+        self._images.publish(to_image(image, self.stamp(), FRAME))
         self._frames += 1
         return steps / self._player.fps
 
@@ -124,8 +108,7 @@ class PolicyRendererNode(Node):
         """Subscribe until the newest policy, which is latched, has come; after a while again."""
         if self._subscription is None:
             if watched and now >= self._policy_due:
-                self._subscription = self.create_subscription(
-                    Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
+                self._subscription = self.sub('policy', self._on_policy)
         elif not watched or self._message is not None:
             self.destroy_subscription(self._subscription)
             self._subscription, self._policy_due = None, now + POLICY_S
@@ -140,7 +123,7 @@ class PolicyRendererNode(Node):
             return
         config = policy_config(message)
         if config != self._config:
-            self.close()
+            self.stop()
             # Also if that fails, so that it is not tried with each policy.
             self._config = config
             self._player = make_player(config)
@@ -156,7 +139,14 @@ class PolicyRendererNode(Node):
             self._problem = problem
             self.get_logger().warning(f'no images of the policy: {problem}')
 
-    def close(self) -> None:
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Run callbacks and render in turn."""
+        while not stop.wait(self.pause()):
+            call_back(executor, 0.0)
+            self.render()
+        return EXIT_OK
+
+    def stop(self) -> None:
         """Close the environment."""
         if self._player is not None:
             self._player.close()
@@ -177,23 +167,7 @@ def make_player(config: Mapping[str, Any]) -> PolicyPlayer:
     return PolicyPlayer(config)
 
 
-def render(node: PolicyRendererNode, stop: threading.Event) -> int:
-    """Run callbacks and render in turn."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    while not stop.wait(node.pause()):
-        call_back(executor, 0.0)
-        node.render()
-    executor.remove_node(node)
-    node.close()
-    return EXIT_OK
-
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    lower_priority()
-    return run_node('policy_renderer', PolicyRendererNode, render, SETTINGS, args)
-
+main = PolicyRendererNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

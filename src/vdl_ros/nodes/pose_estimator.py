@@ -1,71 +1,55 @@
 """Estimate the arm's pose from the camera's newest picture.
 
-Subscribes: ``camera/image_raw`` (sensor_msgs/Image), or with ``image_transport:=compressed``
-``camera/image_raw/compressed`` (sensor_msgs/CompressedImage). Publishes: ``arm/pose``
-(vdl_ros/ArmPose) with the picture's stamp; ``/diagnostics``; ``/statistics``: the age of a pose is
-the latency from picture to pose. With ``joint_states:=true`` it tracks the joints: it also
-subscribes to ``arm/motors_sent`` (vdl_ros/MotorCommand) and publishes ``arm/joint_states``
-(sensor_msgs/JointState).
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros pose_estimator --help``.
+A pose has the stamp of its picture, so its age on ``/statistics`` is the latency from picture to
+pose. With ``joint_states:=true`` the node tracks the joints, and publishes ``arm/joint_states``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from builtin_interfaces.msg import Time
-from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import JOINTS, MotorError
 from vdl_ros.camera.camera_config import ImageTransportConfig
-from vdl_ros.common.settings import select
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.pose.estimator import Estimate, PoseEstimator, crop_square, model_path
 from vdl_ros.pose.joint_filter import JointTracker
 from vdl_ros.pose.networks import JOINT_OUTPUTS, OUTPUTS
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import motors_from_message
 from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
-from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import seconds
-from vdl_ros.ros.node_settings import PoseConfig, PoseModelConfig, ProcessConfig
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.node_settings import PoseConfig, PoseModelConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-SETTINGS = (PoseModelConfig, PoseConfig, ImageTransportConfig, GeometryConfig, ProcessConfig)
 JOINT_NAMES = list(OUTPUTS[JOINT_OUTPUTS])
-_REASONS = 20
 
 
-class PoseEstimatorNode(Node):
-    """Runs a :class:`PoseEstimator` on pictures and publishes its estimates.
+class PoseEstimatorNode(BaseNode):
+    """Runs a :class:`PoseEstimator` on pictures and publishes its estimates."""
 
-    Raises:
-        ValueError: a parameter or a model file that cannot be used.
-    """
+    NAME = 'pose_estimator'
+    SETTINGS = (PoseModelConfig, PoseConfig, ImageTransportConfig, GeometryConfig)
 
     def __init__(self) -> None:
-        super().__init__('pose_estimator')
-        given, self.process = take_settings(self, *SETTINGS)
-        config, network = select(PoseConfig, given), select(PoseModelConfig, given)
+        super().__init__()
+        config, network = self.settings(PoseConfig), self.settings(PoseModelConfig)
         torch.set_num_threads(network.pose_threads)
         path = model_path(network.model)
         self._estimator = PoseEstimator.load(path)
-        self._count = self._confident = self._refused = 0
-        self._reasons: set[str] = set()
-        self._poses = qos.create_publisher(self, ArmPose, 'arm/pose')
+        self._count = self._confident = 0
+        self._poses = self.pub('arm/pose')
         self._tracking: _JointTracking | None = None
         if config.joint_states:
-            self._tracking = _JointTracking(self, config, select(GeometryConfig, given))
+            self._tracking = _JointTracking(self, config, self.settings(GeometryConfig))
         self._latency = TopicStatistics(self, 'arm/pose')
-        self._diagnostics = Diagnostics(self, self._health)
+        Diagnostics(self, self._health)
         subscribe_to_images(
-            self, select(ImageTransportConfig, given).image_transport, self._on_image)
+            self, self.settings(ImageTransportConfig).image_transport, self._on_image)
         self.get_logger().info(f'{self._estimator.name} of {path}')
 
     def _on_image(self, message: AnyImage) -> None:
@@ -88,13 +72,6 @@ class PoseEstimatorNode(Node):
         self._count += 1
         self._confident += confident
 
-    def refuse(self, reason: str) -> None:
-        """Count a message that cannot be used; log each reason once."""
-        self._refused += 1
-        if reason not in self._reasons and len(self._reasons) < _REASONS:
-            self._reasons.add(reason)
-            self.get_logger().error(reason)
-
     def _health(self) -> Health:
         count, confident = self._count, self._confident
         self._count = self._confident = 0
@@ -104,7 +81,7 @@ class PoseEstimatorNode(Node):
         elif 2 * confident < count:
             warning = f'{count - confident} of {count} estimates are not confident'
         return warning, {'pictures': count, 'confident': confident,
-                         'messages refused': self._refused, 'model': self._estimator.name}
+                         'messages refused': self.refused, 'model': self._estimator.name}
 
 
 class _JointTracking:
@@ -116,9 +93,8 @@ class _JointTracking:
         self._tracker = JointTracker(
             geometry.lower[:count], geometry.upper[:count], geometry.velocity[:count])
         self._node, self._config = node, config
-        self._states = qos.create_publisher(node, JointState, 'arm/joint_states')
-        node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_sent,
-                                 qos.TOPICS['arm/motors_sent'])
+        self._states = node.pub('arm/joint_states')
+        node.sub('arm/motors_sent', self._on_sent)
 
     def _on_sent(self, message: MotorCommand) -> None:
         try:
@@ -139,10 +115,7 @@ class _JointTracking:
                 position=track.positions.tolist()))
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('pose_estimator', PoseEstimatorNode, spin_node, SETTINGS, args)
-
+main = PoseEstimatorNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from rclpy.node import Node
+from rclpy.executors import Executor
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
@@ -32,12 +32,11 @@ from vdl_ros.bags.reader import BagError, EpisodeLabels
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_file import find_contract
-from vdl_ros.ros import qos
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
-from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
-from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.node_settings import RecordConfig
+from vdl_ros.ros.process import EXIT_OK, call_back
 
-SETTINGS = (ProcessConfig,)
 EXIT_REFUSED, EXIT_DISK = 1, 3
 #: Requests that are services too, std_srvs/Trigger.
 SERVICES = ('start', 'success', 'failure', 'discard')
@@ -54,16 +53,13 @@ class Answer(NamedTuple):
     text: str
 
 
-class RecordEpisodesNode(Node):
-    """Records the topics while an episode lasts.
+class RecordEpisodesNode(BaseNode):
+    """Records the topics while an episode lasts."""
 
-    Raises:
-        ValueError: a contract, a parameter or a folder that cannot be used.
-    """
+    NAME = 'record_episodes'
 
     def __init__(self, options: argparse.Namespace) -> None:
-        super().__init__('record_episodes')
-        _, self.process = take_settings(self, *SETTINGS)
+        super().__init__()
         self._contract = find_contract(options.robot)
         self._task = options.task
         self.bags = EpisodeBags(options.output, compression=options.compression,
@@ -75,8 +71,7 @@ class RecordEpisodesNode(Node):
         self.recording.discover_topics()
         #: Why it cannot go on; None while it can.
         self.failure: OSError | BagError | None = None
-        self._state_publisher = self.create_publisher(
-            String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
+        self._state_publisher = self.pub('record_episodes/state')
         for name in SERVICES:
             self.create_service(Trigger, f'record_episodes/{name}', partial(self._on_call, name))
         self._publish_state(self.saved)
@@ -158,40 +153,34 @@ class RecordEpisodesNode(Node):
             f'{path.name}: saved as a {"success" if success else "failure"}, {count} messages, '
             f'{self.recording.dropped} dropped; {self.saved}'))
 
-
-class Record:
-    """Records until the input ends, ``q``, a signal or a full disk."""
-
-    def __call__(self, node: RecordEpisodesNode, stop: threading.Event) -> int:
-        """Return the exit status."""
-        executor = make_executor(node.process.executor)
-        executor.add_node(node)
-        node.get_logger().info(f'{node.bags.path}: {node.saved}; {HELP}')
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Record until the input ends, ``q``, a signal or a full disk; return the exit status."""
+        self.get_logger().info(f'{self.bags.path}: {self.saved}; {HELP}')
         refused = 0
         with EpisodeKeys() as keys:
             # A script cannot see when the robot is discovered.
             patience = time.monotonic() + (0.0 if keys.is_terminal else PATIENCE_S)
-            while node.silent and not stop.is_set() and time.monotonic() < patience:
+            while self.silent and not stop.is_set() and time.monotonic() < patience:
                 call_back(executor, POLL_S)
-            while not stop.is_set() and not (node.failure or node.recording.failure):
+            while not stop.is_set() and not (self.failure or self.recording.failure):
                 call_back(executor, POLL_S)
                 request = keys.read()
-                if request is not None and request.name == 'quit':
+                if request is None:
+                    continue
+                if request.name == 'quit':
                     break
-                if request is not None:
-                    refused += not (node.on_request(request).done or keys.is_terminal)
-        if node.bags.is_recording and not (node.failure or node.recording.failure):
-            node.on_request(Request('discard'))
-        executor.remove_node(node)
-        node.recording.close()
-        failure = node.failure or node.recording.failure
+                refused += not (self.on_request(request).done or keys.is_terminal)
+        if self.bags.is_recording and not (self.failure or self.recording.failure):
+            self.on_request(Request('discard'))
+        self.recording.close()
+        failure = self.failure or self.recording.failure
         if failure is not None:
-            node.get_logger().error(
-                f'{node.bags.path}: {getattr(failure, "strerror", failure)}: recording has ended; '
+            self.get_logger().error(
+                f'{self.bags.path}: {getattr(failure, "strerror", failure)}: recording has ended; '
                 'the episodes that were saved are whole')
             return EXIT_DISK
         if refused:
-            node.get_logger().error(f'lines of the input that were refused: {refused}')
+            self.get_logger().error(f'lines of the input that were refused: {refused}')
         return EXIT_REFUSED if refused else EXIT_OK
 
 
@@ -249,8 +238,7 @@ def main(args: Sequence[str] | None = None) -> int:
     options = parser().parse_args(words[:count])
     if options.env:
         return record_policy(options)
-    return run_node('record_episodes', lambda: RecordEpisodesNode(options), Record(), SETTINGS,
-                    words[count:])
+    return RecordEpisodesNode.main(words[count:], options)
 
 
 if __name__ == '__main__':

@@ -1,21 +1,14 @@
 """Simulated arm: takes the same commands as the real arm and publishes its true joint angles.
 
-Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
-``arm/joint_states`` (sensor_msgs/JointState), ``/clock`` with ``publish_clock:=true``,
-``/diagnostics``, ``/statistics``. Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step``
-(vdl_ros/StepSimulation).
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros sim_arm --help``.
+Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step`` (vdl_ros/StepSimulation).
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 
 from builtin_interfaces.msg import Time
-from rclpy.clock import Clock, ClockType
-from rclpy.node import Node
 from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
@@ -32,56 +25,48 @@ from vdl_ros.arm.simulation.simulation import (
     PoseError,
     SimulatedLink,
 )
-from vdl_ros.common.settings import select
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import ArmTopics
-from vdl_ros.ros.node_settings import ProcessConfig, SimArmConfig
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.node_settings import SimArmConfig
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
-SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig)
 # Longest step of the simulation, s: the delay of commands, and the period of the watchdog.
 TICK_S = 0.01
 # The caller of ~/step waits for the whole step: an hour is a mistake.
 LONGEST_STEP_S = 600.0
 
 
-class SimArmNode(Node):
-    """Runs the simulated arm at the pace of the wall clock, or step by step.
+class SimArmNode(BaseNode):
+    """Runs the simulated arm at the pace of the wall clock, or step by step."""
 
-    Raises:
-        ValueError: a parameter or a description that cannot be used.
-    """
+    NAME = 'sim_arm'
+    SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig)
 
     def __init__(self) -> None:
-        super().__init__('sim_arm')
-        given, self.process = take_settings(self, *SETTINGS)
-        self._config = select(SimArmConfig, given)
+        super().__init__()
+        self._config = self.settings(SimArmConfig)
         self._simulation = ArmSimulation(
-            select(SimulationConfig, given), self._config.sim_seed,
-            select(GeometryConfig, given).load())
+            self.settings(SimulationConfig), self._config.sim_seed,
+            self.settings(GeometryConfig).load())
         self._simulation.reset(self._config.pose)
         self._pacer = Pacer(self._config.real_time_factor)
         self._joint_due = 0.0
         signs = Signs()
         self._topics = ArmTopics(
-            self, select(SafetyConfig, given), signs,
+            self, self.settings(SafetyConfig), signs,
             lambda: SimulatedLink(self._simulation, signs), Guard(),
-            clock=lambda: self._simulation.time, stamp=self._stamp, values=self._values)
+            clock=lambda: self._simulation.time, values=self._values)
         self._topics.driver.open()
         self._topics.driver.activate()
-        self._states = qos.create_publisher(self, JointState, 'arm/joint_states')
-        self._time = None
-        if self._config.publish_clock:
-            self._time = self.create_publisher(ClockMessage, '/clock', qos.TOPICS['/clock'])
+        self._states = self.pub('arm/joint_states')
+        self._time = self.pub('/clock') if self._config.publish_clock else None
         self.create_service(SetJointPositions, '~/set_pose', self._on_set_pose)
         self.create_service(StepSimulation, '~/step', self._on_step)
         if self._config.stepped:
             self._publish()
         else:
-            # The wall clock even with use_sim_time: this node publishes that time.
-            self.create_timer(
-                TICK_S, self._keep_pace, clock=Clock(clock_type=ClockType.STEADY_TIME))
+            # Even with use_sim_time: this node publishes that time.
+            self.every(TICK_S, self._keep_pace)
         self.get_logger().info('simulated arm ready')
 
     def stop(self) -> None:
@@ -105,7 +90,7 @@ class SimArmNode(Node):
                 continue
             self._topics.driver.tick()
             if self._time is not None:
-                self._time.publish(ClockMessage(clock=self._stamp()))
+                self._time.publish(ClockMessage(clock=self.stamp()))
             if self._simulation.time >= self._joint_due - 1e-9:
                 period = 1.0 / self._config.joint_rate
                 # The next multiple of the period, so that the rate has no drift.
@@ -114,13 +99,14 @@ class SimArmNode(Node):
 
     def _publish(self) -> None:
         self._states.publish(JointState(
-            header=Header(stamp=self._stamp(), frame_id='base_link'), name=list(JOINTS),
+            header=Header(stamp=self.stamp(), frame_id='base_link'), name=list(JOINTS),
             position=self._simulation.joint_positions.tolist(),
             velocity=self._simulation.joint_velocities.tolist()))
 
-    def _stamp(self) -> Time:
+    def stamp(self) -> Time:
+        """Return the time that this node publishes, if it does."""
         if not self._config.publish_clock:
-            return self.get_clock().now().to_msg()
+            return super().stamp()
         nanoseconds = round(self._simulation.time * 1e9)
         return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
@@ -156,7 +142,7 @@ class SimArmNode(Node):
         else:
             self._advance(request.seconds)
             response.success = True
-        response.time = self._stamp()
+        response.time = self.stamp()
         return response
 
     def _values(self) -> dict[str, object]:
@@ -164,10 +150,7 @@ class SimArmNode(Node):
                 'times fallen behind': self._pacer.resyncs}
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('sim_arm', SimArmNode, spin_node, SETTINGS, args)
-
+main = SimArmNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -1,64 +1,44 @@
-"""Keyboard control of the arm in a terminal; a motor runs while its key is held.
-
-Publishes: ``arm/motors`` (vdl_ros/MotorCommand) while a motor is on, ``arm/emergency_stop``
-(vdl_ros/EmergencyStop). Subscribes: ``arm/emergency_stop_state`` (vdl_ros/EmergencyStopState).
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros teleop --help``.
-"""
+"""Keyboard control of the arm in a terminal; a motor runs while its key is held."""
 
 from __future__ import annotations
 
 import signal
 import threading
 import time
-from collections.abc import Sequence
 
-from rclpy.node import Node
+from rclpy.executors import Executor
 
 from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.teleop.keyboard import Terminal
 from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop, TeleopConfig
 from vdl_ros.common.command_line import set_by_signals
-from vdl_ros.common.settings import select
-from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
-from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import (
-    NOT_RELEASED,
-    message_from_motors,
-    stop_request,
-    wait_for_acks,
-)
-from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import EXIT_OK, make_executor, run_node, take_settings
+from vdl_ros.msg import EmergencyStopState
+from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request, wait_for_acks
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.process import EXIT_OK
 
-SETTINGS = (TeleopConfig, ProcessConfig)
 # Longest wait for input, s.
 POLL_S = 0.01
 
 
-class TeleopNode(Node):
-    """Sends the commands of the keys, and nothing while no key is held.
+class TeleopNode(BaseNode):
+    """Sends the commands of the keys, and nothing while no key is held."""
 
-    Raises:
-        ValueError: a parameter that cannot be used, or there is no terminal.
-    """
+    NAME = 'teleop'
+    SETTINGS = (TeleopConfig,)
 
     def __init__(self) -> None:
-        super().__init__('teleop')
-        given, self.process = take_settings(self, *SETTINGS)
-        config = select(TeleopConfig, given)
+        super().__init__()
+        config = self.settings(TeleopConfig)
         self.terminal = Terminal()
         self.keys = Teleop(config)
         self._period = 1.0 / config.rate
         self._sent, self._sent_lamp, self._sent_at = Motors(), 0, 0.0
         self._name = self.get_fully_qualified_name()
-        self._motors = self.create_publisher(
-            MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self._stop = self.create_publisher(
-            EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+        self._motors = MotorsPublisher(self)
+        self._stop = self.pub('arm/emergency_stop')
         self._stop_state: EmergencyStopState | None = None
-        self.create_subscription(
-            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
-            qos.TOPICS['arm/emergency_stop_state'])
+        self.sub('arm/emergency_stop_state', self._on_stop_state)
 
     def process_input(self, data: bytes) -> None:
         """Execute the actions of keys and send the motors' command; ``data`` was read now."""
@@ -71,8 +51,7 @@ class TeleopNode(Node):
                 self.terminal.ask()
             elif action == 'off':
                 # Whatever was sent last: a program may move the arm.
-                self._motors.publish(message_from_motors(
-                    Motors(), self.get_clock().now().to_msg(), self._name))
+                self._motors.send(Motors())
             elif action == 'stop':
                 self._stop.publish(stop_request(self._name, 'key e'))
             elif self._stop_state is None:
@@ -82,11 +61,11 @@ class TeleopNode(Node):
         self._send(self.keys.motors(time.monotonic()))
         self.terminal.set_status(self._status())
 
-    def stop(self) -> None:
+    def switch_off(self) -> None:
         """Switch all motors off and wait until that is acknowledged."""
         self.keys.stop()
         self._send(self.keys.motors(time.monotonic()))
-        wait_for_acks(self._motors, self._stop)
+        wait_for_acks(self._motors.publisher, self._stop)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._stop_state = message
@@ -101,43 +80,34 @@ class TeleopNode(Node):
         new = motors != self._sent or self.keys.lamp != self._sent_lamp
         if new or again or (motors.moving and now - self._sent_at >= self._period):
             self._sent, self._sent_lamp, self._sent_at = motors, self.keys.lamp, now
-            self._motors.publish(message_from_motors(
-                motors, self.get_clock().now().to_msg(), self._name,
-                with_lamp=self.keys.lamp != 0))
+            self._motors.send(motors, with_lamp=self.keys.lamp != 0)
 
     def _status(self) -> str:
         if self._stop_state is not None and self._stop_state.engaged:
             by = f' by {self._stop_state.sender}' if self._stop_state.sender else ''
             return f'EMERGENCY STOP{by}: r releases it'
-        hint = '' if self._motors.get_subscription_count() else ' (no arm is connected)'
+        hint = '' if self._motors.publisher.get_subscription_count() else ' (no arm is connected)'
         keys = '' if self.keys.releases else '; one key at a time'
         return f'{self._sent}{hint}   h help, Esc quit{keys}'
 
-
-def steer(node: TeleopNode, stop: threading.Event) -> int:
-    """Run until a key or signal ends it, or the terminal is closed."""
-    set_by_signals(stop, signal.SIGHUP)
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    with node.terminal as terminal:
-        try:
-            terminal.log(HELP)
-            while not stop.is_set() and not node.keys.quit:
-                data = terminal.read(POLL_S)
-                if data is None:
-                    break
-                node.process_input(data)
-                executor.spin_once(timeout_sec=0.0)
-        finally:
-            node.stop()
-    executor.remove_node(node)
-    return EXIT_OK
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Steer until a key or signal ends it, or the terminal is closed."""
+        set_by_signals(stop, signal.SIGHUP)
+        with self.terminal as terminal:
+            try:
+                terminal.log(HELP)
+                while not stop.is_set() and not self.keys.quit:
+                    data = terminal.read(POLL_S)
+                    if data is None:
+                        break
+                    self.process_input(data)
+                    executor.spin_once(timeout_sec=0.0)
+            finally:
+                self.switch_off()
+        return EXIT_OK
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('teleop', TeleopNode, steer, SETTINGS, args)
-
+main = TeleopNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -1,19 +1,13 @@
 """Browser view of a training: curves, figures, what limits its speed, and the policy that acts.
 
-Subscribes: ``/statistics`` and ``/diagnostics`` of the learner and the policy renderer in its
-namespace; ``policy`` until the first message, for the settings; ``policy/image_raw`` while a
-browser shows the page. Publishes nothing.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros training_viewer --help``.
+It shows the learner and the policy renderer of its namespace, and publishes nothing.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
-from rclpy.clock import Clock, ClockType
-from rclpy.node import Node
 from rclpy.subscription import Subscription
 from sensor_msgs.msg import Image
 from statistics_msgs.msg import MetricsMessage
@@ -23,37 +17,31 @@ from vdl_ros.common.settings import select
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.rl.settings import TrainConfig
-from vdl_ros.ros import qos
+from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import ImageError, from_image
-from vdl_ros.ros.node_settings import ProcessConfig, TrainingViewerConfig
-from vdl_ros.ros.process import lower_priority, run_node, spin_node, take_settings
-from vdl_ros.ros.statistics.statistics import read_scalar
+from vdl_ros.ros.node_settings import TrainingViewerConfig
+from vdl_ros.ros.statistics.statistics import Scalar, read
 from vdl_ros.ros.training.messages import policy_config
 from vdl_ros.view.page_server import is_local, serve
 from vdl_ros.view.training_page import TrainingPage, TrainingStatus
 
-SETTINGS = (TrainingViewerConfig, ProcessConfig)
 # Period of the figures and curves, s.
 DRAW_S = 1.0
 # Shortest time between two images, s, whatever publishes them.
 IMAGE_S = 0.01
 RENDERER = 'policy_renderer'
-# Characters of a text on /diagnostics.
-MAX_TEXT = 300
 
 
-class TrainingViewerNode(Node):
-    """Shows what the nodes of a training report.
+class TrainingViewerNode(BaseNode):
+    """Shows what the nodes of a training report."""
 
-    Raises:
-        ValueError: a parameter that cannot be used.
-        OSError: the address cannot be used.
-    """
+    NAME = 'training_viewer'
+    SETTINGS = (TrainingViewerConfig,)
+    IS_BACKGROUND = True
 
     def __init__(self) -> None:
-        super().__init__('training_viewer')
-        given, self.process = take_settings(self, *SETTINGS)
-        config = select(TrainingViewerConfig, given)
+        super().__init__()
+        config = self.settings(TrainingViewerConfig)
         self._server = serve(config.view_host, config.view_port, self.get_logger().warning,
                              setting='view_port')
         self._page = TrainingPage(self._server.viser)
@@ -62,14 +50,10 @@ class TrainingViewerNode(Node):
         self._learner = ''
         self._images: Subscription | None = None
         self._image_at = 0.0
-        self._refused = ''
-        self.create_subscription(
-            MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
-        self.create_subscription(
-            DiagnosticArray, '/diagnostics', self._on_diagnostics, qos.TOPICS['/diagnostics'])
-        self._policies: Subscription | None = self.create_subscription(
-            Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
-        self.create_timer(DRAW_S, self._draw, clock=Clock(clock_type=ClockType.STEADY_TIME))
+        self.sub('/statistics', self._on_statistics)
+        self.sub('/diagnostics', self._on_diagnostics)
+        self._policies: Subscription | None = self.sub('policy', self._on_policy)
+        self.every(DRAW_S, self._draw)
         self.get_logger().info(f'view of the training: {self._server.url}')
         if not is_local(config.view_host):
             self.get_logger().warning(
@@ -89,27 +73,27 @@ class TrainingViewerNode(Node):
             train = select(TrainConfig, config)
             self._status.env_id = shown(select(EnvConfig, config).env_id)
         except ValueError as error:
-            self._refuse(f'policy refused: {error}')
+            self.refuse(f'policy refused: {error}')
             return
         self._status.algorithm, self._status.total_steps = train.algorithm, train.total_steps
         self.destroy_subscription(self._policies)
         self._policies = None
 
     def _on_statistics(self, message: MetricsMessage) -> None:
-        scalar = read_scalar(message)
-        if scalar is not None and scalar.node.rpartition('/')[0] == self._namespace:
+        scalar = read(message)
+        if isinstance(scalar, Scalar) and scalar.node.rpartition('/')[0] == self._namespace:
             self._learner = scalar.node
             self._status.add(scalar.tag, scalar.value, time.monotonic())
 
     def _on_diagnostics(self, message: DiagnosticArray) -> None:
-        for each in message.status[:10]:
-            warning = '' if each.level == DiagnosticStatus.OK else each.message[:MAX_TEXT]
+        for each in message.status:
+            warning = '' if each.level == DiagnosticStatus.OK else each.message
             if each.name == f'{self._namespace}/{RENDERER}':
                 self._status.without_images = warning
             elif each.name == self._learner:
                 self._status.warning = warning
                 self._status.bottleneck = next(
-                    (value.value[:MAX_TEXT] for value in each.values
+                    (value.value for value in each.values
                      if value.key == 'bottleneck'), '')
 
     def _on_image(self, message: Image) -> None:
@@ -120,14 +104,13 @@ class TrainingViewerNode(Node):
         try:
             self._page.show_image(from_image(message))
         except ImageError as error:
-            self._refuse(f'image refused: {error}')
+            self.refuse(f'image refused: {error}')
 
     def _draw(self) -> None:
         """Show the newest state, if a browser shows the page."""
         watched = self._page.watched
         if watched and self._images is None:
-            self._images = qos.create_subscription(
-                self, Image, 'policy/image_raw', self._on_image)
+            self._images = self.sub('policy/image_raw', self._on_image)
         elif not watched and self._images is not None:
             self.destroy_subscription(self._images)
             self._images = None
@@ -137,18 +120,8 @@ class TrainingViewerNode(Node):
             self._status.without_images = f'no {RENDERER} runs'
         self._page.show(self._status, time.monotonic())
 
-    def _refuse(self, line: str) -> None:
-        """Log why a message is not used, not each time."""
-        if line != self._refused:
-            self._refused = line
-            self.get_logger().error(line)
 
-
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    lower_priority()
-    return run_node('training_viewer', TrainingViewerNode, spin_node, SETTINGS, args)
-
+main = TrainingViewerNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

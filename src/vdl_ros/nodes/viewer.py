@@ -1,34 +1,25 @@
-"""Browser view of the arm, with buttons that move it.
+"""Browser view of the arm, with buttons that move it, and the buttons of ``record_episodes``.
 
-Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/pose``, ``camera/image_raw`` (or
-``camera/image_raw/compressed``, with ``image_transport:=compressed``), ``arm/motors_sent``,
-``arm/trajectory_status``, ``arm/target_status``, ``arm/emergency_stop_state``,
-``record_episodes/state``, whose services its buttons call. Publishes: ``arm/motors`` while a
-button is held, ``arm/joint_trajectory``, ``arm/target`` while it is dragged,
-``arm/emergency_stop`` (latched), ``arm/viewer_alive`` while it handles input, ``/statistics``.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros viewer --help``.
+It commands the motors while a button is held, and publishes ``arm/viewer_alive`` while it handles
+input.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 from geometry_msgs.msg import PointStamped
-from rclpy.clock import Clock, ClockType
-from rclpy.node import Node
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Empty, String
+from std_msgs.msg import Empty, Header, String
 from std_srvs.srv import Trigger
-from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.control.standstill import StandstillDetector
 from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.camera.camera_config import ImageTransportConfig
-from vdl_ros.common.settings import select
 from vdl_ros.msg import (
     ArmPose,
     EmergencyStopState,
@@ -36,19 +27,12 @@ from vdl_ros.msg import (
     MotorCommand,
     TargetStatus,
 )
-from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
-from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_topics import (
-    NOT_RELEASED,
-    message_from_motors,
-    stop_request,
-    wait_for_acks,
-)
+from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request
 from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
+from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.node_settings import ProcessConfig, ViewConfig
-from vdl_ros.ros.process import run_node, spin_node, take_settings
+from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.view.page_server import is_local, serve
 from vdl_ros.view.panel import (
@@ -58,7 +42,6 @@ from vdl_ros.view.panel import (
     DraggedTarget,
     EmergencyStop,
     Episode,
-    Event,
     HeldButtons,
     Hold,
     Lamp,
@@ -69,7 +52,6 @@ from vdl_ros.view.panel import (
 from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
 
-SETTINGS = (ViewConfig, ImageTransportConfig, ProcessConfig)
 # Period of processing the users' inputs, s.
 INPUT_S = 0.02
 # A button without repetition for this time is released, s: a browser may stutter.
@@ -84,18 +66,15 @@ GHOST_S = 1.0
 SPEED_SHARE = 0.8
 
 
-class ViewerNode(Node):
-    """Shows messages on the page and publishes the users' inputs.
+class ViewerNode(BaseNode):
+    """Shows messages on the page and publishes the users' inputs."""
 
-    Raises:
-        ValueError: a parameter that cannot be used.
-        OSError: the address cannot be used.
-    """
+    NAME = 'viewer'
+    SETTINGS = (ViewConfig, ImageTransportConfig)
 
     def __init__(self) -> None:
-        super().__init__('viewer')
-        given, self.process = take_settings(self, *SETTINGS)
-        config = select(ViewConfig, given)
+        super().__init__()
+        config = self.settings(ViewConfig)
         self._server = serve(config.host, config.port, self.get_logger().warning)
         self._scene, self._panel = ArmScene(self._server.viser), Panel(self._server.viser)
         self._target = DraggedTarget(self._server.viser)
@@ -110,24 +89,18 @@ class ViewerNode(Node):
         self._ghost: ArmPose | None = None
         self._ghost_at = -math.inf
         self._image: AnyImage | None = None
-        self._refused: set[str] = set()
         self._episodes = ''
-        self._subscribe(select(ImageTransportConfig, given).image_transport)
-        self._motors = self.create_publisher(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self._trajectories = self.create_publisher(
-            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
-        self._targets = self.create_publisher(
-            PointStamped, 'arm/target', qos.TOPICS['arm/target'])
-        self._stops = self.create_publisher(
-            EmergencyStopMessage, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-        self._alive = self.create_publisher(
-            Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
-        # Wall time: buttons must work while simulated time stands still.
-        steady = Clock(clock_type=ClockType.STEADY_TIME)
-        self.create_timer(INPUT_S, self._process_input, clock=steady)
-        self.create_timer(ALIVE_S, self._show_life, clock=steady)
-        self.create_timer(1.0 / config.view_rate, self._draw, clock=steady)
-        self.create_timer(1.0 / config.picture_rate, self._draw_image, clock=steady)
+        self._subscribe(self.settings(ImageTransportConfig).image_transport)
+        self._motors = MotorsPublisher(self)
+        self._trajectories = self.pub('arm/joint_trajectory')
+        self._targets = self.pub('arm/target')
+        self._stops = self.pub('arm/emergency_stop')
+        self._alive = self.pub('arm/viewer_alive')
+        # Buttons must work while simulated time stands still.
+        self.every(INPUT_S, self._process_input)
+        self.every(ALIVE_S, self._show_life)
+        self.every(1.0 / config.view_rate, self._draw)
+        self.every(1.0 / config.picture_rate, self._draw_image)
         self.get_logger().info(f'view: {self._server.url}')
         if not is_local(config.host):
             self.get_logger().warning(
@@ -136,23 +109,15 @@ class ViewerNode(Node):
 
     def _subscribe(self, image_transport: str) -> None:
         self._statistics = TopicStatistics(self, 'camera/image_raw')
-        self.create_subscription(
-            String, 'robot_description', self._on_description, qos.TOPICS['robot_description'])
-        qos.create_subscription(
-            self, JointState, 'arm/joint_states', self._on_joint_states)
-        qos.create_subscription(self, ArmPose, 'arm/pose', self._on_pose)
+        self.sub('robot_description', self._on_description)
+        self.sub('arm/joint_states', self._on_joint_states)
+        self.sub('arm/pose', self._on_pose)
         subscribe_to_images(self, image_transport, self._on_image)
-        self.create_subscription(
-            MotorCommand, 'arm/motors_sent', self._on_sent, qos.TOPICS['arm/motors_sent'])
-        self.create_subscription(JointTrajectoryStatus, 'arm/trajectory_status', self._on_status,
-                                 qos.TOPICS['arm/trajectory_status'])
-        self.create_subscription(TargetStatus, 'arm/target_status', self._on_target_status,
-                                 qos.TOPICS['arm/target_status'])
-        self.create_subscription(
-            EmergencyStopState, 'arm/emergency_stop_state', self._on_stop_state,
-            qos.TOPICS['arm/emergency_stop_state'])
-        self.create_subscription(String, 'record_episodes/state', self._on_episodes,
-                                 qos.TOPICS['record_episodes/state'])
+        self.sub('arm/motors_sent', self._on_sent)
+        self.sub('arm/trajectory_status', self._on_status)
+        self.sub('arm/target_status', self._on_target_status)
+        self.sub('arm/emergency_stop_state', self._on_stop_state)
+        self.sub('record_episodes/state', self._on_episodes)
         self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
                           for name in EPISODES}
 
@@ -162,7 +127,7 @@ class ViewerNode(Node):
         # Afterwards: a press that waited would hold its button again.
         self._held.release_all()
         self._command_held()
-        wait_for_acks(self._motors)
+        self._motors.wait_for_acks()
         self._server.stop()
 
     def _on_description(self, message: String) -> None:
@@ -173,7 +138,7 @@ class ViewerNode(Node):
             geometry = parse(message.data)
             self._scene.set_description(message.data)
         except GeometryError as error:
-            self._refuse(f'robot_description refused: {error}')
+            self.refuse(f'robot_description refused: {error}')
             return
         self._geometry = geometry
         self._panel.set_limits(geometry.lower, geometry.upper)
@@ -183,7 +148,7 @@ class ViewerNode(Node):
         try:
             self._positions = positions_of(message)
         except ValueError as error:
-            self._refuse(f'joint states refused: {error}')
+            self.refuse(f'joint states refused: {error}')
             return
         self._arm_status.measured_at = time.monotonic()
 
@@ -191,7 +156,7 @@ class ViewerNode(Node):
         try:
             positions_of(message)
         except ValueError as error:
-            self._refuse(f'pose refused: {error}')
+            self.refuse(f'pose refused: {error}')
             return
         self._ghost, self._ghost_at = message, time.monotonic()
 
@@ -237,15 +202,9 @@ class ViewerNode(Node):
         place = self._target.dragged()
         if place is None or self._arm_status.emergency or self._standstill.recent:
             return
-        message = PointStamped()
-        message.header.stamp = self.get_clock().now().to_msg()
-        message.header.frame_id = 'base_link'
+        message = PointStamped(header=Header(stamp=self.stamp(), frame_id='base_link'))
         message.point.x, message.point.y, message.point.z = place.tolist()
         self._targets.publish(message)
-
-    def _handle_events(self) -> None:
-        for event in self._panel.events():
-            self._handle(event)
 
     def _command_held(self) -> None:
         """Command the motors of held buttons, and all off after the last was released."""
@@ -262,27 +221,29 @@ class ViewerNode(Node):
         if self._server.answers(ANSWER_S):
             self._alive.publish(Empty())
 
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, Hold):
-            if not self._arm_status.emergency:
-                self._held.hold(event.client, event.joint, event.direction, time.monotonic())
-        elif isinstance(event, Release):
-            self._held.release(event.client, event.joint, event.direction)
-        elif isinstance(event, ClientClosed):
-            self._held.release_all(event.client)
-        elif isinstance(event, Lamp):
-            self._command(Motors(lamp=event.on), with_lamp=True)
-        elif isinstance(event, EmergencyStop):
-            self._held.release_all()
-            self._request_stop(event.engaged)
-        elif isinstance(event, MoveTo):
-            self._move_to(event)
-        elif isinstance(event, Episode) and self._recorder_is_ready():
-            # Its answer comes as its state.
-            self._recorder[event.request].call_async(Trigger.Request())
-        elif isinstance(event, Episode):
-            self.get_logger().warning(f'{EPISODES[event.request]} was ignored: record_episodes '
-                                      'is not ready, or has ended')
+    def _handle_events(self) -> None:
+        for event in self._panel.events():
+            match event:
+                case Hold(client, joint, direction):
+                    if not self._arm_status.emergency:
+                        self._held.hold(client, joint, direction, time.monotonic())
+                case Release(client, joint, direction):
+                    self._held.release(client, joint, direction)
+                case ClientClosed(client):
+                    self._held.release_all(client)
+                case Lamp(on):
+                    self._command(Motors(lamp=on), with_lamp=True)
+                case EmergencyStop(engaged):
+                    self._held.release_all()
+                    self._request_stop(engaged)
+                case MoveTo(positions):
+                    self._move_to(positions)
+                case Episode(request) if self._recorder_is_ready():
+                    # Its answer comes as its state.
+                    self._recorder[request].call_async(Trigger.Request())
+                case Episode(request):
+                    self.get_logger().warning(f'{EPISODES[request]} was ignored: record_episodes '
+                                              'is not ready, or has ended')
 
     def _recorder_is_ready(self) -> bool:
         """Return whether all services of ``record_episodes`` are found: some come later."""
@@ -299,18 +260,16 @@ class ViewerNode(Node):
 
     def _command(self, motors: Motors, with_lamp: bool = False) -> None:
         self._published_at = time.monotonic()
-        self._motors.publish(message_from_motors(
-            motors, self.get_clock().now().to_msg(), self.get_fully_qualified_name(),
-            with_lamp=with_lamp))
+        self._motors.send(motors, with_lamp=with_lamp)
 
-    def _move_to(self, event: MoveTo) -> None:
+    def _move_to(self, positions: Mapping[str, float]) -> None:
         """Publish a trajectory of one point, slow enough for the motors."""
         if self._geometry is None or self._arm_status.emergency:
             return
         if self._standstill.recent:
             self.get_logger().warning('Go was ignored: the view stood still')
             return
-        goal = np.array([event.positions[name] for name in JOINTS])
+        goal = np.array([positions[name] for name in JOINTS])
         goal = goal.clip(self._geometry.lower, self._geometry.upper)
         away = np.abs(goal - np.nan_to_num(self._positions)) / self._geometry.velocity
         self._trajectories.publish(trajectory_message(
@@ -321,12 +280,11 @@ class ViewerNode(Node):
         now = time.monotonic()
         self._scene.show(self._positions)
         ghost = self._ghost if now - self._ghost_at < GHOST_S else None
-        self._scene.show_ghost(
-            None if ghost is None else positions_of(ghost),
-            ghost is not None and ghost.confident)
+        confident = None if ghost is None else ghost.confident
+        self._scene.show_ghost(None if ghost is None else positions_of(ghost), bool(confident))
         self._panel.follow(self._positions.tolist())
         self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
-        self._panel.show_state(state_text(self._arm_status, self._positions, ghost, now))
+        self._panel.show_state(state_text(self._arm_status, self._positions, confident, now))
 
     def _draw_image(self) -> None:
         """Send the latest image once, if a browser is connected."""
@@ -336,19 +294,10 @@ class ViewerNode(Node):
         try:
             self._panel.show_image(from_image(message))
         except ValueError as error:
-            self._refuse(f'image refused: {error}')
-
-    def _refuse(self, line: str) -> None:
-        """Log why a message is not shown, each reason once."""
-        if line not in self._refused and len(self._refused) < 100:
-            self._refused.add(line)
-            self.get_logger().error(line)
+            self.refuse(f'image refused: {error}')
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('viewer', ViewerNode, spin_node, SETTINGS, args)
-
+main = ViewerNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

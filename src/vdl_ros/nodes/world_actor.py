@@ -2,48 +2,37 @@
 
 A world of PettingZoo's parallel API, such as mpe2/simple_tag_v3. Each agent is a learner in a
 namespace of its own, whose setting ``bodies`` names its bodies; bodies of no learner act at
-random. For each AGENT in ``agents``: subscribes to ``AGENT/policy`` (vdl_ros/Policy, latched) and
-``AGENT/learner_busy``; publishes ``AGENT/trajectories`` (vdl_ros/Trajectory) and
-``AGENT/episodes`` (vdl_ros/Episode). ``/statistics``, also of its thread time. An agent whose
-learner is gone acts with its last policy.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros world_actor --help``.
+random. An agent whose learner is gone acts with its last policy.
 """
 
 from __future__ import annotations
 
-import os
-import socket
 import threading
-from collections.abc import Sequence
 
-from rclpy.node import Node
+from rclpy.executors import Executor
 
 from vdl_ros.common.metrics import ACTING, ThreadTimer
-from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.recipes.agents_file import check_agent_name
-from vdl_ros.ros.node_settings import ProcessConfig, WorldActorConfig
-from vdl_ros.ros.process import EXIT_OK, call_back, make_executor, run_node, take_settings
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.node_settings import WorldActorConfig
+from vdl_ros.ros.process import EXIT_OK, call_back
 from vdl_ros.ros.statistics.statistics import ThreadTimeStatistics
 from vdl_ros.ros.training.world_actors import WorldActors
 
-SETTINGS = (WorldActorConfig, EnvModulesConfig, ProcessConfig)
 
+class WorldActorNode(BaseNode):
+    """Receives the policies of several learners, and publishes trajectories for each."""
 
-class WorldActorNode(Node):
-    """Receives the policies of several learners, and publishes trajectories for each.
-
-    Raises:
-        SettingError: a parameter that is unknown or not allowed, or a module that cannot be
-            imported.
-    """
+    NAME = 'world_actor'
+    SETTINGS = (WorldActorConfig, EnvModulesConfig)
 
     def __init__(self) -> None:
-        super().__init__('world_actor')
-        given, self.process = take_settings(self, *SETTINGS)
-        import_modules(select(EnvModulesConfig, given))
-        settings = select(WorldActorConfig, given)
+        super().__init__()
+        import_modules(self.settings(EnvModulesConfig))
+        settings = self.settings(WorldActorConfig)
         names = [each.strip() for each in settings.agents.split(',') if each.strip()]
         for name in names:
             check_agent_name(name)
@@ -52,34 +41,27 @@ class WorldActorNode(Node):
                                'agents, such as chaser,prey')
         self.timer = ThreadTimer()
         self.actors = WorldActors(
-            self, names, settings.actor_id or (
-                f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}'),
-            num_worlds=settings.num_worlds, threads=settings.actor_threads,
-            credit_timeout=settings.credit_timeout, timer=self.timer)
+            self, names, settings.actor_id or self.unique_name, num_worlds=settings.num_worlds,
+            threads=settings.actor_threads, credit_timeout=settings.credit_timeout,
+            timer=self.timer)
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
 
-
-def act(node: WorldActorNode, stop: threading.Event) -> int:
-    """Act and run callbacks in turn: policies are loaded only between two unrolls."""
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    node.get_logger().info('waiting for the policies of all agents')
-    acted = False
-    try:
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Act and run callbacks in turn: policies are loaded only between two unrolls."""
+        self.get_logger().info('waiting for the policies of all agents')
+        acted = False
         while not stop.is_set():
-            with node.timer.executor_wait():
+            with self.timer.executor_wait():
                 call_back(executor, 0.0 if acted else 0.1)
-            acted = node.actors.act()
-    finally:
-        node.actors.close()
-    executor.remove_node(node)
-    return EXIT_OK
+            acted = self.actors.act()
+        return EXIT_OK
+
+    def stop(self) -> None:
+        """Close the worlds."""
+        self.actors.close()
 
 
-def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
-    return run_node('world_actor', WorldActorNode, act, SETTINGS, args)
-
+main = WorldActorNode.main
 
 if __name__ == '__main__':
     raise SystemExit(main())

@@ -1,4 +1,4 @@
-"""Settings of malloc: keep freed blocks for the next large message."""
+"""The process of a node: memory, signals, settings, executor and exit status."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import rclpy
 from rclpy._rclpy_pybind11 import RCLInvalidROSArgsError
@@ -30,7 +30,7 @@ from vdl_ros.ros.node_settings import ProcessConfig
 
 __all__ = ['EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'Niceness', 'call_back', 'die_with_parent',
            'keep_large_blocks', 'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin',
-           'spin_node', 'spin_until', 'stop_on_signals', 'take_settings']
+           'spin_until', 'stop_on_signals', 'take_settings']
 
 
 # From <malloc.h> of glibc.
@@ -109,8 +109,7 @@ def call_back(executor: Executor, timeout: float) -> None:
 
 def spin(executor: Executor, stop: threading.Event) -> None:
     """Run callbacks until ``stop`` is set."""
-    while not stop.is_set():
-        executor.spin_once(timeout_sec=0.1)
+    spin_until(lambda: False, executor, stop)
 
 
 def spin_until(
@@ -122,24 +121,6 @@ def spin_until(
     while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
         executor.spin_once(timeout_sec=0.1)
     return bool(true)
-
-
-def spin_node(node: Any, stop: threading.Event) -> int:
-    """Run the callbacks of ``node`` until ``stop`` is set.
-
-    Args:
-        node: has an attribute ``process``, a :class:`ProcessConfig`; if it has a method ``stop``,
-            that is called at the end, also after an exception.
-    """
-    executor = make_executor(node.process.executor)
-    executor.add_node(node)
-    try:
-        spin(executor, stop)
-    finally:
-        if hasattr(node, 'stop'):
-            node.stop()
-    executor.remove_node(node)
-    return EXIT_OK
 
 
 def die_with_parent() -> None:

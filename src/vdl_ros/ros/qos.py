@@ -1,14 +1,14 @@
-"""Quality of service profiles by topic, for publishers and subscriptions.
+"""Every topic of this package: its message, its quality of service, whether a user overrides it.
 
-Publishers of this package take their profile from :data:`TOPICS`, subscriptions from
-:func:`subscription` or :data:`TOPICS`, so the two sides are compatible;
-``test/ros/test_qos.py`` checks every pair.
+:func:`pub` and :func:`sub` take all of that from :data:`TABLE` by the topic's name.
 """
 
 from __future__ import annotations
 
 import copy
+import importlib
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from rclpy.node import Node
@@ -27,9 +27,8 @@ from rclpy.subscription import Subscription
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Setting, SettingError
 
-__all__ = ['ACTION_FEEDBACK', 'COMMAND', 'COMMAND_ECHO', 'HEARTBEAT', 'LATCHED', 'LATCHED_ALL',
-           'LATEST', 'MOTORS', 'MOTORS_OF_ALL', 'OVERRIDABLE', 'REPORT', 'SENSOR', 'STOP',
-           'STREAM', 'TOPICS', 'check', 'create_publisher', 'create_subscription', 'subscription']
+__all__ = ['COMMAND', 'LATCHED', 'LATEST', 'MOTORS', 'MOTORS_OF_ALL', 'REPORT', 'SENSOR',
+           'STREAM', 'TABLE', 'TOPICS', 'Topic', 'check', 'pub', 'sub', 'subscription']
 
 
 def _profile(
@@ -60,100 +59,124 @@ SENSOR = _profile(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 # How this package subscribes to them: only the newest counts, lost ones are not sent again.
 LATEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 
-# Commands to the arm: none may be lost, an older one is obsolete.
+# Commands and signs of life: none may be lost, an older one is obsolete.
 COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
 # Commands to the motors. Nodes that command them and give way to a person queue the commands of
 # all publishers, or their own next one would hide the person's.
-MOTORS = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
+MOTORS = COMMAND
 MOTORS_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# A sign of life: only the newest counts.
-HEARTBEAT = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
-
-# Feedback of an action.
+# Feedback of an action, as rcl_action has it.
 ACTION_FEEDBACK = _profile(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
 # The emergency stop: each of several publishers latches its last message. A subscriber has to
 # queue the messages of all publishers, or the last to arrive would hide one that says stop.
-STOP = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
-LATCHED_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+LATCHED_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
-TOPICS = {
-    'trajectories': STREAM,
-    'policy': LATCHED,
-    'policy/image_raw': SENSOR,
-    'evaluated_policy': LATCHED,
-    'evaluations': REPORT,
-    'learner_busy': REPORT,
-    'observations': STREAM,
-    'actions': STREAM,
-    'episodes': REPORT,
-    'arm/motors': MOTORS,
-    'arm/motors_sent': COMMAND_ECHO,
-    'arm/emergency_stop': STOP,
-    'arm/emergency_stop_state': LATCHED,
-    'arm/emergency_stop_marker': LATCHED,
-    'arm/joint_trajectory': COMMAND,
-    'arm/trajectory_status': LATCHED,
-    # As rcl_action has it.
-    'arm/follow_joint_trajectory/_action/feedback': ACTION_FEEDBACK,
-    'arm/viewer_alive': HEARTBEAT,
-    'arm/joint_states': SENSOR,
-    'arm/pose': SENSOR,
-    'arm/trajectory_markers': LATCHED,
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic: its type as ``package/Name``, and its profiles.
+
+    Attributes:
+        subscribed: the profile of subscriptions; None: as offered.
+        overridable: parameters of a node may change depth and reliability.
+    """
+
+    type: str
+    offered: QoSProfile
+    subscribed: QoSProfile | None = None
+    overridable: bool = False
+
+    @property
+    def message(self) -> Any:
+        """Return the class of the messages; its package is imported only now."""
+        package, name = self.type.split('/')
+        return getattr(importlib.import_module(f'{package}.msg'), name)
+
+
+def _sensor(kind: str) -> Topic:
+    return Topic(kind, SENSOR, LATEST, overridable=True)
+
+
+TABLE = {
+    'trajectories': Topic('vdl_ros/Trajectory', STREAM),
+    'policy': Topic('vdl_ros/Policy', LATCHED),
+    'policy/image_raw': _sensor('sensor_msgs/Image'),
+    'evaluated_policy': Topic('vdl_ros/Policy', LATCHED),
+    'evaluations': Topic('vdl_ros/Evaluation', REPORT),
+    'learner_busy': Topic('std_msgs/String', REPORT),
+    'observations': Topic('vdl_ros/Observation', STREAM),
+    'actions': Topic('vdl_ros/Action', STREAM),
+    'episodes': Topic('vdl_ros/Episode', REPORT, overridable=True),
+    'arm/motors': Topic('vdl_ros/MotorCommand', MOTORS, MOTORS_OF_ALL),
+    'arm/motors_sent': Topic('vdl_ros/MotorCommand', COMMAND_ECHO),
+    'arm/emergency_stop': Topic('vdl_ros/EmergencyStop', LATCHED, LATCHED_OF_ALL),
+    'arm/emergency_stop_state': Topic('vdl_ros/EmergencyStopState', LATCHED),
+    'arm/emergency_stop_marker': Topic('visualization_msgs/Marker', LATCHED),
+    'arm/joint_trajectory': Topic('trajectory_msgs/JointTrajectory', COMMAND),
+    'arm/trajectory_status': Topic('vdl_ros/JointTrajectoryStatus', LATCHED),
+    'arm/viewer_alive': Topic('std_msgs/Empty', COMMAND),
+    'arm/joint_states': _sensor('sensor_msgs/JointState'),
+    'arm/pose': _sensor('vdl_ros/ArmPose'),
+    'arm/trajectory_markers': Topic('visualization_msgs/MarkerArray', LATCHED),
     # Not latched: a policy that starts later would move an arm without notice.
-    'arm/target': COMMAND,
-    'arm/target_status': LATCHED,
-    'camera/image_raw': SENSOR,
-    'camera/image_raw/compressed': SENSOR,
-    'camera/image_attacked': SENSOR,
-    'camera/camera_info': SENSOR,
-    'record_episodes/state': LATCHED,
-    'robot_description': LATCHED,
-    '/tf': REPORT,
-    '/tf_static': LATCHED,
-    '/clock': SENSOR,
-    '/statistics': REPORT,
-    '/diagnostics': REPORT,
+    'arm/target': Topic('geometry_msgs/PointStamped', COMMAND),
+    'arm/target_status': Topic('vdl_ros/TargetStatus', LATCHED),
+    'camera/image_raw': _sensor('sensor_msgs/Image'),
+    'camera/image_raw/compressed': _sensor('sensor_msgs/CompressedImage'),
+    'camera/image_attacked': _sensor('sensor_msgs/Image'),
+    'camera/camera_info': _sensor('sensor_msgs/CameraInfo'),
+    'record_episodes/state': Topic('std_msgs/String', LATCHED),
+    'robot_description': Topic('std_msgs/String', LATCHED),
+    '/tf': Topic('tf2_msgs/TFMessage', REPORT, overridable=True),
+    '/tf_static': Topic('tf2_msgs/TFMessage', LATCHED),
+    '/clock': Topic('rosgraph_msgs/Clock', SENSOR, LATEST),
+    '/statistics': Topic('statistics_msgs/MetricsMessage', REPORT),
+    '/diagnostics': Topic('diagnostic_msgs/DiagnosticArray', REPORT),
 }
+#: The profiles that publishers offer.
+TOPICS = {name: each.offered for name, each in TABLE.items()}
 
 
 def subscription(topic: str) -> QoSProfile:
     """Return the profile with which this package subscribes to ``topic``."""
-    profile = TOPICS[topic]
-    # By identity: equal profiles may have different purposes.
-    for offered, subscribed in (
-            (SENSOR, LATEST), (STOP, LATCHED_ALL), (MOTORS, MOTORS_OF_ALL)):
-        if profile is offered:
-            return subscribed
-    return profile
+    return TABLE[topic].subscribed or TABLE[topic].offered
 
 
-OVERRIDABLE = ('arm/joint_states', 'arm/pose', 'camera/image_raw', 'camera/camera_info',
-               'camera/image_raw/compressed', 'camera/image_attacked', 'policy/image_raw',
-               'episodes', '/tf')
+def pub(node: Node, topic: str) -> Publisher:
+    """Return a publisher of a topic of :data:`TABLE`, as overridden by the node's parameters."""
+    found = TABLE[topic]
+    return node.create_publisher(
+        found.message, topic, copy.copy(found.offered), **_overriding(found))
+
+
+def sub(
+    node: Node, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None,
+) -> Subscription:
+    """Return a subscription to a topic of :data:`TABLE`, as overridden by parameters.
+
+    Args:
+        profile: for a subscriber that needs more, or less, messages than others.
+    """
+    found = TABLE[topic]
+    return node.create_subscription(
+        found.message, topic, callback, copy.copy(profile or subscription(topic)),
+        **_overriding(found))
+
+
+def _overriding(topic: Topic) -> dict[str, Any]:
+    # rclpy writes what is overridden into the profile: callers pass a copy.
+    return {'qos_overriding_options': QoSOverridingOptions(
+        [QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY])} if topic.overridable else {}
+
+
 _PREFIX = 'qos_overrides.'
 _ENDS = ('publisher', 'subscription')
 _POLICIES = {each.name: each for each in (
     Setting('depth', int, 1, '', minimum=1, maximum=1000),
     Setting('reliability', str, 'reliable', '', choices=('reliable', 'best_effort')))}
-
-
-def create_publisher(node: Node, kind: type, topic: str) -> Publisher:
-    """Return a publisher with the profile of ``topic``, as overridden by the node's parameters."""
-    # A copy, because rclpy writes what is overridden into the profile.
-    return node.create_publisher(
-        kind, topic, copy.copy(TOPICS[topic]), qos_overriding_options=_options())
-
-
-def create_subscription(
-    node: Node, kind: type, topic: str, callback: Callable[[Any], None],
-) -> Subscription:
-    """Return a subscription with the profile of ``topic``, as overridden by parameters."""
-    return node.create_subscription(
-        kind, topic, callback, copy.copy(subscription(topic)),
-        qos_overriding_options=_options())
 
 
 def check(node: Node, overrides: Mapping[str, object]) -> None:
@@ -165,7 +188,8 @@ def check(node: Node, overrides: Mapping[str, object]) -> None:
         SettingError: a topic that cannot be overridden, which rclpy would ignore, or a value that
             is not allowed.
     """
-    allowed = {node.resolve_topic_name(topic): topic for topic in OVERRIDABLE}
+    allowed = sorted(
+        node.resolve_topic_name(name) for name, each in TABLE.items() if each.overridable)
     for name, value in overrides.items():
         if not name.startswith(_PREFIX):
             continue
@@ -174,12 +198,8 @@ def check(node: Node, overrides: Mapping[str, object]) -> None:
             raise SettingError(
                 f'{quoted(name)} is not allowed: {_PREFIX}TOPIC.END.POLICY with END '
                 f'{" or ".join(_ENDS)}, POLICY {" or ".join(_POLICIES)}, and TOPIC one of '
-                f'{", ".join(sorted(allowed))}')
+                f'{", ".join(allowed)}')
         try:
             _POLICIES[policy].check(value)
         except SettingError as error:
             raise SettingError(f'{name.removesuffix(policy)}{error}') from None
-
-
-def _options() -> QoSOverridingOptions:
-    return QoSOverridingOptions([QoSPolicyKind.DEPTH, QoSPolicyKind.RELIABILITY])

@@ -1,4 +1,4 @@
-"""Buttons held in the browsers, and the motor directions they command.
+"""The panel of the arm's view, its held buttons, and the target in the scene.
 
 A browser repeats the event of a held button. The events end when the button is released, the tab
 is closed or the network fails: their absence switches the motor off.
@@ -12,6 +12,7 @@ import queue
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -217,9 +218,9 @@ class Panel:
         with self._episodes_folder:
             self._episodes_text = gui.add_markdown('')
             for request, label in EPISODES.items():
-                self._add_episode_button(request, label)
-        self._on(self._stop, lambda: EmergencyStop(True))
-        self._on(self._release, lambda: EmergencyStop(False))
+                self._on(gui.add_button(label), partial(Episode, request))
+        self._on(self._stop, partial(EmergencyStop, True))
+        self._on(self._release, partial(EmergencyStop, False))
 
         @server.on_client_disconnect
         async def _(client: viser.ClientHandle) -> None:
@@ -244,7 +245,7 @@ class Panel:
                 self._sliders[joint] = self._server.gui.add_slider(
                     f'{joint} (°)', min=round(low, 1), max=round(high, 1), step=0.1,
                     initial_value=min(max(0.0, round(low, 1)), round(high, 1)), order=index)
-                self._add_slider_callback(self._sliders[joint])
+                self._sliders[joint].on_update(self._on_slider)
             if not any(button.label == 'Go' for button in self._movers):
                 self._add_move_buttons()
 
@@ -308,9 +309,6 @@ class Panel:
 
         self._lamp.on_update(switched)
 
-    def _add_episode_button(self, request: str, label: str) -> None:
-        self._on(self._server.gui.add_button(label), lambda: Episode(request))
-
     def _add_hold_callbacks(self, button: Any, joint: str, direction: int) -> None:
         async def held(event: Any) -> None:
             if button.disabled:
@@ -324,13 +322,10 @@ class Panel:
         button.on_hold(held, callback_hz=HOLD_HZ)
         button.on_click(released)
 
-    def _add_slider_callback(self, slider: Any) -> None:
-        async def moved(event: Any) -> None:
-            if event.client_id is not None:
-                self._following = False
-                slider.value = min(max(slider.value, slider.min), slider.max)
-
-        slider.on_update(moved)
+    async def _on_slider(self, event: Any) -> None:
+        if event.client_id is not None:
+            self._following, slider = False, event.target
+            slider.value = min(max(slider.value, slider.min), slider.max)
 
     def _add_move_buttons(self) -> None:
         go = self._server.gui.add_button('Go', color='blue', order=10)
@@ -338,7 +333,7 @@ class Panel:
         self._movers += [go, home]
         self._on(go, lambda: MoveTo({
             joint: math.radians(slider.value) for joint, slider in self._sliders.items()}))
-        self._on(home, lambda: MoveTo(dict.fromkeys(JOINTS, 0.0)))
+        self._on(home, partial(MoveTo, dict.fromkeys(JOINTS, 0.0)))
 
     def _on(self, button: Any, make: Callable[[], Event]) -> None:
         async def clicked(_: Any) -> None:

@@ -6,13 +6,13 @@ import dataclasses
 import math
 import re
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any
 
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import shown
 
-__all__ = ['ArmStatus', 'Estimate', 'Target', 'plain', 'state_text']
+__all__ = ['ArmStatus', 'plain', 'state_text']
 
 # Maximum age of positions that count as current, s.
 STALE_S = 1.0
@@ -32,36 +32,18 @@ class ArmStatus:
     reason: str = ''
     progress: float = 0.0
     measured_at: float = -math.inf
-    target: Target | None = None
-
-
-class Target(Protocol):
-    """What a policy makes of its target; vdl_ros/TargetStatus."""
-
-    state: str
-    reason: str
-    distance: float
-    success: bool
-    reaction_time: float
-    time_to_target: float
-
-
-class Estimate(Protocol):
-    """A pose estimated from an image."""
-
-    confident: bool
+    #: A vdl_ros/TargetStatus.
+    target: Any = None
 
 
 def state_text(
-    status: ArmStatus, positions: Positions, estimate: Estimate | None, now: float,
+    status: ArmStatus, positions: Positions, confident: bool | None, now: float,
 ) -> str:
     """Return the state as Markdown.
 
     Args:
-        status: from the topics.
         positions: float64 [5], rad, NaN where unknown.
-        estimate: of the camera, if there is a recent one.
-        now: monotonic, s.
+        confident: whether a recent estimate of the camera is; None: there is none.
     """
     fresh = now - status.measured_at <= STALE_S
     lines = ['| joint | angle | motor |', '|:--|--:|:--|']
@@ -79,8 +61,8 @@ def state_text(
         notes.append('No arm is connected.')
     if not fresh:
         notes.append('No joint measurements.')
-    if estimate is not None:
-        notes.append('The camera sees the arm.' if estimate.confident
+    if confident is not None:
+        notes.append('The camera sees the arm.' if confident
                      else 'The pose estimate is uncertain.')
     if status.trajectory == 'running':
         notes.append(f'Trajectory: {100.0 * status.progress:.0f} %.')
@@ -92,7 +74,7 @@ def state_text(
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)
 
 
-def _target_text(target: Target) -> str:
+def _target_text(target: Any) -> str:
     """Return one line on the target of a policy."""
     if target.reason:
         return f'Target: {plain(target.reason)}.'

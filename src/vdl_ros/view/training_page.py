@@ -25,8 +25,6 @@ CURVES = {
 }
 # Age of values from which on the training counts as silent, s.
 _SILENT_S = 5.0
-# Tags of a run that are kept; a stranger could make up any number.
-_MAX_TAGS = 200
 _MAX_POINTS = 600
 # Rows of the table: tag, label, format.
 _ROWS = (
@@ -101,8 +99,7 @@ class TrainingStatus:
         if tag == 'agent_steps':
             self.steps = value
             return
-        if tag in self.values or len(self.values) < _MAX_TAGS:
-            self.values[tag] = value
+        self.values[tag] = value
         if tag in CURVES and not math.isnan(self.steps):
             self.curves.setdefault(tag, Curve()).add(self.steps, value)
 

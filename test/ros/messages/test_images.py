@@ -125,18 +125,17 @@ def test_what_cannot_be_sent_is_refused():
         assert encoding in line, (pixels.shape, line)
 
 
-def test_a_cv_bridge_is_asked_for_other_encodings_and_not_believed(monkeypatch):
+def test_a_cv_bridge_is_asked_for_other_encodings(monkeypatch):
     """With a stand-in for cv_bridge, which answers as the test says."""
-    answers = {'good': picture(3, 4, 3), 'shape': picture(3, 4)}
+    answers = {'good': picture(3, 4, 3)}
     module = types.ModuleType('cv_bridge')
     module.CvBridge = lambda: types.SimpleNamespace(
         imgmsg_to_cv2=lambda message, desired_encoding: answers[message.header.frame_id])
     module.CvBridgeError = KeyError
     monkeypatch.setitem(sys.modules, 'cv_bridge', module)
     message = Image(height=3, width=4, encoding='mono16', step=8, data=array.array('B', bytes(24)))
-    for answer, reason in (('shape', 'cv_bridge returned shape'), ('no\nidea', "'mono16': ")):
-        message.header.frame_id = answer
-        assert reason in refused(from_image, message), answer
+    message.header.frame_id = 'no\nidea'
+    assert "'mono16': " in refused(from_image, message)
     message.header.frame_id = 'good'
     np.testing.assert_array_equal(from_image(message), answers['good'])
 
@@ -184,9 +183,9 @@ def test_a_calibration_is_read_and_nonsense_is_refused(tmp_path):
         return found
 
     for name, value, reason in (
-            ('image_width', None, 'image_width: None'),
-            ('image_height', -1, 'image_height: -1'),
-            ('distortion_model', 'fish', "distortion_model: 'fish'"),
+            ('image_width', None, '$.image_width'),
+            ('image_height', -1, '$.image_height'),
+            ('distortion_model', 'fish', "'fish'"),
             ('distortion_coefficients', {'data': [1, 2]}, 'distortion_coefficients'),
             ('camera_matrix', {'data': [600, 0, 320]}, '9 finite numbers'),
             ('camera_matrix', {'data': [float('nan')] * 9}, 'camera_matrix'),

@@ -57,7 +57,7 @@ def transform(parent, child, **values):
     return message
 
 
-def test_frames_that_do_not_lead_there_are_refused_and_do_not_fill_the_memory():
+def test_frames_that_do_not_lead_there_are_refused():
     for message in (
             transform('base_link', 'loose', w=0.0), transform('base_link', 'loose', w=np.nan),
             transform('loose', 'loose'), transform('other', 'loose')):
@@ -65,5 +65,3 @@ def test_frames_that_do_not_lead_there_are_refused_and_do_not_fill_the_memory():
         tree.add(TFMessage(transforms=[message, transform('loose', 'other')]))
         with pytest.raises(FrameError, match="no transform from 'loose' to 'base_link' on /tf"):
             tree.point([0.0, 0.0, 0.0], 'loose', 'base_link')
-    tree.add(TFMessage(transforms=[transform('base_link', str(each)) for each in range(5000)]))
-    assert len(tree._transforms) == 1000

@@ -10,8 +10,8 @@ from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDat
 
 from vdl_ros.common.metrics import ACTING, TRAINING, ThreadTimer
 from vdl_ros.ros import qos
-from vdl_ros.ros.diagnostics import Diagnostics
-from vdl_ros.ros.statistics.readers import TopicScalars, scalars
+from vdl_ros.ros.base_node import Diagnostics
+from vdl_ros.ros.statistics.readers import TopicScalars, mean_shares, scalars
 from vdl_ros.ros.statistics.statistics import (
     AGE,
     LOSS,
@@ -23,12 +23,8 @@ from vdl_ros.ros.statistics.statistics import (
     ThreadTimeStatistics,
     TopicStatistics,
     Window,
-    is_reaction_time,
-    is_scalar,
-    is_thread_time,
-    mean_shares,
-    read_scalar,
-    read_share,
+    is_of_topic,
+    read,
     statistic_points,
 )
 
@@ -58,31 +54,28 @@ def fire(node):
 
 
 def test_reports_are_read_and_recognised_by_the_names_of_their_metrics():
-    assert read_share(share()) == Share('/actor_0', 'acting', 'step', 2.0, 0.25)
-    assert read_scalar(scalar()) == Scalar('/learner', 'charts/SPS', 0.25)
-    assert read_scalar(scalar(metric='scalar_\x1b[2J')).tag == '?[2J', 'cannot clear a terminal'
-    assert is_thread_time(share(unit='ms'))
-    assert is_scalar(scalar(unit='ms'))
-    assert not is_scalar(share())
+    assert read(share()) == Share('/actor_0', 'acting', 'step', 2.0, 0.25)
+    assert read(scalar()) == Scalar('/learner', 'charts/SPS', 0.25)
+    assert read(scalar(metric='scalar_\x1b[2J')).tag == '?[2J', 'cannot clear a terminal'
+    for each in (share(unit='ms'), scalar(unit='ms'), share(metric='reaction_time_thinking')):
+        assert not is_of_topic(each), each.metrics_source
     for metric in ('message_age', 'time_of_day'):
-        assert not is_thread_time(share(metric=metric)), metric
-        assert not is_reaction_time(share(metric=metric)), metric
+        assert is_of_topic(share(metric=metric)), metric
 
 
 def test_malformed_reports_and_other_metrics_are_skipped():
-    bad_points = ([], [(AVERAGE, math.nan)], [(AVERAGE, math.inf)], [(AVERAGE, 0.1)] * 2,
-                  [(AVERAGE + 1, 0.5)])
+    bad_points = ([], [(AVERAGE, math.nan)], [(AVERAGE, math.inf)], [(AVERAGE + 1, 0.5)])
     for change in ({'unit': 'ms'}, {'source': ''}, {'metric': ''},
                    *({'points': each} for each in bad_points)):
-        assert read_share(share(**change)) is None, change
-        assert read_scalar(scalar(**change)) is None, change
+        assert read(share(**change)) is None, change
+        assert read(scalar(**change)) is None, change
     for change in ({'stop': 10}, {'stop': 9}, {'metric': 'message_age'},
                    {'metric': 'time_acting_sleep'}, {'metric': 'time_nobody_step'},
-                   {'metric': 'time_step'}, {'points': [(AVERAGE, -0.1)]},
-                   {'points': [(AVERAGE, 1.1)]}):
-        assert read_share(share(**change)) is None, change
-    for metric in ('scalar_', 'charts/SPS', f'scalar_{"x" * 81}'):
-        assert read_scalar(scalar(metric=metric)) is None, metric
+                   {'metric': 'time_step'}, {'metric': 'late_actions', 'unit': 'actions'},
+                   {'points': [(AVERAGE, -0.1)]}, {'points': [(AVERAGE, 1.1)]}):
+        assert read(share(**change)) is None, change
+    for metric in ('scalar_', 'charts/SPS'):
+        assert read(scalar(metric=metric)) is None, metric
 
 
 def test_means_of_shares_are_weighted_by_time():
@@ -108,7 +101,7 @@ def test_parts_of_the_reaction_time_their_sum_and_late_actions_are_published_onc
     # As sent in order, nothing came for the empty seconds before.
     peer.until(lambda: len(received) >= 6, 'a report')
     assert len(received) == 6
-    assert all(map(is_reaction_time, received))
+    assert not any(map(is_of_topic, received))
     points = {each.metrics_source: {point.data_type: point.data for point in each.statistics}
               for each in received}
     assert {each.measurement_source_name for each in received} == {'/peer'}
@@ -131,7 +124,7 @@ def test_the_newest_scalars_are_published_without_those_reported_elsewhere(peer)
         'scalar_agent_steps', 'scalar_losses/loss', 'scalar_charts/episodic_return']
     values['agent_steps'] = 20
     fire(peer.node)
-    peer.until(lambda: any(read_scalar(each) == Scalar('/peer', 'agent_steps', 20.0)
+    peer.until(lambda: any(read(each) == Scalar('/peer', 'agent_steps', 20.0)
                            for each in received), 'the newest')
 
 
@@ -201,7 +194,8 @@ def test_a_run_uses_the_reports_of_its_learner_and_of_actors_in_its_namespace(pe
             return found.keys() >= wanted
 
         peer.until(all_figures, 'figures of both topics and of time')
-    own = [each for each in map(read_share, received) if each and each.node == '/peer']
+    own = [each for each in map(read, received)
+           if isinstance(each, Share) and each.node == '/peer']
     assert sum(each.share for each in own[:2]) == pytest.approx(1.0)
     assert {name for name in found if name.startswith('time')} <= wanted
     assert {name.split('/')[1] for name in found} == {'acting', 'policy', 'trajectories'}

@@ -13,6 +13,7 @@ from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDat
 
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics import statistics as module
+from vdl_ros.ros.statistics.readers import combine
 from vdl_ros.ros.statistics.statistics import (
     AGE,
     LOSS,
@@ -20,8 +21,7 @@ from vdl_ros.ros.statistics.statistics import (
     TopicStatistics,
     Window,
     absolute_name,
-    combine,
-    read_window,
+    read,
     statistic_points,
 )
 
@@ -137,9 +137,9 @@ def unknown(*values):
 
 
 def test_a_report_is_read_with_the_topic_in_the_namespace_of_its_node():
-    assert read_window(report(start=(10, 900_000_000), stop=(12, 400_000_000))) == Window(
+    assert read(report(start=(10, 900_000_000), stop=(12, 400_000_000))) == Window(
         '/team/worker', '/team/policy', 'message_age', 1.5, 4, 3.0, 9.0, 2.0)
-    found = read_window(report(metric=LOSS, unit='messages', t5=3.0))
+    found = read(report(metric=LOSS, unit='messages', t5=3.0))
     assert (found.metric, found.count) == (LOSS, 3)
     assert unknown(found.mean, found.maximum, found.deviation), 'losses have only a count'
     for node, topic, name in (
@@ -147,8 +147,8 @@ def test_a_report_is_read_with_the_topic_in_the_namespace_of_its_node():
             ('/a/learner', '/statistics', '/statistics'),
             ('/a/learner', '~/own', '/a/learner/own'), ('listener', '', '')):
         assert absolute_name(node, topic) == name
-        assert read_window(report(f'{node}:{topic}')).topic == name
-    found = read_window(report('listener'))  # as of rclcpp, without a topic
+        assert read(report(f'{node}:{topic}')).topic == name
+    found = read(report('listener'))  # as of rclcpp, without a topic
     assert (found.node, found.topic) == ('listener', '')
 
 
@@ -158,25 +158,25 @@ def test_malformed_reports_and_other_metrics_are_skipped():
             {'metric': LOSS}, {'source': ''}, {'source': ':policy'}, {'t1': 1.0},
             {'t5': math.nan}, {'t5': math.inf}, {'t5': -1.0}, {'t5': 1e300},
             {'t0': 5.0, 't6': 5.0, 't255': 5.0}):
-        assert read_window(report(**change)) is None, change
-    assert read_window(MetricsMessage()) is None
+        assert read(report(**change)) is None, change
+    assert read(MetricsMessage()) is None
     # Missing and non-finite values are NaN.
     for values in ({'t5': 2.0, 't77': 1.0}, {'t1': math.nan, 't3': math.inf, 't4': -1.0,
                                              't5': 2.0}):
-        found = read_window(report(**values))
+        found = read(report(**values))
         assert found.count == 2, values
         assert unknown(found.mean, found.maximum, found.deviation), values
     for stop in ((10, 0), (5, 0), (-2**31, 0)):
-        assert unknown(read_window(report(stop=stop)).seconds), stop
+        assert unknown(read(report(stop=stop)).seconds), stop
     # Control characters and long names are cut.
-    found = read_window(report('/n\x1b[2J\nü:' + 'x' * 10_000))
+    found = read(report('/n\x1b[2J\nü:' + 'x' * 10_000))
     assert found.node == '/n?[2J??'
     assert len(found.topic) < 256
     # Points beyond the limit are ignored.
     message = report(t5=2.0)
     message.statistics = list(message.statistics) * 1000 + [
         StatisticDataPoint(data_type=COUNT, data=7.0)]
-    assert read_window(message).count == 2
+    assert read(message).count == 2
 
 
 def test_combined_windows_equal_one_long_window():
@@ -185,7 +185,7 @@ def test_combined_windows_equal_one_long_window():
     for part in np.split(values, [20, 50]):
         message = report()
         message.statistics = statistic_points(part.tolist())
-        windows.append(read_window(message))
+        windows.append(read(message))
     found = combine([*windows, window(PERIOD, count=97)])
     assert found.age_mean_ms == pytest.approx(values.mean())
     assert found.age_std_ms == pytest.approx(values.std())

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from vdl_ros.ros.statistics.readers import Row, Screen, TopicTable, table_text
-from vdl_ros.ros.statistics.statistics import AGE, LOSS, PERIOD, Figures, Window
+from vdl_ros.ros.statistics.readers import Figures, Row, Screen, TopicTable, table_text
+from vdl_ros.ros.statistics.statistics import AGE, LOSS, PERIOD, Window
 
 
 def window(node='/learner', topic='/trajectories', metric=AGE, seconds=1.0, count=10, mean=2.0):
@@ -67,14 +67,11 @@ def test_a_silent_node_is_marked_and_then_removed():
         assert table.rows(1e4)[0].silent_s == 0, 'a node that reports again has a row again'
 
 
-def test_the_number_of_rows_is_bounded_and_malformed_reports_are_counted():
+def test_malformed_reports_are_counted_and_silent_rows_removed():
     table = TopicTable()
     table.add(None, 0.0)
     assert (table.rows(0.0), table.left_out) == ([], 1)
-    for number in range(3000):
-        table.add(window(topic=f'/t{number}'), 0.0)
-    assert len(table.rows(0.0)) == 1000
-    assert table.left_out == 2001
+    table.add(window(topic='/t'), 0.0)
     table.rows(1000.0)
     table.add(window(), 1000.0)
     assert names(table, 1000.0) == [('/trajectories', '/learner')]

@@ -20,7 +20,6 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from std_msgs.msg import Header
-from visualization_msgs.msg import Marker
 
 from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig
 from vdl_ros.arm.driver.emergency_stop import EmergencyStop
@@ -32,11 +31,12 @@ from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector
-from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-__all__ = ['ArmTopics', 'NOT_RELEASED', 'message_from_motors', 'motors_from_message', 'moves',
+__all__ = ['ArmTopics', 'MotorsPublisher', 'NOT_RELEASED',
+           'message_from_motors', 'motors_from_message', 'moves',
            'stop_request', 'switches_off', 'wait_for_acks']
 
 # Period of the driver's watchdog, s.
@@ -81,15 +81,27 @@ def wait_for_acks(*publishers: Publisher) -> None:
 def message_from_motors(
     motors: Motors, stamp: Time, sender: str, *, with_lamp: bool = False,
 ) -> MotorCommand:
-    """Return the message of a command.
-
-    Args:
-        motors: directions of the motors, and the lamp.
-        with_lamp: command the lamp as well as the motors.
-    """
+    """Return the message of a command for the motors, and for the lamp too with ``with_lamp``."""
     lamp = (1 if motors.lamp else -1) if with_lamp else 0
     named = dict(zip(JOINTS, motors.values, strict=True))
     return MotorCommand(header=Header(stamp=stamp), sender=sender, lamp=lamp, **named)
+
+
+class MotorsPublisher:
+    """Publishes the commands of a node on ``arm/motors``."""
+
+    def __init__(self, node: BaseNode) -> None:
+        self._node, self.publisher = node, qos.pub(node, 'arm/motors')
+
+    def send(self, motors: Motors, *, with_lamp: bool = False) -> None:
+        """Command the motors, and the lamp too with ``with_lamp``."""
+        self.publisher.publish(message_from_motors(
+            motors, self._node.stamp(), self._node.get_fully_qualified_name(),
+            with_lamp=with_lamp))
+
+    def wait_for_acks(self) -> None:
+        """Wait until the last command has arrived, in a node that is about to end."""
+        wait_for_acks(self.publisher)
 
 
 def stop_request(
@@ -112,22 +124,18 @@ class ArmTopics:
     """Connects an :class:`ArmDriver`, its ``driver``, to topics.
 
     Args:
-        stamp: returns the stamp for a message; by default the node's time.
         values: returns more values for ``/diagnostics``.
     """
 
     def __init__(
-        self, node: Node, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
+        self, node: BaseNode, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
         guard: Guard, *, clock: Callable[[], float] = time.monotonic,
-        stamp: Callable[[], Time] | None = None,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
         self._node, self._clock, self._values = node, clock, values
-        self._stamp = stamp or (lambda: node.get_clock().now().to_msg())
         self._name = node.get_fully_qualified_name()
         self._ticked_at = -_TICK_S
-        self._sent = node.create_publisher(
-            MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+        self._sent = qos.pub(node, 'arm/motors_sent')
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._log, clock=clock)
         self._conflicts = CommandConflictDetector(
@@ -135,23 +143,18 @@ class ArmTopics:
         self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
         self._warned_of_second = ''
         self._precedence = Precedence(config.command_timeout)
-        self._stop_state = node.create_publisher(
-            EmergencyStopState, 'arm/emergency_stop_state', qos.TOPICS['arm/emergency_stop_state'])
-        self._stop_marker = node.create_publisher(
-            Marker, 'arm/emergency_stop_marker', qos.TOPICS['arm/emergency_stop_marker'])
+        self._stop_state = qos.pub(node, 'arm/emergency_stop_state')
+        self._stop_marker = qos.pub(node, 'arm/emergency_stop_marker')
         self._published: EmergencyStopState | None = None
         self._stop = EmergencyStop(_state_file(node), time.time_ns())
         state = self._stop.state
         self.driver.emergency_stop(state.engaged, f'before this start, {state}')
         self._publish_stop()
         self._statistics = TopicStatistics(node, 'arm/motors')
-        self._diagnostics = Diagnostics(node, self._health)
+        Diagnostics(node, self._health)
         # The stop first: of messages that wait, the executor takes one of each in this order.
-        node.create_subscription(
-            EmergencyStopMessage, 'arm/emergency_stop', self._on_emergency_stop,
-            qos.subscription('arm/emergency_stop'))
-        node.create_subscription(
-            MotorCommand, 'arm/motors', self._on_motors, qos.TOPICS['arm/motors'])
+        qos.sub(node, 'arm/emergency_stop', self._on_emergency_stop)
+        qos.sub(node, 'arm/motors', self._on_motors, qos.MOTORS)
 
     def _tick(self) -> None:
         """Tick the driver: a flood of messages can starve the node's timers."""
@@ -214,7 +217,7 @@ class ArmTopics:
 
     def _publish(self, motors: Motors) -> None:
         self._sent.publish(
-            message_from_motors(motors, self._stamp(), self._name, with_lamp=True))
+            message_from_motors(motors, self._node.stamp(), self._name, with_lamp=True))
 
     def _log(self, level: str, text: str) -> None:
         # One call for each level: rclpy allows only one level for a line of code.

@@ -1,4 +1,4 @@
-"""Subscribe to the images of the camera, as they are or compressed."""
+"""Where the camera's images come from, and how nodes subscribe to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vdl_ros.camera.image_sources import ImageSource, RateLimiter, Reader, is_de
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.diagnostics import Health
+from vdl_ros.ros.base_node import BaseNode, Health
 from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 
@@ -35,11 +35,8 @@ def subscribe_to_images(
     node: Node, image_transport: str, on_image: Callable[[AnyImage], None],
 ) -> None:
     """Call ``on_image`` with each image; see ``ImageTransportConfig``."""
-    if image_transport == COMPRESSED:
-        qos.create_subscription(
-            node, CompressedImage, 'camera/image_raw/compressed', on_image)
-    else:
-        qos.create_subscription(node, Image, 'camera/image_raw', on_image)
+    qos.sub(node, 'camera/image_raw/compressed' if image_transport == COMPRESSED
+            else 'camera/image_raw', on_image)
 
 
 Pixels = NDArray[np.uint8]
@@ -50,7 +47,6 @@ ImageCallback = Callable[[Pixels, CameraInfo, Stamp], None]
 _QUIET_S = 2.0
 # A skipped joint state is rendered after this time without another, s: the arm has stopped.
 _SETTLED_S = 0.5
-_REASONS = 20
 
 
 class Feed(Protocol):
@@ -81,7 +77,7 @@ class SimulatedFeed:
     poll_timeout = 0.1
 
     def __init__(
-        self, node: Node, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
+        self, node: BaseNode, config: CameraConfig, geometry: ArmGeometry, publish: ImageCallback,
     ) -> None:
         assert config.size is not None
         width, height = config.size
@@ -94,12 +90,8 @@ class SimulatedFeed:
         self._next: JointState | None = None
         self._shown: JointState | None = None
         self._shown_at = self._received_at = -np.inf
-        self._refused = 0
-        self._reasons: set[str] = set()
-        qos.create_subscription(
-            node, JointState, 'arm/joint_states', self._on_joint_states)
-        node.create_subscription(MotorCommand, 'arm/motors_sent', self._on_motors_sent,
-                                 qos.TOPICS['arm/motors_sent'])
+        node.sub('arm/joint_states', self._on_joint_states)
+        node.sub('arm/motors_sent', self._on_motors_sent)
         node.get_logger().info(f'{width} x {height} of the simulated arm: waiting for '
                                f'{node.resolve_topic_name("arm/joint_states")}')
 
@@ -115,7 +107,7 @@ class SimulatedFeed:
             if missing:
                 raise ValueError(f'positions: none of {", ".join(missing)}')
         except ValueError as error:
-            self._refuse(str(error))
+            self._node.refuse(f'arm/joint_states refused: {error}')
             return
         self._received_at = time.monotonic()
         last = self._shown
@@ -126,12 +118,6 @@ class SimulatedFeed:
         # The arm's time, which may be slow, fast or stepped; wall time without a stamp.
         if self._limiter.due(seconds(message.header.stamp) or self._received_at):
             self._draw()
-
-    def _refuse(self, reason: str) -> None:
-        self._refused += 1
-        if reason not in self._reasons and len(self._reasons) < _REASONS:  # once each
-            self._reasons.add(reason)
-            self._node.get_logger().error(f'arm/joint_states refused: {reason}')
 
     def _draw(self) -> None:
         message, self._next = self._next, None
@@ -150,7 +136,7 @@ class SimulatedFeed:
         quiet = time.monotonic() - self._received_at
         warning = '' if quiet < _QUIET_S else 'waiting for arm/joint_states' + (
             f', last received {quiet:.0f} s ago' if np.isfinite(quiet) else '')
-        return warning, {'joint states refused': self._refused, 'lamp': self._lamp}
+        return warning, {'joint states refused': self._node.refused, 'lamp': self._lamp}
 
     def close(self) -> None:
         """Free the OpenGL context."""

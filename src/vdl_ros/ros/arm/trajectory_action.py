@@ -18,6 +18,7 @@ from rclpy.action import ActionServer, CancelResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
@@ -25,13 +26,11 @@ from vdl_ros.arm.control.controller import TrajectoryController
 from vdl_ros.arm.control.trajectory import GoalTolerances, ToleranceError
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
 
 __all__ = ['ACTION', 'TrajectoryAction']
 
 ACTION = 'arm/follow_joint_trajectory'
-_FEEDBACK = f'{ACTION}/_action/feedback'
 # Period of the feedback, s.
 _FEEDBACK_S = 0.2
 # A client that has not taken its feedback for this time is gone, s.
@@ -92,9 +91,11 @@ class TrajectoryAction:
         self._reported_at = 0.0
         # Receivers of the feedback that do not take it, and those beside them.
         self._gone: set[bytes] = set()
-        # Of its own, not of the server, because it tells whether the client takes the messages.
+        # Of its own, not of the server, because it tells whether the client takes the messages;
+        # with the profile of rcl_action.
         self._feedback = node.create_publisher(
-            FollowJointTrajectory.Impl.FeedbackMessage, _FEEDBACK, qos.TOPICS[_FEEDBACK])
+            FollowJointTrajectory.Impl.FeedbackMessage, f'{ACTION}/_action/feedback',
+            QoSProfile(depth=10))
         self._server = _Server(
             node, FollowJointTrajectory, ACTION, execute_callback=self._never,
             handle_accepted_callback=self._on_goal, cancel_callback=self._on_cancel)

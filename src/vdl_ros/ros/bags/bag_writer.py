@@ -1,4 +1,4 @@
-"""Topics and types by names that come from the graph or from a bag; they may be anything."""
+"""Write a bag: names of topics and types, quality of service, definitions, and the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write episodes to bags of their own, in one folder; messages between them are dropped."""
+"""Record topics into one bag, or each episode into a bag of its own."""
 
 from __future__ import annotations
 
@@ -33,12 +33,10 @@ _UNSAVED = 'unsaved'
 
 
 class EpisodeBags:
-    """Episodes of one folder; another thread may write meanwhile.
+    """Episodes of one folder; messages between them are dropped. Another thread may write.
 
-    An episode begins with the latest message of each latched topic.
-
-    An episode that was neither saved nor discarded, because its recorder was killed, is
-    removed.
+    An episode begins with the latest message of each latched topic. One that was neither saved
+    nor discarded, because its recorder was killed, is removed.
 
     Attributes:
         count: messages of the current episode, or of the one before.

@@ -9,10 +9,10 @@ from __future__ import annotations
 import array
 import copy
 import importlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Literal
 
+import msgspec
 import numpy as np
 import yaml
 from builtin_interfaces.msg import Time
@@ -44,8 +44,7 @@ def to_image(
 
     Args:
         pixels: uint8 [height, width, channels], or [height, width] for mono8.
-        frame_id: the camera's optical frame.
-        encoding: one of ``image_encodings.ENCODINGS``.
+        encoding: one of ``encodings.ENCODINGS``.
 
     Raises:
         ImageError: another encoding, or pixels of another type or shape.
@@ -72,7 +71,6 @@ def to_compressed_image(
     Args:
         pixels: RGB, uint8 [height, width, 3].
         quality: of the JPEG, 1 to 100.
-        frame_id: the camera's optical frame.
     """
     return CompressedImage(
         header=Header(stamp=stamp, frame_id=frame_id), format='rgb8; jpeg compressed bgr8',
@@ -126,26 +124,35 @@ def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
     except (cv_bridge.CvBridgeError, RuntimeError, TypeError, ValueError, KeyError) as error:
         raise ImageError(f'image: encoding {quoted(message.encoding)}: '
                          f'{shown(" ".join(str(error).split()), 300)}') from error
-    pixels = np.ascontiguousarray(found, np.uint8)
-    if pixels.shape != (message.height, message.width, 3):
-        raise ImageError(f'image: encoding {quoted(message.encoding)}: cv_bridge returned shape '
-                         f'{pixels.shape}')
+    pixels: NDArray[np.uint8] = np.ascontiguousarray(found, np.uint8)
     pixels.flags.writeable = False
     return pixels
 
 
-#: Allowed numbers of coefficients by distortion model.
-_MODELS = {'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
+_Size = Annotated[int, msgspec.Meta(gt=0, lt=2**16)]
+
+
+class _Numbers(msgspec.Struct):
+    data: list[float]
+
+
+class _Calibration(msgspec.Struct):
+    image_width: _Size
+    image_height: _Size
+    distortion_model: Literal['plumb_bob', 'rational_polynomial', 'equidistant']
+    distortion_coefficients: _Numbers
+    camera_matrix: _Numbers
+    rectification_matrix: _Numbers
+    projection_matrix: _Numbers
+
+
+# Allowed numbers of coefficients by distortion model.
+_COEFFICIENTS = {
+    'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
 
 
 def pinhole(matrix: ArrayLike, width: int, height: int) -> CameraInfo:
-    """Return the message of a camera without distortion.
-
-    Args:
-        matrix: intrinsic, float64 [3, 3], pixels.
-        width: of the image, pixels.
-        height: of the image, pixels.
-    """
+    """Return the message of a camera without distortion; ``matrix`` is [3, 3], pixels."""
     k = np.asarray(matrix, np.float64)
     p = np.hstack([k, np.zeros((3, 1))])
     return _info(width, height, 'plumb_bob', np.zeros(5), k, np.eye(3), p)
@@ -171,56 +178,33 @@ def load_calibration(path: str) -> CameraInfo:
     """
     try:
         entries = yaml.safe_load(Path(path).read_text())
-    except (OSError, UnicodeError, yaml.YAMLError) as error:
-        raise SettingError(f'calibration: {path}: {" ".join(str(error).split())}') from error
-    if not isinstance(entries, dict):
-        raise SettingError(f'calibration: {path}: not a mapping')
-    try:
-        return _calibration(entries)
-    except SettingError as error:
-        raise SettingError(f'calibration: {path}: {error}') from None
+        return _calibration(msgspec.convert(entries, _Calibration))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise SettingError(f'calibration: {path}: {" ".join(str(error).split())}') from None
 
 
-def _calibration(entries: Mapping[str, Any]) -> CameraInfo:
-    width, height = (_size(entries, name) for name in ('image_width', 'image_height'))
-    model = entries.get('distortion_model')
-    if model not in _MODELS:
-        raise SettingError(f'distortion_model: {model!r} is not allowed: {", ".join(_MODELS)}')
-    d = _numbers(entries, 'distortion_coefficients', _MODELS[model])
-    k = _numbers(entries, 'camera_matrix', (9,)).reshape(3, 3)
-    r = _numbers(entries, 'rectification_matrix', (9,)).reshape(3, 3)
-    p = _numbers(entries, 'projection_matrix', (12,)).reshape(3, 4)
+def _calibration(given: _Calibration) -> CameraInfo:
+    k, r = (_array(given, name, 9).reshape(3, 3)
+            for name in ('camera_matrix', 'rectification_matrix'))
+    p = _array(given, 'projection_matrix', 12).reshape(3, 4)
     for name, matrix in (('camera_matrix', k), ('projection_matrix', p)):
         if matrix[0, 0] <= 0.0 or matrix[1, 1] <= 0.0:
-            raise SettingError(f'{name}: focal lengths {matrix[0, 0]:g}, {matrix[1, 1]:g} are '
-                               'not allowed: more than 0')
+            raise ValueError(f'{name}: focal lengths {matrix[0, 0]:g}, {matrix[1, 1]:g} are '
+                             'not allowed: more than 0')
         if matrix[1, 0] or list(matrix[2, :3]) != [0.0, 0.0, 1.0]:
-            raise SettingError(f'{name}: not of the form fx s cx, 0 fy cy, 0 0 1')
+            raise ValueError(f'{name}: not of the form fx s cx, 0 fy cy, 0 0 1')
     if np.abs(r @ r.T - np.eye(3)).max() > 1e-3 or np.linalg.det(r) < 0.0:
-        raise SettingError('rectification_matrix: not a rotation')
-    return _info(width, height, model, d, k, r, p)
+        raise ValueError('rectification_matrix: not a rotation')
+    model = given.distortion_model
+    d = _array(given, 'distortion_coefficients', *_COEFFICIENTS[model])
+    return _info(given.image_width, given.image_height, model, d, k, r, p)
 
 
-def _size(entries: Mapping[str, Any], name: str) -> int:
-    value = entries.get(name)
-    if type(value) is not int or not 0 < value < 2**16:
-        raise SettingError(f'{name}: {value!r} is not allowed: a whole number from 1 to 65535')
-    return value
-
-
-def _numbers(
-    entries: Mapping[str, Any], name: str, counts: tuple[int, ...],
-) -> NDArray[np.float64]:
-    """Return the finite numbers in ``data`` of an entry, as many as one of ``counts``."""
-    entry = entries.get(name)
-    data = entry.get('data') if isinstance(entry, dict) else None
-    wanted = f'data: a list of {" or ".join(map(str, counts))} finite numbers'
-    if not isinstance(data, list) or len(data) not in counts:
-        raise SettingError(f'{name}: {quoted(entry, 60)} is not allowed: {wanted}')
-    good = [isinstance(value, (int, float)) and not isinstance(value, bool) for value in data]
-    if not all(good) or not np.isfinite(np.array(data, np.float64)).all():
-        raise SettingError(f'{name}: {quoted(data, 60)} is not allowed: {wanted}')
-    return np.array(data, np.float64)
+def _array(given: _Calibration, name: str, *counts: int) -> NDArray[np.float64]:
+    data = np.array(getattr(given, name).data, np.float64)
+    if len(data) not in counts or not np.isfinite(data).all():
+        raise ValueError(f'{name}: {" or ".join(map(str, counts))} finite numbers are needed')
+    return data
 
 
 def _info(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.msg import ArmPose, EmergencyStopState
 
 __all__ = ['ArmFrames', 'FrameError', 'FrameTree', 'markers', 'positions_of', 'quaternion',
-           'seconds', 'stop_marker', 'trajectory_message', 'trajectory_times']
+           'seconds', 'stop_marker', 'trajectory_message']
 
 
 def seconds(stamp: Time | Duration) -> float:
@@ -56,20 +56,14 @@ def positions_of(message: JointState | ArmPose) -> Positions:
     return found
 
 
-def trajectory_times(message: JointTrajectory) -> list[float]:
-    """Return the times of a trajectory's points from its start, s."""
-    return [seconds(point.time_from_start) for point in message.points]
-
-
 def trajectory_message(
     names: Sequence[str], points: Sequence[Sequence[float]], times: Sequence[float],
 ) -> JointTrajectory:
     """Return a trajectory that starts when it is received.
 
     Args:
-        names: joints, in the order of the columns.
-        points: N points, rad.
-        times: N times from the start, s.
+        names: joints, in the order of the columns of ``points``, rad.
+        times: of the points from the start, s.
     """
     message = JointTrajectory(joint_names=list(names))
     for point, time in zip(points, times, strict=True):
@@ -116,8 +110,6 @@ def stop_marker(state: EmergencyStopState) -> Marker:
 
 
 Array = NDArray[np.float64]
-# Frames that are kept: anybody can publish them.
-_FRAMES = 1000
 
 
 class FrameError(ValueError):
@@ -149,17 +141,11 @@ class ArmFrames:
         Args:
             positions: float64 [5], rad; a joint with NaN is left out.
         """
-        known = [joint for joint in self._moving
-                 if not np.isnan(positions[JOINTS.index(joint.mimic or joint.name)])]
-        return list(self._relative(known, np.nan_to_num(positions), stamp))
-
-    def _relative(
-        self, joints: list[Joint], positions: Positions, stamp: Time,
-    ) -> Iterable[TransformStamped]:
-        poses = self._kinematics.poses(positions)
-        for joint in joints:
-            relative = np.linalg.solve(poses[joint.parent], poses[joint.child])
-            yield self._message(joint, relative, stamp)
+        poses = self._kinematics.poses(np.nan_to_num(positions))
+        return [self._message(
+            joint, np.linalg.solve(poses[joint.parent], poses[joint.child]), stamp)
+            for joint in self._moving
+            if not np.isnan(positions[JOINTS.index(joint.mimic or joint.name)])]
 
     def _message(self, joint: Joint, pose: NDArray[Any], stamp: Time) -> TransformStamped:
         message = TransformStamped(child_frame_id=self._prefix + joint.child)
@@ -197,9 +183,7 @@ class FrameTree:
 
     def add(self, message: TFMessage) -> None:
         """Add transforms."""
-        for each in message.transforms:
-            if len(self._transforms) < _FRAMES or each.child_frame_id in self._transforms:
-                self._transforms[each.child_frame_id] = each
+        self._transforms |= {each.child_frame_id: each for each in message.transforms}
 
     def point(self, place: ArrayLike, frame: str, target: str) -> Array:
         """Return a point of ``frame`` in the frame ``target``, float64 [3], m.

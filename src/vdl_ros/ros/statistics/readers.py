@@ -1,4 +1,4 @@
-"""TensorBoard scalars of a run's topics and of its actors' time, from ``/statistics``."""
+"""What is made of ``/statistics``: scalars of a run, and a table of topics."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import fnmatch
 import math
 import shutil
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
@@ -17,20 +17,82 @@ from vdl_ros.common.metrics import ACTING
 from vdl_ros.common.quoting import quoted
 from vdl_ros.ros import qos
 from vdl_ros.ros.statistics.statistics import (
+    AGE,
     LOSS,
-    Figures,
+    PERIOD,
+    Scalar,
     Share,
     Window,
     absolute_name,
-    combine,
-    is_thread_time,
-    mean_shares,
-    read_share,
-    read_window,
+    finite,
+    read,
 )
 
-__all__ = ['Row', 'Screen', 'TopicScalars', 'TopicTable', 'scalars', 'table_text']
+__all__ = ['Figures', 'Row', 'Screen', 'TopicScalars', 'TopicTable', 'combine', 'mean_shares',
+           'scalars', 'table_text']
 
+
+@dataclass(frozen=True)
+class Figures:
+    """Several windows of one subscription combined; NaN where nothing was measured.
+
+    Attributes:
+        rate_hz: messages per second.
+        age_mean_ms: from the header's stamp to the callback, as the two that follow.
+        lost: messages lost since the subscription began; None if unknown.
+    """
+
+    rate_hz: float
+    age_mean_ms: float
+    age_std_ms: float
+    age_max_ms: float
+    samples: int
+    lost: int | None = None
+
+
+def combine(windows: Sequence[Window]) -> Figures:
+    """Return the figures of all ``windows``; the last one of LOSS includes those before it."""
+    ages, periods, losses = ([each for each in windows if each.metric == metric]
+                             for metric in (AGE, PERIOD, LOSS))
+    # Messages without a stamp have no age, but a period.
+    counted = ages if not periods or any(each.count for each in ages) else periods
+    mean, deviation = _pooled([each for each in ages if each.count])
+    return Figures(
+        rate_hz=_rate(counted), age_mean_ms=mean, age_std_ms=deviation,
+        age_max_ms=max((each.maximum for each in ages
+                        if each.count and not math.isnan(each.maximum)), default=math.nan),
+        samples=sum(each.count for each in counted),
+        lost=losses[-1].count if losses else None)
+
+
+def _rate(windows: Sequence[Window]) -> float:
+    timed = [each for each in windows if not math.isnan(each.seconds)]
+    seconds = sum(each.seconds for each in timed)
+    return sum(each.count for each in timed) / seconds if timed else math.nan
+
+
+def _pooled(windows: Sequence[Window]) -> tuple[float, float]:
+    """Return mean and standard deviation over the messages of all ``windows``."""
+    known = [each for each in windows if not math.isnan(each.mean)]
+    count = sum(each.count for each in known)
+    if not count:
+        return math.nan, math.nan
+    mean = sum(each.mean * each.count for each in known) / count
+    # Products overflow to infinity; powers would raise.
+    squares = sum(each.count * (each.deviation * each.deviation
+                                + (each.mean - mean) * (each.mean - mean)) for each in known)
+    return finite(mean), finite(math.sqrt(squares / count))
+
+
+def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
+    """Return the mean shares by thread and phase, over the time reported for each phase."""
+    spent: dict[str, dict[str, list[Share]]] = {}
+    for each in shares:
+        spent.setdefault(each.thread, {}).setdefault(each.phase, []).append(each)
+    # Not over the time of all reports: the reports of one window arrive one by one.
+    return {thread: {phase: sum(each.share * each.seconds for each in found)
+                     / sum(each.seconds for each in found) for phase, found in phases.items()}
+            for thread, phases in spent.items()}
 
 # More than the nodes of a run publish between two of its reports.
 _MAX_WINDOWS = 10_000
@@ -48,19 +110,15 @@ class TopicScalars:
         self._namespace = node_name.rpartition('/')[0]
         self._windows: deque[Window] = deque(maxlen=_MAX_WINDOWS)
         self._shares: deque[Share] = deque(maxlen=_MAX_WINDOWS)
-        node.create_subscription(
-            MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
+        qos.sub(node, '/statistics', self._on_statistics)
 
     def _on_statistics(self, message: MetricsMessage) -> None:
-        if is_thread_time(message):
-            share = read_share(message)
-            if (share is not None and share.thread == ACTING
-                    and share.node.rpartition('/')[0] == self._namespace):
-                self._shares.append(share)
-            return
-        window = read_window(message)
-        if window is not None and window.topic in self._names:
-            self._windows.append(window)
+        found = read(message)
+        if isinstance(found, Window) and found.topic in self._names:
+            self._windows.append(found)
+        elif (isinstance(found, Share) and found.thread == ACTING
+                and found.node.rpartition('/')[0] == self._namespace):
+            self._shares.append(found)
 
     def take(self) -> dict[str, float]:
         """Return the scalars since the last call, by tag; see docs/runs.md."""
@@ -99,8 +157,7 @@ def scalars(topic: str, subscribers: list[list[Window]]) -> dict[str, float]:
 _MARKED, _REMOVED = 3.0, 15.0
 # Bounds of the assumed length of a window, s.
 _MIN_WINDOW_S, _MAX_WINDOW_S = 1.0, 60.0
-# Bounds on memory, against publishers that invent names or publish fast.
-_MAX_ROWS, _MAX_TABLE_WINDOWS = 1000, 10_000
+_MAX_TABLE_WINDOWS = 10_000
 _HEADER = ('topic', 'node', 'rate Hz', 'age ms', 'std ms', 'max ms', 'samples', 'lost', '')
 _LEFT_ALIGNED = (0, 1, 8)
 _MAX_WIDTH = 60
@@ -137,7 +194,7 @@ class TopicTable:
             over the newest one if none did.
 
     Attributes:
-        left_out: reports not used: malformed, of other metrics, or of too many names.
+        left_out: reports not used: malformed, or of other metrics.
     """
 
     def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:
@@ -147,18 +204,15 @@ class TopicTable:
         self._sources: dict[tuple[str, str], _Source] = {}
         self.left_out = 0
 
-    def add(self, window: Window | None, now: float) -> None:
-        """Add a window that arrived at ``now`` (s, monotonic); None counts as left out."""
-        if window is None:
+    def add(self, window: Window | Share | Scalar | None, now: float) -> None:
+        """Add a window that arrived at ``now`` (s, monotonic); all else counts as left out."""
+        if not isinstance(window, Window):
             self.left_out += 1
             return
         # Patterns without / begin with */: a report without a topic has to match *.
         if not any(fnmatch.fnmatchcase(window.topic or '/', each) for each in self._patterns):
             return
         key = window.topic, window.node
-        if key not in self._sources and len(self._sources) >= _MAX_ROWS:
-            self.left_out += 1
-            return
         source = self._sources.setdefault(key, _Source(now))
         source.reported_at = now
         if window.metric == LOSS:

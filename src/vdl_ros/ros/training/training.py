@@ -44,7 +44,7 @@ from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, default_run_d
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import AlgorithmConfig, BcConfig, TrainConfig, exploration_schedule
 from vdl_ros.ros import qos
-from vdl_ros.ros.diagnostics import Diagnostics, Health
+from vdl_ros.ros.base_node import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import make_executor

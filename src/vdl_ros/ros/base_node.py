@@ -1,0 +1,166 @@
+"""The base of this package's nodes, and their health on ``/diagnostics``."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, TypeVar
+
+from builtin_interfaces.msg import Time
+from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus, KeyValue
+from rclpy.clock import Clock, ClockType
+from rclpy.executors import Executor
+from rclpy.node import Node
+from rclpy.publisher import Publisher
+from rclpy.qos import QoSProfile
+from rclpy.subscription import Subscription
+from rclpy.timer import Timer
+
+from vdl_ros.common.settings import Scalar, select
+from vdl_ros.ros import qos
+from vdl_ros.ros.node_settings import ProcessConfig
+from vdl_ros.ros.process import (
+    EXIT_OK,
+    lower_priority,
+    make_executor,
+    run_node,
+    spin,
+    take_settings,
+)
+
+__all__ = ['BaseNode', 'Diagnostics', 'Health']
+
+_PERIOD_S = 1.0
+# Different lines that a node logs of what it refuses: messages can be of any number.
+_MAX_LINES = 100
+
+# (warning or '', values by name)
+Health = tuple[str, Mapping[str, object]]
+T = TypeVar('T')
+
+
+class Diagnostics:
+    """Publishes the result of ``check`` each second: level OK, or WARN with a warning."""
+
+    def __init__(self, node: Node, check: Callable[[], Health]) -> None:
+        self._node, self._check = node, check
+        self._publisher = qos.pub(node, '/diagnostics')
+        self._timer = node.create_timer(_PERIOD_S, self._publish)
+
+    def _publish(self) -> None:
+        warning, values = self._check()
+        message = DiagnosticArray(status=[DiagnosticStatus(
+            level=DiagnosticStatus.WARN if warning else DiagnosticStatus.OK,
+            name=self._node.get_fully_qualified_name(), message=warning or 'ok',
+            hardware_id='', values=[KeyValue(key=key, value=str(value))
+                                    for key, value in values.items()])])
+        message.header.stamp = self._node.get_clock().now().to_msg()
+        self._publisher.publish(message)
+
+
+class BaseNode(Node):
+    """A node with the settings of its user; :meth:`main` is its program.
+
+    Attributes:
+        NAME: of the node and of its program.
+        SETTINGS: dataclasses of its parameters, besides :class:`ProcessConfig`.
+        IS_BACKGROUND: whether it only shows a training, and must not slow it down.
+        given: settings of the user by name.
+        refused: messages that could not be used.
+
+    Raises:
+        ValueError: a parameter, or a file that a parameter names, that cannot be used.
+    """
+
+    NAME: ClassVar[str]
+    SETTINGS: ClassVar[tuple[type, ...]] = ()
+    IS_BACKGROUND: ClassVar[bool] = False
+
+    def __init__(self) -> None:
+        super().__init__(self.NAME)
+        self.given = self.take_settings()
+        self.refused = 0
+        self._refusals: set[str] = set()
+
+    def take_settings(self) -> dict[str, Scalar]:
+        """Declare the parameters, and return what the user has set."""
+        return take_settings(self, *self.SETTINGS, ProcessConfig)[0]
+
+    def settings(self, kind: type[T]) -> T:
+        """Return the settings of one of the dataclasses."""
+        return select(kind, self.given)
+
+    def pub(self, topic: str) -> Publisher:
+        """Return a publisher; see :func:`qos.pub`."""
+        return qos.pub(self, topic)
+
+    def sub(
+        self, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None,
+    ) -> Subscription:
+        """Return a subscription; see :func:`qos.sub`."""
+        return qos.sub(self, topic, callback, profile)
+
+    @property
+    def is_simulated(self) -> bool:
+        """Whether the node's time is simulated."""
+        return bool(self.get_parameter('use_sim_time').value)
+
+    def every(
+        self, seconds: float, callback: Callable[[], None], *, simulated: bool = False,
+    ) -> Timer:
+        """Call back at a rate of the steady clock: the system's may be set back, and then pauses.
+
+        Args:
+            simulated: by the node's clock if its time is simulated.
+        """
+        clock = (self.get_clock() if simulated and self.is_simulated
+                 else Clock(clock_type=ClockType.STEADY_TIME))
+        return self.create_timer(seconds, callback, clock=clock)
+
+    @property
+    def unique_name(self) -> str:
+        """A name that no other node has, also of other hosts."""
+        return f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}'
+
+    def now(self) -> float:
+        """Return the node's time, s."""
+        return float(self.get_clock().now().nanoseconds * 1e-9)
+
+    def stamp(self) -> Time:
+        """Return the node's time for a header."""
+        return self.get_clock().now().to_msg()
+
+    def refuse(self, line: str) -> None:
+        """Count a message that cannot be used; log each line once."""
+        self.refused += 1
+        if line not in self._refusals and len(self._refusals) < _MAX_LINES:
+            self._refusals.add(line)
+            self.get_logger().error(line)
+
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        """Run callbacks, and whatever else it does, until ``stop``; return the exit status."""
+        spin(executor, stop)
+        return EXIT_OK
+
+    def stop(self) -> None:
+        """End what the node has begun; called after :meth:`work`, also after an error in it."""
+
+    def run(self, stop: threading.Event) -> int:
+        """Work with an executor, and return the exit status."""
+        executor = make_executor(self.settings(ProcessConfig).executor)
+        executor.add_node(self)
+        try:
+            return self.work(executor, stop)
+        finally:
+            self.stop()
+            executor.remove_node(self)
+
+    @classmethod
+    def main(cls, args: Sequence[str] | None = None, *options: Any) -> int:
+        """Run the node, made with ``options``, in this process; return the exit status."""
+        if cls.IS_BACKGROUND:
+            lower_priority()
+        return run_node(cls.NAME, lambda: cls(*options), cls.run,
+                        (*cls.SETTINGS, ProcessConfig), args)
