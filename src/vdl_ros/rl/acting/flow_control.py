@@ -67,7 +67,6 @@ class Credit:
         self._policy_at = self._clock()
 
     def _start_waiting(self) -> None:
-        """Wait for the oldest pending trajectory from now."""
         self._oldest_at, self._oldest_version = self._clock(), self._version
 
     @property

@@ -37,10 +37,11 @@ class ReplayAlgorithm(algorithm.Algorithm):
 
     def setup(self, schema: UnrollSchema) -> None:
         own = self.algorithm_config
-        prioritized = isinstance(own, DqnConfig) and own.prioritized
-        self._replay = Replay(
-            schema, own.replay_size, self.config.discount, own.n_step,
-            own.priority_exponent if prioritized else 0.0, self.group.size)
+        exponent = 0.0
+        if isinstance(own, DqnConfig) and own.prioritized:
+            exponent = own.priority_exponent
+        self._replay = Replay(schema, own.replay_size, self.config.discount, own.n_step, exponent,
+                              self.group.size)
         # Samples of one optimizer step, and the number of environment steps in them.
         self._sample_size = self._sampled_steps = own.replay_batch
         if self.policy.state_size:

@@ -252,7 +252,6 @@ def check_lengths(
 
 
 def _check_magnitude(name: str, array: NDArray[Any]) -> None:
-    """Refuse numbers that are not finite, or that would overflow in a loss."""
     if not array.size or array.dtype.itemsize == 1:
         return
     # Both are NaN if any value is.

@@ -274,7 +274,6 @@ def _local_address(host: str, port: int, address: str) -> str:
 
 
 def _interface(address: str) -> str:
-    """Return the name of the network interface with this address."""
     return next((name for name, addresses in psutil.net_if_addrs().items()
                  if address in [each.address for each in addresses]), '')
 

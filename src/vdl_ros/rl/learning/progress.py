@@ -57,20 +57,17 @@ class Progress:
         self.flow_stats, self._keeps_reports = flow_stats, reports
         self.episodes = self.restarts = 0
         self.reaction_time = ReactionTime()
-        self._returns: deque[float] = deque(maxlen=100)
-        self._lengths: deque[int] = deque(maxlen=100)
-        self._successes: deque[bool] = deque(maxlen=100)
-        # Of attacked episodes: mean size of perturbations, their number, and their share.
-        self._adversary: deque[list[float]] = deque(maxlen=100)
+        # Of the last episodes; adversary, of attacked ones: mean size of perturbations, their
+        # number, and their share.
+        self._kept: dict[str, Any] = {name: deque(maxlen=100) for name in (
+            'returns', 'lengths', 'successes', 'adversary')}
+        self._kept |= {'ages_ms': deque(maxlen=100_000), 'reaction_times': self.reaction_time}
         self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
-        self._ages_ms: deque[float] = deque(maxlen=100_000)
         self._totals_before: dict[str, Any] = dict.fromkeys(_TOTALS, 0)
         self._wall_before = 0.0
         self._started: float | None = None
         # New since the last report, and the last report of each other learner by rank.
-        self._unreported: dict[str, list[Any]] = {
-            'returns': [], 'lengths': [], 'successes': [], 'ages_ms': [], 'reaction_times': [],
-            'adversary': []}
+        self._unreported: dict[str, list[Any]] = {name: [] for name in self._kept}
         self._reports: dict[int, dict[str, Any]] = {}
 
     def start_clock(self) -> bool:
@@ -111,8 +108,7 @@ class Progress:
         return finished
 
     def _extend(self, name: str, values: Sequence[Any]) -> None:
-        kept = self.reaction_time if name == 'reaction_times' else getattr(self, f'_{name}')
-        kept.extend(values)
+        self._kept[name].extend(values)
         if self._keeps_reports:
             self._unreported[name] += values
         if name == 'returns':
@@ -142,17 +138,17 @@ class Progress:
     @property
     def mean_return(self) -> float:
         """Mean return of the last 100 episodes; NaN before the first."""
-        return _mean(self._returns)
+        return _mean(self._kept['returns'])
 
     @property
     def mean_length(self) -> float:
         """Mean length of the last 100 episodes, agent steps; NaN before the first."""
-        return _mean(self._lengths)
+        return _mean(self._kept['lengths'])
 
     @property
     def success_rate(self) -> float:
         """Share of the last 100 episodes, by their beginnings, that reached their aim; or NaN."""
-        return _mean(self._successes)
+        return _mean(self._kept['successes'])
 
     @property
     def adversary(self) -> dict[str, float]:
@@ -161,14 +157,14 @@ class Progress:
         ``l2`` is the mean size of perturbations, ``injects`` their number in an episode, and
         ``inject_share`` the share of observations that were perturbed.
         """
-        if not self._adversary:
+        if not self._kept['adversary']:
             return {}
         names = ('l2', 'injects', 'inject_share')
-        return dict(zip(names, np.mean(self._adversary, axis=0).tolist(), strict=True))
+        return dict(zip(names, np.mean(self._kept['adversary'], axis=0).tolist(), strict=True))
 
     def reaches(self, mean_return: float) -> bool:
         """Return whether the mean return of the last 100 episodes is at least ``mean_return``."""
-        return len(self._returns) == 100 and self.mean_return >= mean_return
+        return len(self._kept['returns']) == 100 and self.mean_return >= mean_return
 
     @property
     def wall_s(self) -> float:
@@ -199,12 +195,12 @@ class Progress:
 
     def summary(self) -> dict[str, Any]:
         """Return the keys of summary.json about trajectories and episodes; see docs/runs.md."""
-        totals = self.totals
-        ages = np.percentile(self._ages_ms, (50, 99)).round(3).tolist() if self._ages_ms else (
+        totals, kept = self.totals, self._kept
+        ages = np.percentile(kept['ages_ms'], (50, 99)).round(3).tolist() if kept['ages_ms'] else (
             None, None)
         return {
-            'mean_return_100': round(self.mean_return, 3) if self._returns else None,
-            'success_rate_100': round(self.success_rate, 3) if self._successes else None,
+            'mean_return_100': round(self.mean_return, 3) if kept['returns'] else None,
+            'success_rate_100': round(self.success_rate, 3) if kept['successes'] else None,
             'episodes': self.episodes,
             **{f'trajectories_{name}': totals[name]
                for name in ('received', 'lost', 'rejected', 'stale')},
@@ -221,24 +217,24 @@ class Progress:
     def state(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
         return {
-            'returns': list(self._returns), 'lengths': list(self._lengths),
-            'successes': list(self._successes), 'episodes': self.episodes,
+            **{name: list(self._kept[name]) for name in ('returns', 'lengths', 'successes')},
+            'episodes': self.episodes,
             'wall_s': self.wall_s, 'learner_restarts': self.restarts, 'received': self.totals,
             'lag': list(self.lag),
-            'ages_ms': [round(age, 3) for age in list(self._ages_ms)[-1000:]]}
+            'ages_ms': [round(age, 3) for age in list(self._kept['ages_ms'])[-1000:]]}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore :meth:`state`; raise KeyError or TypeError if it is of another version."""
-        self._returns.extend(state['returns'])
+        self._kept['returns'].extend(state['returns'])
         # Checkpoints of an earlier version have none.
-        self._lengths.extend(state.get('lengths', ()))
-        self._successes.extend(state.get('successes', ()))
+        for name in ('lengths', 'successes'):
+            self._kept[name].extend(state.get(name, ()))
         self.episodes = state['episodes']
         self._wall_before = state['wall_s']
         self.restarts += state['learner_restarts']
         self._totals_before |= state['received']
         self.flow_stats.lag_sum, self.flow_stats.lag_max, self.flow_stats.lag_count = state['lag']
-        self._ages_ms.extend(state['ages_ms'])
+        self._kept['ages_ms'].extend(state['ages_ms'])
 
     def actor_starts(self) -> dict[str, int]:
         """Return the start_id of this learner's actors, by actor_id."""

@@ -203,7 +203,6 @@ class Bottleneck:
 
 
 def _by_thread(tags: Mapping[str, float]) -> dict[str, dict[str, float]]:
-    """Return shares by thread and phase."""
     found: dict[str, dict[str, float]] = {}
     for tag, share in tags.items():
         thread, _, phase = tag.removeprefix(_PREFIX).partition('/')
@@ -259,7 +258,6 @@ class RunReporter:
         self._recent.append((now, self._learner.agent_steps))
 
     def _counts(self) -> dict[str, float]:
-        """Return what rates are of."""
         totals = self._progress.totals
         return {'steps': self._learner.agent_steps, 'updates': self._learner.version,
                 'bytes': totals['bytes_in'], 'rewards': totals['rewards'],
@@ -313,7 +311,6 @@ class RunReporter:
             self._calls.warn(f'{what} not written: {error}; the run goes on')
 
     def _write_row(self, folder: RunFolder, metrics: dict[str, float]) -> None:
-        """Write a row of progress.csv and the scalars for TensorBoard."""
         learner, progress, totals = self._learner, self._progress, self._progress.totals
         grown, rates = self._row_rates.take()
         reaction = in_ms(progress.reaction_time.summary())
@@ -406,7 +403,6 @@ class RunReporter:
 
 
 def _late_share(grown: Mapping[str, float]) -> float:
-    """Return the share of the environments' steps that held the last action."""
     return grown['late'] / max(grown['late'] + grown['actions'], 1.0)
 
 
@@ -426,7 +422,6 @@ def status_line(
 
 
 def _duration(seconds: float) -> str:
-    """Return a time as minutes:seconds, hours:minutes:seconds, or days."""
     minutes, rest = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:

@@ -224,7 +224,6 @@ class Trainer:
         return 'end_of_bag' if self.collector.is_exhausted else ''
 
     def _record(self, unroll: Unroll) -> None:
-        """Count an unroll that the collector has taken."""
         if self.progress.start_clock():
             self.reporter.restart_windows()
         finished = self.progress.record(unroll)

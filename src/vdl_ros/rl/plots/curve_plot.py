@@ -107,7 +107,6 @@ def draw_curves(
 
 
 def _axes(figure: Figure, x: str, y_label: str) -> Axes:
-    """Add axes with labels and a grid."""
     axes = figure.add_subplot()
     axes.set_xlabel(_X_LABELS.get(x, x))
     axes.set_ylabel(y_label)
@@ -127,7 +126,6 @@ def _line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: in
 
 
 def _time_unit(seconds: float) -> tuple[float, str]:
-    """Return a suitable unit of time, in s, and its name."""
     if seconds >= 2 * 3600:
         return 3600.0, 'hours'
     return (60.0, 'minutes') if seconds >= 10 * 60 else (1.0, 's')

@@ -116,7 +116,6 @@ def _one_hot(actions: Array, size: int) -> Array:
 
 
 def _log_softmax(logits: Array) -> Array:
-    """Return the logarithm of probabilities, over the last axis."""
     shifted = logits - logits.max(-1, keepdims=True)
     logs: Array = shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
     return logs

@@ -109,7 +109,6 @@ def _shape(tensor: torch.Tensor | None) -> str:
 
 
 def _different(saved: dict[str, Any], config: TrainConfig) -> str:
-    """Return the settings of the network that differ, in words."""
     return ''.join(
         f'; {name}: {quoted(saved[name])} there, {getattr(config, name)!r} here'
         for name in _NETWORK if name in saved and saved[name] != getattr(config, name))

@@ -225,7 +225,6 @@ def group_labels(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
 
 
 def _shared_settings(group: Sequence[RecordedRun]) -> dict[str, object]:
-    """Return the settings that all runs of the group have in common."""
     first, *others = (run.settings for run in group)
     return {name: value for name, value in first.items() if name not in _IGNORED
             and all(repr(other.get(name)) == repr(value) for other in others)}
