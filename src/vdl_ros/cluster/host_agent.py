@@ -33,8 +33,7 @@ NOT_INHERITED = ('ROS_STATIC_PEERS', 'ROS_DISCOVERY_SERVER', 'ROS_SUPER_CLIENT')
 # Outlives signals that end the task, and notes its exit status.
 _WRAPPER = 'trap : INT TERM; "$@"; echo $? > "$0"'
 _TERM_GRACE_S, _KILL_GRACE_S = 10.0, 30.0
-_TAIL_BYTES = 8192
-# Of the log, in one report of a task that is followed.
+# Of the log, in one report of a task.
 _REPORT_BYTES = 65536
 _PERIOD_S = 1.0
 
@@ -50,16 +49,17 @@ def main() -> int:
         print('host_agent: no request', file=sys.stderr)
         return 2
     names = [task['name'] for task in tasks]
-    if kind == 'start':
-        _answer(start(cluster, tasks))
-    elif kind == 'status':
-        _answer(states(cluster, names))
-    elif kind == 'stop':
-        _answer(stop(cluster, names, request['timeout']))
-    elif kind == 'follow':
-        _follow(cluster, names, request['offsets'])
-    elif kind == 'files':
-        _send_files(cluster, names, request.get('run_dir', ''))
+    match kind:
+        case 'start':
+            _answer(start(cluster, tasks))
+        case 'status':
+            _answer(states(cluster, names))
+        case 'stop':
+            _answer(stop(cluster, names, request['timeout']))
+        case 'follow':
+            _follow(cluster, names, request['offsets'])
+        case 'files':
+            _send_files(cluster, names, request.get('run_dir', ''))
     return 0
 
 
@@ -249,12 +249,7 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 def _last_line(log: Path) -> str:
     """Return the last line of a file that is not empty, or ''."""
-    try:
-        with log.open('rb') as stream:
-            stream.seek(max(stream.seek(0, os.SEEK_END) - _TAIL_BYTES, 0))
-            lines = stream.read(_TAIL_BYTES).decode(errors='replace').splitlines()
-    except OSError:
-        return ''
+    lines = _news(log, 0)[0].splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), '')[-500:]
 
 

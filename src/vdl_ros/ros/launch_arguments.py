@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from launch import LaunchContext
@@ -115,10 +115,10 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
     """
     sections = _sections(context)
     known, found = settings_of(*classes), {}
-    for_all = sections.pop(parameters.EVERY_NODE, {})
+    for_all = {key: value for key, value in sections.pop(parameters.EVERY_NODE, {}).items()
+               if parameters.is_ros_parameter(key)}
     full_name = f'{pushed_namespace(context)}/{name}'
-    for key, value in {**_ros_parameters(for_all),
-                       **parameters.of_node(sections, full_name)}.items():
+    for key, value in {**for_all, **parameters.of_node(sections, full_name)}.items():
         if parameters.is_ros_parameter(key):
             found[key] = value
         elif key in _HIDDEN:  # as `ros2 param dump` writes it
@@ -187,11 +187,6 @@ def _sections(context: LaunchContext) -> dict[str, dict[str, object]]:
     """Return the parameter file by names of nodes, {} without one."""
     path = context.launch_configurations.get('params_file', '')
     return parameters.read_parameter_file(Path(path)) if path else {}
-
-
-def _ros_parameters(values: Mapping[str, object]) -> dict[str, object]:
-    return {name: value for name, value in values.items()
-            if parameters.is_ros_parameter(name)}
 
 
 def _where(context: LaunchContext) -> str:

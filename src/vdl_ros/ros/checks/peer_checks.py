@@ -185,6 +185,11 @@ class Way:
         return max(size for size in PACKETS if size <= max(self.mtu, PACKETS[0]))
 
 
+def _at(ways: Sequence[Way]) -> str:
+    """Return where nothing arrives."""
+    return ' and '.join(f'at {way.receiver}' for way in ways)
+
+
 def check_unicast(ways: Sequence[Way]) -> Finding:
     """Check that datagrams arrive at the ports of DDS."""
     closed = [way for way in ways if not way.unicast]
@@ -193,8 +198,7 @@ def check_unicast(ways: Sequence[Way]) -> Finding:
     advice = '; '.join(
         f'open the UDP ports {ports[0]} to {ports[-1]} of {way.receiver}'
         for way in closed for ports in (domain_ports(way.domain),))
-    names = ' and '.join(f'at {way.receiver}' for way in closed)
-    return Finding('unicast', 'fail', f'UDP datagrams do not arrive {names}',
+    return Finding('unicast', 'fail', f'UDP datagrams do not arrive {_at(closed)}',
                    f'{advice} (sudo ufw status, sudo nft list ruleset)')
 
 
@@ -205,8 +209,7 @@ def check_multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
     silent = [way for way in ways if ('multicast', SMALL) not in way.arrived]
     if not silent:
         return Finding('multicast', 'ok', f'{GROUP} is received in both directions')
-    names = ' and '.join(f'at {way.receiver}' for way in silent)
-    text = f'datagrams to {GROUP} do not arrive {names}'
+    text = f'datagrams to {GROUP} do not arrive {_at(silent)}'
     if any(each['static peers'] for each in settings):
         return Finding('multicast', 'ok', f'{text}; static peers do not need them')
     return Finding('multicast', 'warn', text,
@@ -218,19 +221,19 @@ def check_path_mtu(ways: Sequence[Way]) -> Finding:
     if not all(way.unicast for way in ways):
         return Finding('path MTU', 'warn', 'not measured: datagrams do not arrive', 'see unicast')
     low = [way for way in ways if way.packet < way.expected_packet]
-    figures = {'packet_bytes': min(way.packet for way in ways)}
+    least = min(way.packet for way in ways)
+    figures = {'packet_bytes': least}
     if not low:
-        return Finding('path MTU', 'ok', 'packets of '
-                       f'{figures["packet_bytes"]} bytes arrive in both directions', '', figures)
+        return Finding('path MTU', 'ok', f'packets of {least} bytes arrive in both directions',
+                       '', figures)
     worst = min(low, key=lambda way: way.packet)
     text = f'packets of more than {worst.packet} bytes do not arrive at {worst.receiver}, ' \
            f'although the MTU is {worst.mtu}'
     advice = f'sudo ip link set dev INTERFACE mtu {worst.packet} on both'
-    needed = FRAME_DATAGRAM + UDP_HEADERS
+    needed, status = FRAME_DATAGRAM + UDP_HEADERS, 'warn'
     if worst.packet < needed:
-        return Finding('path MTU', 'fail', f'{text}; large messages need {needed}', advice,
-                       figures)
-    return Finding('path MTU', 'warn', text, advice, figures)
+        text, status = f'{text}; large messages need {needed}', 'fail'
+    return Finding('path MTU', status, text, advice, figures)
 
 
 def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
@@ -241,7 +244,7 @@ def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
     lost = [way for way in ways if ('data', LARGE_DATAGRAM) not in way.arrived]
     if not lost:
         return Finding('IP fragments', 'ok', 'datagrams of 64 KB arrive in both directions')
-    text = f'datagrams of 64 KB do not arrive {" and ".join(f"at {way.receiver}" for way in lost)}'
+    text = f'datagrams of 64 KB do not arrive {_at(lost)}'
     if all(each['transport'] == 'udp' for each in settings):
         return Finding('IP fragments', 'warn', f'{text}; VDL_TRANSPORT=auto sends none',
                        'nodes without the profile of vdl_ros lose large messages '
@@ -252,13 +255,14 @@ def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
 def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
     """Estimate the offset of the peer's clock."""
     offset, uncertainty = estimate_offset(exchanges)
-    figures = {'offset_s': offset, 'uncertainty_s': uncertainty}
     text = f'{abs(offset) * 1e3:.3f} ms {"ahead" if offset >= 0 else "behind"}, ' \
            f'uncertain by {uncertainty * 1e3:.3f} ms'
+    advice = ''
     if abs(offset) - uncertainty > LARGEST_OFFSET:
-        return Finding('clock offset', 'warn', f'{text}: ages of messages between the hosts are '
-                       'wrong', 'synchronise both clocks: sudo apt install chrony', figures)
-    return Finding('clock offset', 'ok', text, '', figures)
+        text += ': ages of messages between the hosts are wrong'
+        advice = 'synchronise both clocks: sudo apt install chrony'
+    return Finding('clock offset', 'warn' if advice else 'ok', text, advice,
+                   {'offset_s': offset, 'uncertainty_s': uncertainty})
 
 
 def check_hop(exchanges: Sequence[Exchange], rates: Sequence[float]) -> Finding:
