@@ -24,8 +24,7 @@ from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['AgentsProcess', 'PLACES', 'TrialRunner', 'trial_folder']
-
+__all__ = ['AgentsProcess', 'TrialRunner', 'trial_folder']
 
 @dataclasses.dataclass(frozen=True)
 class AgentsProcess(TrainingProcess):
@@ -73,8 +72,8 @@ class AgentsProcess(TrainingProcess):
         return super().run(stop)
 
 
-#: Places of a session where its return is reported, evenly over its steps.
-PLACES = 10
+# Places of a session where its return is reported, evenly over its steps.
+_PLACES = 10
 # Time between looks at the progress of a session, s.
 _LOOK_S = 1.0
 _ENV = settings_of(EnvConfig)
@@ -101,29 +100,28 @@ class TrialRunner:
 
     def sessions(self, number: int, values: Mapping[str, Scalar]) -> list[TrainingProcess]:
         """Return the sessions of a trial."""
-        meta = self.spec.meta
+        meta, agents = self.spec.meta, self.spec.agents
         start = {'env_modules': self.env_modules} if self.env_modules else {}
-        folder = trial_folder(self.folder, number)
-        if self.spec.agents is not None:
-            given = self.spec.agents
+        settings = {}
+        if agents is None:
+            given = {**self.spec.settings, **values}
+            steps = config_file.resolve(given).get('total_steps', TrainConfig.total_steps)
+            settings = {name: as_text(value) for name, value in given.items()} | {
+                'total_steps': str(steps), 'record_episodes': 'true'}
+        else:
             of_env = {name: value for name, value in values.items() if name in _ENV}
             of_agent = {name: value for name, value in values.items() if name not in _ENV}
-            return [AgentsProcess(
-                folder / f'session-{session}', {'seed': str(meta.seed + session)}, start,
-                agents=AgentsFile(
-                    {name: {**each, **of_agent, 'record_episodes': True}
-                     for name, each in given.agents.items()},
-                    [{**each, **of_env} for each in given.envs], given.bodies))
-                for session in range(meta.sessions)]
-        settings = {**self.spec.settings, **values}
-        resolved = config_file.resolve(settings)
-        settings['total_steps'] = int(str(resolved.get('total_steps', TrainConfig.total_steps)))
-        settings['record_episodes'] = True
-        return [TrainingProcess(
-            folder / f'session-{session}',
-            {name: as_text(value) for name, value in settings.items()}
-            | {'seed': str(meta.seed + session)}, start)
-            for session in range(meta.sessions)]
+            agents = AgentsFile(
+                {name: {**each, **of_agent, 'record_episodes': True}
+                 for name, each in agents.agents.items()},
+                [{**each, **of_env} for each in agents.envs], agents.bodies)
+        found: list[TrainingProcess] = []
+        for session in range(meta.sessions):
+            folder = trial_folder(self.folder, number) / f'session-{session}'
+            own = {**settings, 'seed': str(meta.seed + session)}
+            found.append(TrainingProcess(folder, own, start) if agents is None
+                         else AgentsProcess(folder, own, start, agents))
+        return found
 
     def run(
         self, number: int, values: Mapping[str, Scalar], stop: Callable[[], bool],
@@ -142,11 +140,10 @@ class TrialRunner:
         failed: list[str] = []
 
         def run_one(index: int, session: TrainingProcess) -> bool:
-            reporter = _Reporter(session, index, report) if report else None
+            reporter = _Reporter(session, index, report)
 
             def stops() -> bool:
-                if reporter:
-                    reporter.look()
+                reporter.look()
                 return bool(failed) or stop()
 
             if stops():
@@ -156,8 +153,7 @@ class TrialRunner:
             except TrainingError as error:
                 failed.append(str(error))
                 return False
-            if reporter:
-                reporter.look(over=True)
+            reporter.look(over=True)
             return complete
 
         with ThreadPoolExecutor(jobs) as pool:
@@ -171,13 +167,13 @@ class TrialRunner:
 class _Reporter:
     """Reports the mean return of a session at each place that it has passed."""
 
-    def __init__(self, session: TrainingProcess, index: int, report: Report) -> None:
+    def __init__(self, session: TrainingProcess, index: int, report: Report | None) -> None:
         self._session, self._index, self._report = session, index, report
         self._place, self._due = 1, 0.0
 
     def look(self, *, over: bool = False) -> None:
         """Report what is new, at most once in a while, or the rest if the session is ``over``."""
-        if not over and time.monotonic() < self._due:
+        if self._report is None or (not over and time.monotonic() < self._due):
             return
         self._due = time.monotonic() + _LOOK_S
         try:
@@ -185,16 +181,16 @@ class _Reporter:
                      for run in self._session.runs]
         except RunReadError:
             return
-        while self._place <= PLACES:
+        while self._place <= _PLACES:
             values = []
             for columns, total in found:
                 steps, returns = columns['agent_steps'], columns['mean_return_100']
-                passed = steps >= total * self._place / PLACES
+                passed = steps >= total * self._place / _PLACES
                 if not passed.any() and not over:
                     return
                 values.append(float(returns[passed.argmax()] if passed.any() else returns[-1]))
             # Of several agents the mean, as of fitness.
             value = statistics.fmean(values)
             if not math.isnan(value):
-                self._report(self._index * PLACES + self._place, value)
+                self._report(self._index * _PLACES + self._place, value)
             self._place += 1
