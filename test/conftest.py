@@ -23,6 +23,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
 from vdl_ros.bags.reader import BagError, BagReader
+from vdl_ros.ros import qos
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 
 pytest_plugins = ['fault_rows', 'processes', 'reporter', 'schedule', 'stall_detector', 'two_hosts']
@@ -192,6 +193,11 @@ def holds():
     return has_topics
 
 
+def end_of(topic):
+    """Return type, name and profile of a topic of the package."""
+    return qos.TABLE[topic].message, topic, qos.TOPICS[topic]
+
+
 class Peer:
     """A node of the test, with publishers, subscriptions and service calls."""
 
@@ -202,16 +208,22 @@ class Peer:
         self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(self.node)
 
-    def listen(self, kind, topic, profile):
-        """Return the list that received messages are appended to."""
+    def listen(self, *topic):
+        """
+        Return the list that received messages are appended to.
+
+        Args:
+            topic: a name in qos.TABLE, or type, name and profile.
+        """
         received = []
-        self.node.create_subscription(kind, topic, received.append, profile)
+        kind, name, profile = topic if topic[1:] else end_of(*topic)
+        self.node.create_subscription(kind, name, received.append, profile)
         return received
 
-    def talk(self, kind, topic, profile):
-        """Return a publisher once it has a subscriber."""
-        publisher = self.node.create_publisher(kind, topic, profile)
-        self.until(publisher.get_subscription_count, f'a subscriber of {topic}')
+    def talk(self, *topic):
+        """Return a publisher, of a topic as for :meth:`listen`, once it has a subscriber."""
+        publisher = self.node.create_publisher(*(topic if topic[1:] else end_of(*topic)))
+        self.until(publisher.get_subscription_count, f'a subscriber of {publisher.topic_name}')
         return publisher
 
     def call(self, kind, service, request):

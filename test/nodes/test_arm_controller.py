@@ -10,13 +10,11 @@ from builtin_interfaces.msg import Time
 from rclpy.clock import ClockType
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
-from trajectory_msgs.msg import JointTrajectory
-from visualization_msgs.msg import MarkerArray
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes.arm_controller import RATE_HZ, ArmControllerNode
 from vdl_ros.nodes.sim_arm import SimArmNode
 from vdl_ros.ros import qos
@@ -30,11 +28,9 @@ class Controlled:
 
     def __init__(self, peer, running):
         self.peer, self.running = peer, running
-        self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self.status = peer.listen(
-            JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
-        self.trajectories = peer.talk(
-            JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+        self.motors = peer.listen('arm/motors')
+        self.status = peer.listen('arm/trajectory_status')
+        self.trajectories = peer.talk('arm/joint_trajectory')
         peer.until(lambda: self.status, 'its status')
 
     def move(self, names, points, times, after=0.0):
@@ -96,8 +92,7 @@ def controller(node_here, peer):
 @pytest.fixture
 def still(peer):
     """Return a function that publishes joint states with all joints at 0."""
-    publisher = peer.node.create_publisher(
-        JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    publisher = qos.pub(peer.node, 'arm/joint_states')
 
     def say():
         message = JointState(name=list(JOINTS), position=[0.0] * len(JOINTS))
@@ -108,7 +103,7 @@ def still(peer):
 
 def test_trajectory_of_three_points_ends_within_three_degrees(node_here, peer, controller):
     node_here(SimArmNode, 'sim_seed:=3')
-    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    states = peer.listen('arm/joint_states')
     arm = controller()
     points = [[0.4, 0.3, -0.5, 0.3, 0.2], [-0.3, 0.1, 0.4, -0.3, 0.05],
               [0.1, -0.2, 0.6, 0.2, 0.3]]
@@ -140,7 +135,7 @@ def test_invalid_trajectories_are_refused_as_a_whole_and_stop_the_arm(peer, cont
             arm.move(names, points, times)))
         arm.until_off(still)
         assert f'trajectory refused: {reason}' in arm.running.output
-    publisher = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    publisher = peer.talk('arm/joint_states')
     message, reason = JointState(name=['base'], position=[]), '1 names but 0 positions'
     peer.until(lambda: reason in arm.running.output, reason,
                every=0.1, say=lambda: publisher.publish(message))
@@ -170,8 +165,7 @@ def test_missing_measurements_stop_motors_and_abort_the_trajectory(
 
 def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, controller, still):
     arm = controller()
-    topic = 'arm/emergency_stop_state'
-    stop = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
+    stop = peer.talk('arm/emergency_stop_state')
 
     def turn():
         stop.publish(EmergencyStopState())
@@ -202,7 +196,7 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
 def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller, still):
     # Measurements that are held up do not switch the motors off.
     arm = controller('stale_after:=5.0')
-    others = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    others = peer.talk('arm/motors')
     peer.until(lambda: others.get_subscription_count() > 1, 'the controller')
     ask = arm.asking(['base'], [[1.0]], [1.0])
 
@@ -249,8 +243,7 @@ def test_a_process_that_stood_still_or_is_interrupted_leaves_motors_off(launch, 
 
 def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, controller, still):
     arm, starts = controller(), []
-    topic = 'arm/trajectory_markers'
-    shown = peer.listen(MarkerArray, topic, qos.TOPICS[topic])
+    shown = peer.listen('arm/trajectory_markers')
     # Again, if a machine that stood still ends it.
     ask = arm.asking(['base', 'shoulder'], [[0.5, 0.5]], [1.0], after=0.5)
 
@@ -275,7 +268,7 @@ def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, control
 
 def test_trajectory_moves_only_while_its_viewer_is_alive(peer, controller, still):
     arm = controller('viewer_timeout:=0.5', 'goal_timeout:=2.0')
-    alive = peer.talk(Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
+    alive = peer.talk('arm/viewer_alive')
     ask = arm.asking(['base'], [[1.0]], [1.0])
     # Not before the viewer's first sign of life.
     arm.until_aborted('no sign of life of the viewer for 2 s', say=lambda: (ask(), still()))

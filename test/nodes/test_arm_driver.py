@@ -9,11 +9,11 @@ import time
 import fake_owi535 as fake
 import psutil
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
 
-from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
+from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes import arm_driver
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
@@ -31,13 +31,10 @@ class Person:
     def __init__(self, peer, bench, launch, node_here):
         self.peer, self.bench, self._launch, self._node_here = peer, bench, launch, node_here
         self.node = peer.node
-        self.motors, self._stop = (
-            self.node.create_publisher(kind, topic, qos.TOPICS[topic]) for kind, topic in (
-                (MotorCommand, 'arm/motors'), (EmergencyStop, 'arm/emergency_stop')))
-        self.stop_states, self.sent, self._health = (
-            peer.listen(kind, topic, qos.TOPICS[topic]) for kind, topic in (
-                (EmergencyStopState, 'arm/emergency_stop_state'),
-                (MotorCommand, 'arm/motors_sent'), (DiagnosticArray, '/diagnostics')))
+        self.motors = qos.pub(self.node, 'arm/motors')
+        self._stop = qos.pub(self.node, 'arm/emergency_stop')
+        self.stop_states, self.sent, self._health = map(
+            peer.listen, ('arm/emergency_stop_state', 'arm/motors_sent', '/diagnostics'))
         self._change = self.node.create_client(ChangeState, 'arm_driver/change_state')
         self.published_at = 0.0
         self.driver = None
@@ -267,7 +264,7 @@ def test_commands_become_bytes_and_invalid_ones_stop_the_motors(person, bench, p
     person.until(lambda: expected <= {
         (each.base, each.gripper, each.lamp, each.sender) for each in person.sent}, 'echoes')
     # A late subscriber receives the last one.
-    late = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    late = peer.listen('arm/motors_sent')
     person.until(lambda: late and late[-1].lamp == 1, 'the lamp')
     person.hold(lambda: bench.data[-1] == '000000', 'all off', lamp=-1)
     entries = person.diagnosed('ok', state='active')

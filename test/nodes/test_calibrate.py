@@ -9,7 +9,7 @@ from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.calibration.calibration_file import read
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import calibrate
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
@@ -28,7 +28,7 @@ def parameters(**values):
 def sent(launch, peer):
     """Start the simulated arm; return the commands that it accepts."""
     arm = launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', *parameters(**TWIN))
-    received = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    received = peer.listen('arm/motors_sent')
     arm.wait_for(lambda: 'simulated arm ready' in arm.output, 'the arm')
     return received
 
@@ -113,7 +113,7 @@ def test_a_driver_that_does_not_tell_its_signs_is_not_calibrated(
 
 
 def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, tmp_path):
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop = peer.talk('arm/emergency_stop')
     for reason in ('interrupted', 'emergency stop'):
         process = launch('ros2', 'run', 'vdl_ros', 'calibrate', '--yes', '--ros-args', *parameters(
             joints='base', output=tmp_path / 'arm.yaml', use_sim_time='true'))

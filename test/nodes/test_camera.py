@@ -8,10 +8,9 @@ from types import SimpleNamespace
 import av
 import numpy as np
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.time import Time
-from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
-from statistics_msgs.msg import MetricsMessage
+from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.joints import JOINTS
@@ -33,14 +32,12 @@ class Watcher:
 
     def __init__(self, peer):
         self.peer, self.until = peer, peer.until
-        self.images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
-        self.infos = peer.listen(
-            CameraInfo, 'camera/camera_info', qos.TOPICS['camera/camera_info'])
-        self._health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+        self.images = peer.listen('camera/image_raw')
+        self.infos = peer.listen('camera/camera_info')
+        self._health = peer.listen('/diagnostics')
         self.sent: set[int] = set()
-        self.states, self.motors = (
-            peer.node.create_publisher(kind, topic, qos.TOPICS[topic]) for kind, topic in (
-                (JointState, 'arm/joint_states'), (MotorCommand, 'arm/motors_sent')))
+        self.states = qos.pub(peer.node, 'arm/joint_states')
+        self.motors = qos.pub(peer.node, 'arm/motors_sent')
 
     def state(self, positions=(0.0,) * 5, stamp=None, names=JOINTS):
         """Publish joint positions, now; return the stamp in ns."""
@@ -99,7 +96,7 @@ def test_images_of_the_simulated_arm_have_the_stamp_of_its_joint_states_at_the_r
         launch, watcher, peer):
     process = launch('ros2', 'run', 'vdl_ros', 'camera', '--ros-args', '-p', 'rate:=10.0',
                      '-p', 'image_width:=160', '-p', 'image_height:=120')
-    statistics = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+    statistics = peer.listen('/statistics')
     peer.until(lambda: peer.node.count_publishers('camera/image_raw')
                and peer.node.count_subscribers('arm/joint_states'), 'the camera')
     assert watcher.images == [], 'no images before joint states'
@@ -131,8 +128,7 @@ def test_images_of_the_simulated_arm_have_the_stamp_of_its_joint_states_at_the_r
     np.testing.assert_allclose(
         np.reshape(shown[0][1].k, (3, 3)), [[focal, 0, 79.5], [0, focal, 59.5], [0, 0, 1]])
     # Compressed ones while somebody subscribes.
-    topic = 'camera/image_raw/compressed'
-    found = peer.listen(CompressedImage, topic, qos.TOPICS[topic])
+    found = peer.listen('camera/image_raw/compressed')
 
     def both():
         stamps = {nanoseconds(each): each for each in watcher.images}

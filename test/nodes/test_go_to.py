@@ -5,24 +5,15 @@ import re
 import numpy as np
 import pytest
 from geometry_msgs.msg import PointStamped
-from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty
-from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.msg import (
-    EmergencyStop,
-    EmergencyStopState,
-    JointTrajectoryStatus,
-    MotorCommand,
-    TargetStatus,
-)
+from vdl_ros.msg import EmergencyStop
 from vdl_ros.nodes.arm_controller import ArmControllerNode
 from vdl_ros.nodes.policy import PolicyNode
 from vdl_ros.nodes.robot_state import RobotStateNode
 from vdl_ros.nodes.sim_arm import SimArmNode
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -67,9 +58,6 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     # On a busy machine the twin may stand still for a while.
     node_here(ArmControllerNode, 'goal_timeout:=60.0')
 
-    def listen(kind, topic):
-        return peer.listen(kind, topic, qos.TOPICS[topic])
-
     def is_moving():
         return status[-1].state == 'running'
 
@@ -77,10 +65,8 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
         tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
         return np.linalg.norm(tool - [0.15, -0.1, 0.15])
 
-    states = listen(JointState, 'arm/joint_states')
-    status = listen(JointTrajectoryStatus, 'arm/trajectory_status')
-    stopped = listen(EmergencyStopState, 'arm/emergency_stop_state')
-
+    states, status, stopped = map(peer.listen, (
+        'arm/joint_states', 'arm/trajectory_status', 'arm/emergency_stop_state'))
     go_to = Moves(launch, peer)
     peer.until(lambda: states and status and stopped, 'the arm')
     move = go_to.end('0.15', '-0.1', '0.15')
@@ -100,14 +86,13 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     assert 'interrupted: the arm was stopped' in back.output
     peer.until(lambda: status[-1].state == 'aborted', 'it stops')
 
-    trajectories = peer.talk(
-        JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    trajectories = peer.talk('arm/joint_trajectory')
     back = go_to.end('-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: trajectories.publish(
         trajectory_message(['base'], [[0.1]], [0.1])))
     assert back.wait() == 1
     assert 'the trajectory was replaced by another one' in back.output
 
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop = peer.talk('arm/emergency_stop')
     stop.publish(EmergencyStop(engage=True))
     peer.until(lambda: stopped[-1].engaged, 'the emergency stop')
     refused = go_to.start('0.1', '0.15', '0.15')
@@ -117,15 +102,14 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
 
 def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
     node_here(ArmControllerNode, 'viewer_timeout:=10.0', 'goal_timeout:=60.0')
-    motors = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-    status = peer.listen(JointTrajectoryStatus, 'arm/trajectory_status',
-                         qos.TOPICS['arm/trajectory_status'])
+    motors = peer.listen('arm/motors_sent')
+    status = peer.listen('arm/trajectory_status')
     peer.until(lambda: status and status[-1].reason == 'no sign of life of the viewer',
                'the arm without a viewer')
     move = launch('ros2', 'run', 'vdl_ros', 'go_to', '0.15', '-0.1', '0.15')
     move.wait_for(lambda: 'waiting for sign of life of the viewer' in move.output, 'it waits')
     assert not any(moves(message) for message in motors)
-    alive = peer.talk(Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
+    alive = peer.talk('arm/viewer_alive')
     with peer.saying(lambda: alive.publish(Empty())):
         peer.until(lambda: move.process.poll() is not None, 'the end')
         if Moves.stood_still(move):
@@ -152,8 +136,8 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
     move.wait_for(lambda: 'waiting for a policy, such as that of arm.launch.py policy:=reach'
                   in move.output, 'it waits', 60.0)
     node_here(PolicyNode, 'policy:=reach')
-    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
-    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    states = peer.listen('arm/joint_states')
+    status = peer.listen('arm/target_status')
     peer.until(lambda: move.process.poll() is not None, 'the end')
     if go_to.stood_still(move):
         move = go_to.end('0.12', '0.1', '0.2')
@@ -173,7 +157,7 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
     other = PointStamped()
     other.header.frame_id = 'base_link'
     other.point.x, other.point.y, other.point.z = 0.12, 0.1, 0.2
-    targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    targets = peer.talk('arm/target')
     replaced = go_to.end(
         '-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: targets.publish(other))
     peer.until(lambda: status[-1].success and status[-1].target[0] > 0.0, 'the arm there',

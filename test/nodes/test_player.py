@@ -7,7 +7,6 @@ import time
 import pytest
 from mcap.writer import Writer
 from rclpy.serialization import serialize_message
-from rosgraph_msgs.msg import Clock
 from std_msgs.msg import String
 
 from vdl_ros.bags.reader import BagReader
@@ -52,7 +51,7 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
 
     peer.node.create_subscription(String, 'talk', receive, qos.TOPICS['episodes'])
     state = peer.listen(String, 'state', qos.LATCHED)
-    motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    motors = peer.listen('arm/motors')
     process = launch('ros2', 'run', 'vdl_ros', 'player', '--ros-args', '-p', f'bag:={bag}',
                      '-p', 'loop:=true', '-p', 'play_delay:=0.0')
     # A subscriber that is discovered late receives everything in the next round.
@@ -70,7 +69,7 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
 
 def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, play, bag):
     motors = peer.listen(MotorCommand, 'arm/motors', qos.REPORT)
-    clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
+    clock = peer.listen('/clock')
     play(bag, 'play_topics:=/arm/*', 'play_rate:=4.0', 'loop:=true', 'publish_clock:=true')
     # A subscriber that is discovered late receives them in the second round.
     peer.until(lambda: len(motors) > 2 * COUNT and clock, 'the commands, and some again')
@@ -163,7 +162,7 @@ class Learner:
 
     def __init__(self, peer, relearn=True, learner_id='launch/1', last='trajectories'):
         self.received = peer.listen(Trajectory, last, qos.TOPICS['trajectories'])
-        self.publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self.publisher = qos.pub(peer.node, 'policy')
         self.config = json.dumps(as_dict(TrainConfig(
             max_policy_lag=CREDIT, batch_size=1)) | {'relearn': relearn})
         self.learner_id = learner_id

@@ -10,7 +10,6 @@ import psutil
 import pytest
 import reach_checkpoint
 from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 from tf2_msgs.msg import TFMessage
@@ -20,7 +19,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
-from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
+from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import policy as policy_node
 from vdl_ros.play.onnx_export import export_policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
@@ -46,12 +45,10 @@ class Running:
 
     def __init__(self, peer, running):
         self.peer, self.running = peer, running
-        self.motors = peer.listen(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
-        self.status = peer.listen(
-            TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
-        self.targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
-        self._states = peer.node.create_publisher(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self.motors = peer.listen('arm/motors')
+        self.status = peer.listen('arm/target_status')
+        self.targets = peer.talk('arm/target')
+        self._states = qos.pub(peer.node, 'arm/joint_states')
         peer.until(lambda: self.status, 'its status')
 
     def ask(self, place=REACHABLE, frame='base_link'):
@@ -119,10 +116,9 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(launch, peer, turning):
     """One process for all: each reason switches the motors off by a command."""
     arm = Running(peer, launch(
         'ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', f'policy:={turning}'))
-    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    topic = 'arm/emergency_stop_state'
-    stop = peer.talk(EmergencyStopState, topic, qos.TOPICS[topic])
-    others = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    health = peer.listen('/diagnostics')
+    stop = peer.talk('arm/emergency_stop_state')
+    others = peer.talk('arm/motors')
     peer.until(lambda: others.get_subscription_count() > 1, 'the policy')
     frames = ArmFrames(GEOMETRY)
     # Before a target it commands nothing.
@@ -142,7 +138,7 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(launch, peer, turning):
         for array in health for each in array.status), 'the reason on /diagnostics')
     arm.until_turning()
     # The camera sees the arm, but its estimates are withheld.
-    poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    poses = peer.talk('arm/pose')
     arm.until_reason('paused', 'the pose by camera is too uncertain',
                      say=lambda: poses.publish(ArmPose()))
     # Out of reach, and a frame that nobody knows.
@@ -155,7 +151,7 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(launch, peer, turning):
         'paused', "no transform from 'tool0' to 'base_link' on /tf"), 'the missing frame',
         say=lambda: arm.status[-1].state == 'idle' and arm.ask((0.0, 0.0, 0.02), 'tool0'))
     arm.until_off()
-    moving = peer.talk(TFMessage, '/tf', qos.TOPICS['/tf'])
+    moving = peer.talk('/tf')
     moving.publish(TFMessage(transforms=[
         *frames.fixed(Time()), *frames.moving([0.0] * 5, Time())]))
     arm.until(lambda: arm.status[-1].target[2] == pytest.approx(tool[2] + 0.02),

@@ -3,7 +3,6 @@
 import json
 
 import numpy as np
-from diagnostic_msgs.msg import DiagnosticArray
 from sensor_msgs.msg import Image
 
 from vdl_ros.common.settings import as_dict
@@ -31,8 +30,8 @@ def policy(env_id, *, scale=1.0):
 
 def test_images_come_while_somebody_watches_and_the_reason_if_they_cannot(node_here, peer):
     running = node_here(policy_renderer.PolicyRendererNode)
-    reports = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    policies = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    reports = peer.listen('/diagnostics')
+    policies = qos.pub(peer.node, 'policy')
 
     def reported(text):
         return any(text in each.status[0].message for each in reports)

@@ -4,17 +4,14 @@ import numpy as np
 import pytest
 import torch
 from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray
-from sensor_msgs.msg import CompressedImage, Image, JointState
-from statistics_msgs.msg import MetricsMessage
+from sensor_msgs.msg import CompressedImage, Image
 from std_msgs.msg import Header
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.msg import ArmPose, MotorCommand
+from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes import pose_estimator
 from vdl_ros.pose.estimator import save_model
 from vdl_ros.pose.networks import make_model
-from vdl_ros.ros import qos
 from vdl_ros.ros.messages.images import to_compressed_image
 
 RANDOM = np.random.default_rng(0)
@@ -36,9 +33,9 @@ class Estimator:
 
     def __init__(self, peer, running):
         self.peer, self.running = peer, running
-        self.poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
-        self.states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
-        self._images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+        self.poses = peer.listen('arm/pose')
+        self.states = peer.listen('arm/joint_states')
+        self._images = peer.talk('camera/image_raw')
         self._stamp = 0
 
     def show(self, pixels, encoding='rgb8', **change):
@@ -69,7 +66,7 @@ def estimator(start, peer):
 
 def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
     node = estimator('joint_states:=true')
-    statistics = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+    statistics = peer.listen('/statistics')
     node.until(lambda: len(node.poses) > 3 and len(node.states) > 3, 'poses')
     stamps = [pose.header.stamp.sec for pose in node.poses]
     assert stamps == sorted(set(stamps))
@@ -93,7 +90,7 @@ def test_a_pose_has_the_stamp_of_its_picture_and_variances(estimator, peer):
 
 def test_motor_commands_move_the_tracked_joints(estimator, peer):
     node = estimator('joint_states:=true', 'joint_std:=3.0')
-    commands = peer.talk(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    commands = peer.talk('arm/motors_sent')
     node.until(lambda: node.states and commands.get_subscription_count(), 'joint states')
     before = node.states[-1]
 
@@ -131,9 +128,8 @@ def test_pictures_without_content_are_not_confident_and_others_are_cropped(estim
 
 def test_compressed_pictures_have_poses_and_damaged_ones_are_rejected(start, peer):
     running = start('image_transport:=compressed')
-    topic = 'camera/image_raw/compressed'
-    poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
-    images = peer.talk(CompressedImage, topic, qos.TOPICS[topic])
+    poses = peer.listen('arm/pose')
+    images = peer.talk('camera/image_raw/compressed')
     whole = to_compressed_image(NOISE, Time(sec=7), 95)
     damaged = CompressedImage(format='jpeg', data=bytes(whole.data[:2000]))
     peer.until(lambda: 'compressed image: damaged' in running.output, 'a refusal',
@@ -144,7 +140,7 @@ def test_compressed_pictures_have_poses_and_damaged_ones_are_rejected(start, pee
 
 def test_invalid_messages_are_rejected_and_the_node_survives(estimator, peer):
     node = estimator()
-    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    health = peer.listen('/diagnostics')
     for change, reason in (
             ({'encoding': 'nonsense'}, 'nonsense'),
             ({'height': 127}, '48768 of 127 rows'),

@@ -6,7 +6,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.arm.joints import JOINTS
@@ -42,10 +41,8 @@ class Arm:
 
     def __init__(self, peer):
         self._peer, self.count = peer, 0
-        self.states, self.sent, self.stops = (
-            peer.node.create_publisher(kind, topic, qos.TOPICS[topic]) for kind, topic in (
-                (JointState, 'arm/joint_states'), (MotorCommand, 'arm/motors_sent'),
-                (EmergencyStopState, 'arm/emergency_stop_state')))
+        self.states, self.sent, self.stops = (qos.pub(peer.node, topic) for topic in (
+            'arm/joint_states', 'arm/motors_sent', 'arm/emergency_stop_state'))
         self.stops.publish(EmergencyStopState(sender='before'))
 
     def _say(self):
@@ -91,7 +88,7 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
     press('y', 'saved as a success')
     publish()
     # The services, which the buttons of the view call, do the same.
-    states = peer.listen(String, 'record_episodes/state', qos.TOPICS['record_episodes/state'])
+    states = peer.listen('record_episodes/state')
     assert peer.call(Trigger, 'record_episodes/start', Trigger.Request()).success
     answer = peer.call(Trigger, 'record_episodes/discard', Trigger.Request())
     assert (answer.success, answer.message) == (

@@ -7,15 +7,12 @@ import pytest
 from rcl_interfaces.msg import Parameter, ParameterType, ParameterValue
 from rcl_interfaces.srv import SetParameters
 from sensor_msgs.msg import JointState
-from std_msgs.msg import String
-from tf2_msgs.msg import TFMessage
 
 from vdl_ros.arm.geometry import expand, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import ArmPose
 from vdl_ros.nodes.robot_state import RobotStateNode
-from vdl_ros.ros import qos
 
 POSE = [0.4, 0.3, -0.7, 0.2, 0.25]
 
@@ -44,16 +41,16 @@ def chain(transforms, frame):
 @pytest.fixture
 def received(peer):
     """Return the received descriptions, moving and fixed transforms."""
-    return (peer.listen(String, 'robot_description', qos.TOPICS['robot_description']),
-            peer.listen(TFMessage, '/tf', qos.TOPICS['/tf']),
-            peer.listen(TFMessage, '/tf_static', qos.TOPICS['/tf_static']))
+    return (peer.listen('robot_description'),
+            peer.listen('/tf'),
+            peer.listen('/tf_static'))
 
 
 def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
         node_here, peer, received):
     descriptions, moving, fixed = received
     node = node_here(RobotStateNode)
-    states = peer.talk(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    states = peer.talk('arm/joint_states')
     message = JointState(name=list(reversed(JOINTS)), position=list(reversed(POSE)))
     message.header.stamp.sec = 7
     peer.until(lambda: moving, '/tf', say=lambda: states.publish(message))
@@ -77,7 +74,7 @@ def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
 def test_estimated_pose_is_published_as_a_second_arm(node_here, peer, received):
     descriptions, moving, fixed = received
     node_here(RobotStateNode, 'source:=pose', 'frame_prefix:=estimated/')
-    poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    poses = peer.talk('arm/pose')
     peer.until(lambda: moving and fixed, 'the frames', say=lambda: poses.publish(
         ArmPose(name=list(JOINTS), position=POSE)))
     found, root = chain([*moving[-1].transforms, *fixed[-1].transforms], 'estimated/tool0')

@@ -8,9 +8,6 @@ import signal
 from pathlib import Path
 
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray
-from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import JointState
 from visualization_msgs.msg import Marker
 
 from vdl_ros.arm.geometry import load
@@ -30,9 +27,9 @@ class Twin:
 
     def __init__(self, peer, running):
         self.peer, self.running = peer, running
-        self.states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
-        self.sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-        self.motors = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+        self.states = peer.listen('arm/joint_states')
+        self.sent = peer.listen('arm/motors_sent')
+        self.motors = peer.talk('arm/motors')
 
     def angle(self, joint):
         return self.states[-1].position[JOINTS.index(joint)]
@@ -51,8 +48,7 @@ class Twin:
 
 def stop_states(peer):
     """Return the list of the states of the emergency stop that arrive."""
-    topic = 'arm/emergency_stop_state'
-    return peer.listen(EmergencyStopState, topic, qos.TOPICS[topic])
+    return peer.listen('arm/emergency_stop_state')
 
 
 def known_stops():
@@ -97,9 +93,8 @@ def sent_since(arm, state):
 
 def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released(twin, peer):
     arm, states = twin(), stop_states(peer)
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-    markers = peer.listen(
-        Marker, 'arm/emergency_stop_marker', qos.TOPICS['arm/emergency_stop_marker'])
+    stop = peer.talk('arm/emergency_stop')
+    markers = peer.listen('arm/emergency_stop_marker')
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
     stop.publish(stop_request('/test', 'a\ntest'))
     arm.keep(lambda: states and states[-1].engaged and len(sent_since(arm, states[-1])) > 3,
@@ -130,8 +125,7 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
 
 
 def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer):
-    stops = [peer.node.create_publisher(
-        EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop']) for _ in range(4)]
+    stops = [qos.pub(peer.node, 'arm/emergency_stop') for _ in range(4)]
     for stop, releases in zip(stops, (EmergencyStopState(), None) * 2, strict=True):
         stop.publish(stop_request('/test', 'before the start', releases))
     arm, states = twin(), stop_states(peer)
@@ -148,7 +142,7 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
         launch, twin, peer):
     states = stop_states(peer)
     arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop = peer.talk('arm/emergency_stop')
     stop.publish(stop_request('/test', 'a test'))
     peer.until(lambda: states and states[-1].engaged, 'the stop')
     stamp = states[-1].header.stamp
@@ -169,7 +163,7 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
         True, stamp, '/test')
     assert not any(sent.base for sent in arm.sent)
     # A new publisher releases it.
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    stop = peer.talk('arm/emergency_stop')
     arm.keep(lambda: not states[-1].engaged and not states[-1].neutral_required,
              'the release', also=lambda: release(stop, states))
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
@@ -177,7 +171,7 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
 
 def test_commands_are_those_of_the_real_arm(twin, peer):
     arm = twin()
-    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    health = peer.listen('/diagnostics')
     # The lamp stays as it is unless it is commanded.
     arm.keep(lambda: arm.sent and arm.sent[-1].lamp == 1, 'the lamp', lamp=1)
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
@@ -189,7 +183,7 @@ def test_commands_are_those_of_the_real_arm(twin, peer):
              in arm.running.output, 'motors off, with the reason', base=1, wrist=2)
     arm.keep(lambda: arm.sent[-1].base == 1, 'it follows commands again', base=1)
     # By turns: of two commands at once the later one replaces the other.
-    other = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    other = peer.talk('arm/motors')
     turns = itertools.cycle([
         lambda: arm.command(base=1), lambda: other.publish(MotorCommand(sender='/other'))])
     peer.until(lambda: '2 publishers at once: /other, /test' in arm.running.output,
@@ -233,7 +227,7 @@ def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
 def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
     arm = twin('stepped:=true', 'publish_clock:=true', 'speed_variation:=0.0',
                'command_delay:=0.0', 'start_delay:=0.0', 'dead_zone:=0.0')
-    clock = peer.listen(Clock, '/clock', qos.TOPICS['/clock'])
+    clock = peer.listen('/clock')
 
     def step(seconds):
         return peer.call(StepSimulation, 'sim_arm/step', StepSimulation.Request(seconds=seconds))

@@ -17,7 +17,7 @@ import pytest
 from rclpy.qos import QoSProfile
 
 from vdl_ros.arm.joints import Motors
-from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
+from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import teleop
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
@@ -55,10 +55,8 @@ class Person:
         # All of them; a driver keeps only the last one.
         node.create_subscription(
             MotorCommand, 'arm/motors', self._receive, QoSProfile(depth=1000))
-        topic = 'arm/emergency_stop'
-        self.stops = peer.listen(EmergencyStop, topic, qos.TOPICS[topic])
-        self.driver = node.create_publisher(
-            EmergencyStopState, f'{topic}_state', qos.TOPICS[f'{topic}_state'])
+        self.stops = peer.listen('arm/emergency_stop')
+        self.driver = qos.pub(node, 'arm/emergency_stop_state')
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 100, 0, 0))
         self.before = termios.tcgetattr(self.slave)

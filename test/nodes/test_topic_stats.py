@@ -33,8 +33,7 @@ BAD = (report('/actor_0:policy', points=()), report('/x:y', points=((5, float('n
 @pytest.fixture
 def publish(peer):
     """Return a function that publishes reports."""
-    publisher = peer.node.create_publisher(
-        MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
+    publisher = qos.pub(peer.node, '/statistics')
     return lambda *messages: [publisher.publish(each) for each in messages]
 
 

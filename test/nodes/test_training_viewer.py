@@ -48,10 +48,10 @@ def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
     address = process.wait_for(lambda: re.search(
         r'view of the training: (http://\S+)', process.output), 'the address')[1]
     assert psutil.Process(process.process.pid).nice() >= 10
-    statistics = peer.talk(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
-    diagnostics = peer.talk(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    policies = peer.talk(Policy, 'policy', qos.TOPICS['policy'])
-    images = peer.node.create_publisher(Image, IMAGES, qos.TOPICS[IMAGES])
+    statistics = peer.talk('/statistics')
+    diagnostics = peer.talk('/diagnostics')
+    policies = peer.talk('policy')
+    images = qos.pub(peer.node, IMAGES)
     policies.publish(Policy(config='{"env_id": ["nested"]}'))
     process.wait_for(lambda: 'policy refused' in process.output, 'the refusal')
     policies.publish(Policy(config='{"env_id": "CartPole-v1", "algorithm": "impala"}'))

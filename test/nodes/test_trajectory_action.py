@@ -10,13 +10,9 @@ from control_msgs.action import FollowJointTrajectory
 from control_msgs.msg import JointTolerance
 from rclpy.action import ActionClient
 from rclpy.duration import Duration
-from sensor_msgs.msg import JointState
-from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
 from vdl_ros.nodes.arm_controller import ArmControllerNode
 from vdl_ros.nodes.sim_arm import SimArmNode
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.trajectory_action import ACTION
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -49,11 +45,9 @@ class Arm:
 
     def __init__(self, peer):
         self.peer = peer
-        self.sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-        self.status = peer.listen(
-            JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
-        self.states = peer.listen(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self.sent = peer.listen('arm/motors_sent')
+        self.status = peer.listen('arm/trajectory_status')
+        self.states = peer.listen('arm/joint_states')
         self.client = ActionClient(peer.node, FollowJointTrajectory, ACTION)
         peer.until(lambda: self.client.server_is_ready() and self.states and self.status,
                    'the arm')
@@ -167,7 +161,7 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, 
     assert arm.undisturbed(lambda: cancel(
         arm.send(['base'], [[-1.0]], [1.0], start=later)[0])).status == CANCELED
     # Replaced by a goal, and that by a trajectory on the topic.
-    talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    talk = peer.talk('arm/joint_trajectory')
 
     def replace():
         first = arm.turn(2.0)

@@ -15,19 +15,16 @@ import numpy as np
 import page_client
 import psutil
 import pytest
-from geometry_msgs.msg import PointStamped
 from rclpy.qos import QoSProfile
 from sensor_msgs.msg import Image, JointState
-from std_msgs.msg import Empty, String
+from std_msgs.msg import String
 from std_srvs.srv import Trigger
-from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.geometry import expand
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.msg import ArmPose, EmergencyStop, EmergencyStopState, MotorCommand, TargetStatus
+from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import viewer
-from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
 
 GREEN = Image(width=64, height=48, step=192, encoding='rgb8', data=bytes([0, 200, 0]) * 3072)
@@ -39,12 +36,10 @@ class View:
     def __init__(self, peer, running):
         self.peer, self.running, self.browser = peer, running, None
         self.motors = peer.listen(MotorCommand, 'arm/motors', QoSProfile(depth=1000))
-        self.stops, self.goals = (peer.listen(kind, topic, qos.TOPICS[topic]) for kind, topic in (
-            (EmergencyStop, 'arm/emergency_stop'), (JointTrajectory, 'arm/joint_trajectory')))
-        self._description, self.stop_state, self._states = (
-            peer.talk(kind, topic, qos.TOPICS[topic]) for kind, topic in (
-                (String, 'robot_description'), (EmergencyStopState, 'arm/emergency_stop_state'),
-                (JointState, 'arm/joint_states')))
+        self.stops = peer.listen('arm/emergency_stop')
+        self.goals = peer.listen('arm/joint_trajectory')
+        self._description, self.stop_state, self._states = map(
+            peer.talk, ('robot_description', 'arm/emergency_stop_state', 'arm/joint_states'))
         self.describe(expand())
         self.url = peer.until(lambda: re.search(
             r'view: (http://127.0.0.1:\d+/?\S*)\n', running.output), 'the address')[1]
@@ -121,7 +116,7 @@ def test_the_page_shows_the_arm_where_it_is(page, peer):
                'another image')
     # A ghost at the estimated pose, while estimates arrive.
     bent = page.picture()
-    poses = peer.talk(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
+    poses = peer.talk('arm/pose')
 
     def estimate():
         page.pose(0, 1.0, 0.5, 0, 0)
@@ -154,8 +149,7 @@ def test_the_emergency_stop_latches_until_it_is_released(page, peer):
     page.until(lambda: not page.browser.enabled('base left'), 'the buttons are disabled')
     page.until(lambda: not page.browser.enabled('Go'), 'it is disabled too')
     # A late subscriber receives it.
-    late = peer.listen(
-        EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
+    late = peer.listen('arm/emergency_stop')
     page.until(lambda: late, 'the latched stop')
     assert late[0].engage
     page.browser.click('Release the emergency stop')
@@ -196,9 +190,9 @@ def test_a_button_moves_its_motor_while_it_is_held_and_a_dead_browser_releases_i
 def test_a_viewer_that_stands_still_publishes_no_target_and_one_that_ends_no_motor(launch, peer):
     process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0')
     view = View(peer, process)
-    targets = peer.listen(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
-    alive = peer.listen(Empty, 'arm/viewer_alive', qos.TOPICS['arm/viewer_alive'])
-    status = peer.talk(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    targets = peer.listen('arm/target')
+    alive = peer.listen('arm/viewer_alive')
+    status = peer.talk('arm/target_status')
     with page_client.PageClient(view.url) as page:
         page.send(page_client.CAMERA)
         page.read('EMERGENCY STOP', 'base left')
@@ -298,7 +292,7 @@ def test_buttons_of_episodes_work_while_there_is_a_recorder(view, peer):
 
 
 def test_images_are_shown_and_invalid_ones_refused(view, peer):
-    images = peer.talk(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
+    images = peer.talk('camera/image_raw')
     with page_client.PageClient(view.url) as page:
         page.send(page_client.CAMERA)
         page.read('EMERGENCY STOP')

@@ -89,7 +89,7 @@ def test_profiles_have_the_policies_of_their_names():
 
 def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
     received = peer.listen(MotorCommand, 'arm/motors', qos.subscription('arm/motors'))
-    person, program = (peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    person, program = (peer.talk('arm/motors')
                        for _ in range(2))
     # Before the node looks at either.
     person.publish(MotorCommand(sender='/teleop'))
@@ -100,10 +100,10 @@ def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
 
 
 def test_a_late_subscriber_gets_the_latest_message_of_a_latched_topic(peer):
-    publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    publisher = qos.pub(peer.node, 'policy')
     for version in range(3):
         publisher.publish(Policy(version=version))
-    received = peer.listen(Policy, 'policy', qos.TOPICS['policy'])
+    received = peer.listen('policy')
     peer.until(lambda: received, 'the policy')
     assert [each.version for each in received] == [2]
 

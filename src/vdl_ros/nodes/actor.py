@@ -107,7 +107,6 @@ class ActorNode(BaseNode):
         self._mode.on_policy(message)
 
     def _make_mode(self, config: dict[str, Any]) -> ActorMode:
-        """Create environments and inference mode for the learner's settings."""
         env, train, attack = (
             select(EnvConfig, config), select(TrainConfig, config), select(AttackConfig, config))
         train = verify_attack(attack, train, self._surrogate)

@@ -144,7 +144,6 @@ class CalibrateNode(BaseNode):
             self._fail('emergency stop')
 
     def _update(self) -> None:
-        """Command the motors."""
         if not self._running or self.ended or self._reading is None:
             return
         now = self.now()

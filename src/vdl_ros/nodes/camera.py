@@ -15,7 +15,7 @@ from sensor_msgs.msg import CameraInfo
 
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.camera.camera_config import SIMULATED, CameraConfig, CameraPlacement
-from vdl_ros.ros.arm.camera_feeds import Feed, RealFeed, SimulatedFeed
+from vdl_ros.ros.arm.camera_feeds import RealFeed, SimulatedFeed
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.images import stamped, to_compressed_image, to_image
 from vdl_ros.ros.process import EXIT_OK
@@ -36,7 +36,7 @@ class CameraNode(BaseNode):
         self._jpeg_quality = config.jpeg_quality
         self._infos = self.pub('camera/camera_info')
         self._source, self._published, self._size = config.source, 0, 'unknown'
-        self.feed: Feed
+        self.feed: SimulatedFeed | CaptureFeed | RealFeed
         if config.source == SIMULATED:
             geometry = self.settings(GeometryConfig).load(
                 self.settings(CameraPlacement).arguments)

@@ -308,7 +308,6 @@ class PolicyGoToNode(BaseNode):
 
 
 def _parser() -> argparse.ArgumentParser:
-    """Return the command line."""
     parser = argparse.ArgumentParser(
         prog='go_to', description='Move tool0 to a place in base_link; arm.launch.py runs.')
     for axis, way in (('x', 'forward'), ('y', 'to the left'), ('z', 'up')):

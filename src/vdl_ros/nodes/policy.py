@@ -164,7 +164,6 @@ class PolicyNode(BaseNode):
         self._viewer_alive_at = time.monotonic()
 
     def _update(self) -> None:
-        """Command the motors while there is a target."""
         self._standstill.update()
         waiting = self._place()
         if self._runner.target is None:

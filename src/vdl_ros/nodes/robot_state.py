@@ -50,7 +50,6 @@ class RobotStateNode(BaseNode):
         return super().take_settings()
 
     def _set_geometry(self, geometry: ArmGeometry) -> None:
-        """Use and publish ``geometry``."""
         self._frames = ArmFrames(geometry, self._config.frame_prefix)
         if self._config.source == 'joint_states':
             self._description.publish(String(data=geometry.urdf))

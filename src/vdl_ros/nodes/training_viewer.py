@@ -22,7 +22,7 @@ from vdl_ros.ros.messages.images import ImageError, from_image
 from vdl_ros.ros.node_settings import TrainingViewerConfig
 from vdl_ros.ros.statistics.statistics import Scalar, read
 from vdl_ros.ros.training.messages import policy_config
-from vdl_ros.view.page_server import is_local, serve
+from vdl_ros.view.page_server import serve
 from vdl_ros.view.training_page import TrainingPage, TrainingStatus
 
 # Period of the figures and curves, s.
@@ -43,7 +43,7 @@ class TrainingViewerNode(BaseNode):
         super().__init__()
         config = self.settings(TrainingViewerConfig)
         self._server = serve(config.view_host, config.view_port, self.get_logger().warning,
-                             setting='view_port')
+                             prefix='view_', allows='watch')
         self._page = TrainingPage(self._server.viser)
         self._status = TrainingStatus()
         self._namespace = self.get_fully_qualified_name().rpartition('/')[0]
@@ -55,10 +55,6 @@ class TrainingViewerNode(BaseNode):
         self._policies: Subscription | None = self.sub('policy', self._on_policy)
         self.every(DRAW_S, self._draw)
         self.get_logger().info(f'view of the training: {self._server.url}')
-        if not is_local(config.view_host):
-            self.get_logger().warning(
-                f'view_host {config.view_host}: everyone who can reach this address can watch '
-                'with its token, which is sent without encryption')
 
     def stop(self) -> None:
         """End the server."""

@@ -34,7 +34,7 @@ from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
-from vdl_ros.view.page_server import is_local, serve
+from vdl_ros.view.page_server import serve
 from vdl_ros.view.panel import (
     EPISODES,
     HOLD_HZ,
@@ -102,10 +102,6 @@ class ViewerNode(BaseNode):
         self.every(1.0 / config.view_rate, self._draw)
         self.every(1.0 / config.picture_rate, self._draw_image)
         self.get_logger().info(f'view: {self._server.url}')
-        if not is_local(config.host):
-            self.get_logger().warning(
-                f'host {config.host}: everyone who can reach this address can move the arm with '
-                'its token, which is sent without encryption')
 
     def _subscribe(self, image_transport: str) -> None:
         self._statistics = TopicStatistics(self, 'camera/image_raw')
@@ -276,7 +272,6 @@ class ViewerNode(BaseNode):
             JOINTS, [goal.tolist()], [max(0.5, float(away.max()) / SPEED_SHARE)]))
 
     def _draw(self) -> None:
-        """Show the latest state."""
         now = time.monotonic()
         self._scene.show(self._positions)
         ghost = self._ghost if now - self._ghost_at < GHOST_S else None

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vdl_ros.arm.calibration.moves import BY_CAMERA, BY_TRUTH, MovesConfig
@@ -47,7 +46,7 @@ class RecordConfig:
         minimum=1, maximum=65_536, unit='MiB')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CalibrateConfig:
     """The program ``calibrate``."""
 
@@ -74,7 +73,7 @@ class CalibrateConfig:
         found = BY_CAMERA if self.feedback == 'camera' else BY_TRUTH
         if 0.0 < self.reach < 0.2:
             raise SettingError(f'reach: {self.reach:g} is not allowed: at least 0.2, or 0')
-        return dataclasses.replace(
+        return replace(
             found, reach=self.reach or found.reach, rounds=self.rounds or found.rounds)
 
     @property
@@ -92,7 +91,7 @@ class CalibrateConfig:
         return names or tuple(JOINTS)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class CaptureConfig:
     """The node ``capture``."""
 
@@ -114,7 +113,7 @@ class CaptureConfig:
         128, 'Height of the images.', minimum=8, maximum=4096, unit='pixels')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PlayConfig:
     """The node ``player``."""
 
@@ -130,7 +129,7 @@ class PlayConfig:
     publish_clock: bool = setting(False, 'Publish the recorded time on /clock.')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PolicyConfig:
     """The node ``policy``."""
 
@@ -172,7 +171,7 @@ class PolicyRendererConfig:
         maximum=60.0, unit='Hz')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PoseModelConfig:
     """The network of the nodes ``pose_estimator`` and ``attacker``."""
 
@@ -180,7 +179,7 @@ class PoseModelConfig:
     pose_threads: int = setting(1, 'CPU threads for the network.', minimum=1, maximum=64)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class PoseConfig:
     """The node ``pose_estimator``."""
 
@@ -192,7 +191,7 @@ class PoseConfig:
         minimum=0.001, maximum=3.0, unit='rad')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class RobotStateConfig:
     """The node ``robot_state``."""
 
@@ -201,7 +200,7 @@ class RobotStateConfig:
     frame_prefix: str = setting('', 'Prefix of every frame.')
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class SimArmConfig:
     """The node ``sim_arm``."""
 
@@ -260,7 +259,7 @@ class TrainingViewerConfig:
     view_port: int = setting(8081, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclass(frozen=True)
 class ViewConfig:
     """The node ``viewer``."""
 

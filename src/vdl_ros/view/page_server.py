@@ -30,7 +30,7 @@ from websockets.http11 import Request, Response
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['Access', 'AccessError', 'MAX_BYTES', 'PageServer', 'is_allowed', 'is_local', 'serve']
+__all__ = ['Access', 'AccessError', 'MAX_BYTES', 'PageServer', 'is_allowed', 'serve']
 
 _LOOPBACK = ('127.0.0.1', 'localhost', '[::1]')
 
@@ -80,16 +80,15 @@ class Access:
         return rest if rest.startswith('/') else f'/{rest}'
 
     def _is_own(self, host: str, port: int) -> bool:
-        ending = f':{port}'
-        if host.endswith(ending):
-            host = host[:-len(ending)]
-        elif port != 80:  # which a browser leaves out
+        # A browser leaves out port 80.
+        if not host.endswith(f':{port}') and port != 80:
             return False
+        host = host.removesuffix(f':{port}')
         return host in self._names() or (self._is_wildcard() and _is_address(host))
 
     def _names(self) -> tuple[str, ...]:
         own = _bracketed(self.host.lower())
-        loopback = _LOOPBACK if is_local(self.host) or self._is_wildcard() else ()
+        loopback = _LOOPBACK if _is_local(self.host) or self._is_wildcard() else ()
         return tuple(dict.fromkeys([own, *loopback]))
 
     def _is_wildcard(self) -> bool:
@@ -103,7 +102,7 @@ class Access:
                           *(['any address in digits'] if self._is_wildcard() else [])])
 
 
-def is_local(host: str) -> bool:
+def _is_local(host: str) -> bool:
     """Return whether only this machine can reach an address."""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -212,16 +211,18 @@ class LoopMonitor:
 
 
 def serve(
-    host: str, port: int, refused: Callable[[str], None], *, setting: str = 'port',
+    host: str, port: int, warn: Callable[[str], None], *, prefix: str = '',
+    allows: str = 'move the arm',
 ) -> PageServer:
     """Return a server at that address.
 
     Args:
         host: address or name of this machine.
         port: 0 selects a free one.
-        refused: called with a line for each different request or message that is refused, in a
+        warn: called with a line for each different request or message that is refused, in a
             thread of the server.
-        setting: name of the port's setting, for the error.
+        prefix: of the settings for ``host`` and ``port``.
+        allows: what the page allows.
 
     Raises:
         OSError: the address is in use, or no address of this machine.
@@ -234,20 +235,23 @@ def serve(
             trial.bind((host, port))
     except OSError as error:
         raise OSError(f'view: {host}:{port} cannot be used: {error.strerror}; '
-                      f'{setting}:=0 selects a free port') from error
+                      f'{prefix}port:=0 selects a free port') from error
     access = Access(host)
     # Suppress the banner.
-    with contextlib.redirect_stdout(io.StringIO()), _checked(access, refused) as monitors:
+    with contextlib.redirect_stdout(io.StringIO()), _checked(access, warn) as monitors:
         server = viser.ViserServer(host=host, port=port, verbose=False)
     if not monitors:
         server.stop()
         raise RuntimeError(f'viser {viser.__version__}: the view cannot be protected, this '
                            'version starts its server in another way')
+    if not _is_local(host):
+        warn(f'{prefix}host {host}: everyone who can reach this address can {allows} with its '
+             'token, which is sent without encryption')
     return PageServer(server, access.url(server.get_port()), monitors[-1].answers)
 
 
 @contextlib.contextmanager
-def _checked(access: Access, refused: Callable[[str], None]) -> Iterator[list[LoopMonitor]]:
+def _checked(access: Access, warn: Callable[[str], None]) -> Iterator[list[LoopMonitor]]:
     """Let a websocket server that is started meanwhile check; yield the monitors of its loop."""
     reported: set[str] = set()
     monitors: list[LoopMonitor] = []
@@ -256,7 +260,7 @@ def _checked(access: Access, refused: Callable[[str], None]) -> Iterator[list[Lo
     def report(line: str) -> None:
         if line not in reported and len(reported) < _MAX_REPORTS:
             reported.add(line)
-            refused(line)
+            warn(line)
 
     class Connection(ServerConnection):
         async def recv(self, decode: bool | None = None) -> Any:

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
 from vdl_ros.common.metrics import ACTING, TRAINING, ThreadTimer
@@ -129,7 +129,7 @@ def test_the_newest_scalars_are_published_without_those_reported_elsewhere(peer)
 
 
 def test_diagnostics_have_a_level_a_message_and_values(peer):
-    received = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
+    received = peer.listen('/diagnostics')
     warning = ''
     diagnostics = Diagnostics(peer.node, lambda: (warning, {'lost': 2, 'lag': 0.5}))
     fire(peer.node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from builtin_interfaces.msg import Time as Stamp
@@ -24,7 +24,7 @@ from vdl_ros.ros.base_node import BaseNode, Health
 from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 
-__all__ = ['AnyImage', 'Feed', 'ImageCallback', 'RealFeed', 'SimulatedFeed', 'subscribe_to_images']
+__all__ = ['AnyImage', 'ImageCallback', 'RealFeed', 'SimulatedFeed', 'subscribe_to_images']
 
 
 #: Both are converted by ``ros.messages.images.from_image``.
@@ -49,22 +49,6 @@ _QUIET_S = 2.0
 _SETTLED_S = 0.5
 
 
-class Feed(Protocol):
-    """A source of images, which calls an :data:`ImageCallback` with each."""
-
-    #: Longest wait of the executor between calls of :meth:`poll`, s.
-    poll_timeout: float
-
-    def poll(self) -> None:
-        """Publish an image if one is available."""
-
-    def health(self) -> Health:
-        """Return a warning or '', and values, for diagnostics."""
-
-    def close(self) -> None:
-        """End the feed."""
-
-
 class SimulatedFeed:
     """Renders the arm at its latest joint positions; an image has their stamp.
 
@@ -74,6 +58,7 @@ class SimulatedFeed:
         ValueError: a description that cannot be rendered, or a machine without OpenGL.
     """
 
+    #: Longest wait of the executor between calls of :meth:`poll`, s.
     poll_timeout = 0.1
 
     def __init__(
@@ -217,7 +202,6 @@ class RealFeed:
 def _renderer(
     geometry: ArmGeometry, field_of_view: float, width: int, height: int,
 ) -> tuple[Any, NDArray[np.float64]]:
-    """Return a renderer and the intrinsic matrix of its images."""
     try:
         # Imported only here: the import needs OpenGL, and other sources need none.
         from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix

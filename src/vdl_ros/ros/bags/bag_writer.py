@@ -19,7 +19,6 @@ from rclpy.exceptions import InvalidTopicNameException
 from rclpy.qos import (
     DurabilityPolicy,
     HistoryPolicy,
-    LivelinessPolicy,
     QoSProfile,
     ReliabilityPolicy,
 )
@@ -83,12 +82,6 @@ def message_class(type_name: str) -> type:
 
 #: Messages that wait on a topic that is recorded or played.
 DEPTH = 100
-_RELIABILITY = {
-    ReliabilityPolicy.RELIABLE: 'reliable', ReliabilityPolicy.BEST_EFFORT: 'best_effort'}
-_DURABILITY = {
-    DurabilityPolicy.TRANSIENT_LOCAL: 'transient_local', DurabilityPolicy.VOLATILE: 'volatile'}
-_LIVELINESS = {
-    LivelinessPolicy.AUTOMATIC: 'automatic', LivelinessPolicy.MANUAL_BY_TOPIC: 'manual_by_topic'}
 
 
 def to_bag(profile: QoSProfile) -> dict[str, Any]:
@@ -100,10 +93,10 @@ def to_bag(profile: QoSProfile) -> dict[str, Any]:
     return {
         # Discovery does not report a publisher's history; rosbag2 stores the same.
         'history': 'unknown', 'depth': 0,
-        'reliability': _RELIABILITY.get(profile.reliability, 'unknown'),
-        'durability': _DURABILITY.get(profile.durability, 'unknown'),
+        'reliability': profile.reliability.short_key,
+        'durability': profile.durability.short_key,
         'deadline': duration(profile.deadline), 'lifespan': duration(profile.lifespan),
-        'liveliness': _LIVELINESS.get(profile.liveliness, 'unknown'),
+        'liveliness': profile.liveliness.short_key,
         'liveliness_lease_duration': duration(profile.liveliness_lease_duration),
         'avoid_ros_namespace_conventions': False}
 
