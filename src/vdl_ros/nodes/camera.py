@@ -36,7 +36,7 @@ class CameraNode(BaseNode):
         self._jpeg_quality = config.jpeg_quality
         self._infos = self.pub('camera/camera_info')
         self._source, self._published, self._size = config.source, 0, 'unknown'
-        self.feed: SimulatedFeed | CaptureFeed | RealFeed
+        self.feed: SimulatedFeed | RealFeed
         if config.source == SIMULATED:
             geometry = self.settings(GeometryConfig).load(
                 self.settings(CameraPlacement).arguments)
