@@ -242,7 +242,8 @@ def test_go_and_home_send_trajectories_within_motor_speed(view):
         page.send(page_client.CAMERA)
         page.read('Go', 'Home')
         # An invalid description is refused, and the arm stays.
-        for text, reason in (('<robot', 'URDF'), (expand().replace('0.42', 'heavy'), 'mass')):
+        for text, reason in (('<robot', 'URDF'), (
+                expand().replace('"revolute"', '"heavy"'), 'is not revolute')):
             view.describe(text)
             view.until(lambda reason=reason: re.search(
                 f'robot_description refused: .*{reason}', view.running.output), 'the reason')
