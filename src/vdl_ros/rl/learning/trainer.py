@@ -9,7 +9,6 @@ A step on its way from an environment to the gradient, file by file:
 5. The loop publishes the new policy, which the actor loads before its next unroll.
 
 With several learners each runs this loop, and every iteration contains one sum over all,
-With several learners each runs this loop, and every iteration contains one sum over all,
 :meth:`Trainer._agree`, so all learn, publish and end in the same iteration. A learner whose actors
 are slow iterates without learning, so that all notice within ``COLLECT_S`` that the run is over
 or that a learner has died.
