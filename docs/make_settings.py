@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from vdl_ros.arm.calibration.moves import CalibrateConfig
 from vdl_ros.arm.control.controller import ControllerConfig
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.geometry import GeometryConfig
@@ -37,7 +38,6 @@ from vdl_ros.rl.settings import (
     TrainConfig,
 )
 from vdl_ros.ros.node_settings import (
-    CalibrateConfig,
     CaptureConfig,
     PlayConfig,
     PolicyConfig,

@@ -1,4 +1,4 @@
-"""Launch files, and the command line cluster, do not import PyTorch, which takes seconds."""
+"""Launch files, cluster and drivers import neither PyTorch, which takes seconds, nor MuJoCo."""
 
 import subprocess
 import sys
@@ -10,14 +10,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 @pytest.mark.process
-def test_what_starts_processes_does_not_import_pytorch():
+def test_what_starts_processes_imports_neither_pytorch_nor_mujoco():
     files = [str(each) for each in sorted((ROOT / 'launch').glob('*.launch.py'))]
     assert len(files) > 5
     code = (
         'import runpy, sys\n'
-        'sys.modules["torch"] = None\n'
+        'sys.modules["torch"] = sys.modules["mujoco"] = None\n'
         f'for file in {files}: runpy.run_path(file)["generate_launch_description"]()\n'
-        'import vdl_ros.tools.cluster\n')
+        'import vdl_ros.tools.cluster, vdl_ros.nodes.actor, vdl_ros.nodes.arm_driver\n')
     done = subprocess.run(
         [sys.executable, '-c', code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -17,9 +17,8 @@ import zstandard
 from mcap.exceptions import McapError
 from mcap.reader import NonSeekingReader
 
-__all__ = ['BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic', 'EpisodeLabels',
-           'PREFIX', 'find_bags', 'read_labels',
-           'read_part']
+__all__ = ['BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic', 'EpisodeLabels', 'PREFIX',
+           'find_bags', 'read_labels', 'read_part']
 
 
 # What reading a damaged file raises.

@@ -30,8 +30,8 @@ from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepRes
 
 __all__ = ['COUNTER', 'CounterEnv', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'LARGEST',
            'MIXED_COUNTER', 'MixedCounterEnv', 'NAMESPACE', 'PIXEL_COUNTER', 'PIXEL_FRAMES',
-           'PixelCounterEnv', 'REACH', 'Reach1DEnv', 'SLOWEST', 'episode_length',
-           'parse', 'register_counters', 'register_dummies']
+           'PixelCounterEnv', 'REACH', 'Reach1DEnv', 'SLOWEST', 'episode_length', 'parse',
+           'register_counters', 'register_dummies']
 
 NAMESPACE = 'dummy/'
 LARGEST = 1 << 26

@@ -11,9 +11,8 @@ from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.attacks.pose_attack import ImageAttack, warning
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.pose.estimator import PoseEstimator, model_path
-from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
-from vdl_ros.ros.messages.images import from_image, to_image
+from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images, to_image
 from vdl_ros.ros.node_settings import PoseModelConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 

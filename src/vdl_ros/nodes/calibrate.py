@@ -17,9 +17,9 @@ from rclpy.exceptions import InvalidServiceNameException
 from rclpy.executors import Executor
 from sensor_msgs.msg import JointState
 
-from vdl_ros.arm.calibration.calibration_file import calibration_of, table, write
-from vdl_ros.arm.calibration.estimation import estimate
-from vdl_ros.arm.calibration.moves import CalibrationError, CalibrationMoves
+from vdl_ros.arm.calibration.calibration_file import write
+from vdl_ros.arm.calibration.estimation import calibration_of, estimate, table
+from vdl_ros.arm.calibration.moves import CalibrateConfig, CalibrationError, CalibrationMoves
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
@@ -31,7 +31,6 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import MotorsPublisher, motors_from_message
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
-from vdl_ros.ros.node_settings import CalibrateConfig
 from vdl_ros.ros.process import EXIT_OK
 
 RATE_HZ = 50.0

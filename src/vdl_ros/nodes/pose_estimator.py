@@ -19,9 +19,8 @@ from vdl_ros.pose.estimator import Estimate, PoseEstimator, crop_square, model_p
 from vdl_ros.pose.joint_filter import JointTracker
 from vdl_ros.pose.networks import JOINT_OUTPUTS, OUTPUTS
 from vdl_ros.ros.arm.arm_topics import motors_from_message
-from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
-from vdl_ros.ros.messages.images import from_image
+from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.node_settings import PoseConfig, PoseModelConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics

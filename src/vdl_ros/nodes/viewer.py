@@ -28,9 +28,8 @@ from vdl_ros.msg import (
     TargetStatus,
 )
 from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request
-from vdl_ros.ros.arm.camera_feeds import AnyImage, subscribe_to_images
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.messages.images import from_image
+from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics

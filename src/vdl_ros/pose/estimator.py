@@ -31,8 +31,8 @@ from vdl_ros.pose.networks import (
 )
 
 __all__ = ['Estimate', 'ModelError', 'PoseEstimator', 'SMALLEST', 'augment', 'average_flipped',
-           'crop_square', 'flip', 'load_model', 'middle_square', 'model_path',
-           'save_model', 'scale_square', 'to_float']
+           'crop_square', 'flip', 'load_model', 'middle_square', 'model_path', 'save_model',
+           'scale_square', 'to_float']
 
 
 # Shares of a batch.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['RESPONSE_TIME', 'JointTracker', 'Track']
+__all__ = ['JointTracker', 'RESPONSE_TIME', 'Track']
 
 
 # From a command until the motor follows it, s: cable, start and coasting.

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.arm.calibration.calibration_file import SECTIONS, calibration_of, table
-from vdl_ros.arm.calibration.estimation import estimate, lag
+from vdl_ros.arm.calibration.calibration_file import SECTIONS
+from vdl_ros.arm.calibration.estimation import calibration_of, estimate, lag, table
 from vdl_ros.arm.calibration.moves import BY_CAMERA, BY_TRUTH, CalibrationError, CalibrationMoves
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, Motors

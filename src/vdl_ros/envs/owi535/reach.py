@@ -46,9 +46,9 @@ from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_STEPS
 
 __all__ = ['CLOSE', 'FEATURES', 'Feature', 'HOLD', 'IN_FLIGHT', 'JointReading', 'MOTORS',
-           'MisfitError', 'POSES_AT_TARGET', 'RATE', 'ReachEnv', 'ReachObserver',
-           'ReachPixelsEnv', 'ReachPixelsTask', 'ReachPixelsVectorEnv', 'ReachTask',
-           'ReachVectorEnv', 'check', 'dense_reward', 'describe', 'travel_time']
+           'MisfitError', 'POSES_AT_TARGET', 'RATE', 'ReachEnv', 'ReachObserver', 'ReachPixelsEnv',
+           'ReachPixelsTask', 'ReachPixelsVectorEnv', 'ReachTask', 'ReachVectorEnv', 'check',
+           'dense_reward', 'describe', 'travel_time']
 
 Array = NDArray[np.float64]
 

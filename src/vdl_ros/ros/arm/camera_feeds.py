@@ -4,39 +4,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time as Stamp
 from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.time import Time
-from sensor_msgs.msg import CameraInfo, CompressedImage, Image, JointState
+from sensor_msgs.msg import CameraInfo, JointState
 
 from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.camera.camera_config import COMPRESSED, CameraConfig
+from vdl_ros.camera.camera_config import CameraConfig
 from vdl_ros.camera.image_sources import ImageSource, RateLimiter, Reader, is_device, open_source
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
-from vdl_ros.ros import qos
 from vdl_ros.ros.base_node import BaseNode, Health
 from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 
-__all__ = ['AnyImage', 'ImageCallback', 'RealFeed', 'SimulatedFeed', 'subscribe_to_images']
-
-
-#: Both are converted by ``ros.messages.images.from_image``.
-AnyImage: TypeAlias = Image | CompressedImage
-
-
-def subscribe_to_images(
-    node: Node, image_transport: str, on_image: Callable[[AnyImage], None],
-) -> None:
-    """Call ``on_image`` with each image; see ``ImageTransportConfig``."""
-    qos.sub(node, 'camera/image_raw/compressed' if image_transport == COMPRESSED
-            else 'camera/image_raw', on_image)
+__all__ = ['ImageCallback', 'RealFeed', 'SimulatedFeed']
 
 
 Pixels = NDArray[np.uint8]

@@ -9,28 +9,44 @@ from __future__ import annotations
 import array
 import copy
 import importlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import numpy as np
 import yaml
 from builtin_interfaces.msg import Time
 from numpy.typing import ArrayLike, NDArray
+from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
 from vdl_ros.camera import encodings
+from vdl_ros.camera.camera_config import COMPRESSED
 from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
+from vdl_ros.ros import qos
 
-__all__ = ['CAMERA_FRAME', 'ImageError', 'from_image', 'load_calibration', 'pinhole', 'stamped',
-           'to_compressed_image', 'to_image', 'uncalibrated']
+__all__ = ['AnyImage', 'CAMERA_FRAME', 'ImageError', 'from_image', 'load_calibration', 'pinhole',
+           'stamped', 'subscribe_to_images', 'to_compressed_image', 'to_image', 'uncalibrated']
 
 
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
+
+
+#: Both are converted by :func:`from_image`.
+AnyImage: TypeAlias = Image | CompressedImage
+
+
+def subscribe_to_images(
+    node: Node, image_transport: str, on_image: Callable[[AnyImage], None],
+) -> None:
+    """Call ``on_image`` with each image; see ``ImageTransportConfig``."""
+    qos.sub(node, 'camera/image_raw/compressed' if image_transport == COMPRESSED
+            else 'camera/image_raw', on_image)
 
 
 class ImageError(ValueError):

@@ -31,9 +31,8 @@ from vdl_ros.ros.messages.tensors import (
     to_tensors,
 )
 
-__all__ = ['ActorMessages', 'RefusedError', 'TrajectoryInbox',
-           'from_episode', 'memory_budget', 'policy_config', 'to_episode', 'to_observation',
-           'to_policy', 'to_trajectory']
+__all__ = ['ActorMessages', 'RefusedError', 'TrajectoryInbox', 'from_episode', 'memory_budget',
+           'policy_config', 'to_episode', 'to_observation', 'to_policy', 'to_trajectory']
 
 
 def memory_budget() -> int:
