@@ -54,7 +54,7 @@ faults: setup-tests
 		--faults $(if $(FULL),full,reduced) $(ARGS)
 
 soak: setup-tests
-	@source setup.bash && PYTHONPATH="$(CURDIR):$$PYTHONPATH" python3 test/soak.py \
+	@source setup.bash && PYTHONPATH="$(CURDIR):$(CURDIR)/test/arm:$$PYTHONPATH" python3 test/soak.py \
 		--minutes $(MINUTES) $(ARGS)
 
 docs: setup-tests

@@ -37,11 +37,13 @@ def test_what_grows_is_named_and_what_only_varies_is_not():
 @pytest.mark.slow
 @pytest.mark.process
 def test_the_soak_runs_a_training_and_an_arm(tmp_path):
-    path = os.pathsep.join((str(ROOT), os.environ.get('PYTHONPATH', '')))
+    path = os.pathsep.join(
+        (str(ROOT), str(ROOT / 'test' / 'arm'), os.environ.get('PYTHONPATH', '')))
     done = subprocess.run(
         [sys.executable, str(ROOT / 'test' / 'soak.py'), '--minutes', '0.7', '--json',
          str(tmp_path / 'soak.json')],
         env=os.environ | {'PYTHONPATH': path}, capture_output=True, text=True, check=False)
+    assert (tmp_path / 'soak.json').is_file(), done.stderr
     found = json.loads((tmp_path / 'soak.json').read_text())
     # So soon after the start something may still grow.
     assert [line for line in found['failures'] if 'grow' not in line and 'grew' not in line] == []

@@ -98,6 +98,9 @@ def test_an_unknown_name_lists_the_known_ones(run):
 
 def test_tags_of_earlier_versions_are_read_by_both_names(run):
     """Also where an earlier version began the run and this one resumed it."""
+    # Files of one second are read in the order of their names.
+    began, = run.glob('events.out.*')
+    began.rename(run / 'events.out.tfevents.0')
     with SummaryWriter(str(run)) as events:
         events.add_scalar('losses/policy', 1.0, 100)
         events.add_scalar('losses/policy', 2.0, 200)
