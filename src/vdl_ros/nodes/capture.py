@@ -2,7 +2,7 @@
 
 Frames of the simulated arm are rendered in this process and written with their labels as a data
 set (pose/frames.py). With ``labels:=false`` the images of a node ``camera`` are recorded in a bag.
-Parameters: docs/nodes.md, or ``ros2 run vdl_ros capture --help``.
+Parameters: docs/settings.md, or ``ros2 run vdl_ros capture --help``.
 """
 
 from __future__ import annotations

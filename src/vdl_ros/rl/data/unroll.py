@@ -316,7 +316,6 @@ class UnrollSchema:
             sent = sent | {'vectors': (number, (steps + 1, -1, mixed.vector_size))}
         # In memory, and in messages.
         self._whole, self._expected = others | whole, others | sent
-        self._whole, self._expected = others | whole, others | sent
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Check names, dtypes, shapes and ranges.
