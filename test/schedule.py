@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-# Folders of tests that start processes.
+# Folders of tests that start processes, and fixtures of tests that do, or that wait for DDS.
 PROCESS_FOLDERS = ('launch', 'nodes', 'tools', 'bootstrap')
-PROCESS_FIXTURES = {'launch', 'peer', 'took'}
+PROCESS_FIXTURES = {'launch', 'make_node', 'node', 'peer', 'run_here', 'took'}
 
 
 def pytest_configure(config):

@@ -228,9 +228,14 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
 
 
 def test_the_next_node_removes_segments_of_a_dead_one_and_none_in_use(make_node, run_here):
+    def mapped():
+        maps = Path('/proc/self/maps').read_text()
+        return set(re.findall(r'/dev/shm/fastrtps_[0-9a-f]{16}', maps))
+
+    # Only those of this node: this process may hold mappings of deleted segments of other tests.
+    before = mapped()
     node = make_node()
-    maps = Path('/proc/self/maps').read_text()
-    in_use = set(re.findall(r'/dev/shm/fastrtps_[0-9a-f]{16}', maps))
+    in_use = mapped() - before
     assert in_use
     # What a killed process leaves has such a name, and nobody has it mapped.
     dead = Path(f'/dev/shm/fastrtps_{secrets.token_hex(8)}')
