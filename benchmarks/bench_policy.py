@@ -39,8 +39,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
-from vdl_ros.envs.owi535.arm_task import Workspace
-from vdl_ros.envs.owi535.reach import CLOSE, HOLD
+from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD, Workspace
 from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds

@@ -40,8 +40,10 @@ from vdl_ros.arm.kinematics import Planner, UnreachableError
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.settings import select
 from vdl_ros.demonstrations.env_recorder import new_data_set
+from vdl_ros.envs.owi535.arm_env import RATE
+from vdl_ros.envs.owi535.arm_task import HOLD
 from vdl_ros.envs.owi535.cube import CubeTask, PickPlaceTask, PushTask
-from vdl_ros.envs.owi535.reach import HOLD, MOTORS, RATE, ReachTask
+from vdl_ros.envs.owi535.reach import MOTORS, ReachTask
 from vdl_ros.envs.registration import (
     PICK_PLACE,
     PICK_PLACE_STEPS,

@@ -36,10 +36,6 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.statistics.statistics import Share, read
 
-__all__ = ['Listener', 'Plan', 'TooFewRowsError', 'delayed_interrupts', 'launched', 'memory_mb',
-           'module_command', 'own_domain', 'progress_rows', 'reporting_nodes', 'run_graph',
-           'run_serial', 'shares_by_thread', 'steady_rate', 'wait', 'whole_reports']
-
 # Launch kills nodes that exceed their time 5 s later, then it ends, s.
 _ENDING_S = 20.0
 _LAST_LINES = 20

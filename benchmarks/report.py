@@ -16,9 +16,6 @@ from typing import Any
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 
-__all__ = ['EXIT_FAILED', 'Parser', 'complete', 'deliver', 'log', 'machine', 'mean', 'median',
-           'numbers', 'percent', 'run', 'table']
-
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
 

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import InverseKinematics, UnreachableError
 from vdl_ros.envs.owi535.arm_env import MOVING, RATE
-from vdl_ros.envs.owi535.cube import CLOSE, CubeTask, PushTask
+from vdl_ros.envs.owi535.arm_task import CLOSE
+from vdl_ros.envs.owi535.cube import CubeTask, PushTask
 from vdl_ros.envs.owi535.task_renderer import EDGE
-
-__all__ = ['ScriptedController']
 
 Array = NDArray[np.float64]
 #: Directions of the motors for the next step, one after the other.

@@ -18,9 +18,6 @@ import psutil
 
 from benchmarks.graph import TooFewRowsError, launched, memory_mb, steady_rate, wait
 
-__all__ = ['PEERS', 'Clone', 'Peer', 'Row', 'command', 'install', 'rows', 'run_peer',
-           'until_return']
-
 _LAST_LINES = 20
 # Until the first update, and for as long as one may take beyond the measurement, s.
 _START_S, _PATIENCE_S = 180.0, 120.0

@@ -17,8 +17,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['SEED_ACTORS', 'SEED_SAMPLERS', 'Fit', 'draw', 'fit', 'held_out', 'kinds', 'law']
-
 # WALL-E, HalfCheetah-v2, 20,000 samples an iteration, read off its plots to 5 %: minutes of
 # collecting and of learning by samplers. The machine is not stated.
 SEED_SAMPLERS: Mapping[int, tuple[float, float]] = {

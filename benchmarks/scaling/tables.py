@@ -11,9 +11,6 @@ from benchmarks import report
 from benchmarks.scaling.law import SEED_ACTORS, SEED_SAMPLERS, fit, held_out
 from vdl_ros.common.metrics import ACTING, TRAINING
 
-__all__ = ['SEED_LEARNERS', 'Run', 'actor_row', 'actors_text', 'law_of', 'learner_row',
-           'learners_text', 'sampler_row', 'samplers_text', 'with_efficiencies', 'with_speedups']
-
 # impala_horovod_gym, Pong, each learner with a GPU and 45 actors of its own, an actor is one
 # machine of 4 cores, gradients averaged by Horovod: agent steps/s of all by learners.
 SEED_LEARNERS: Mapping[int, float] = {

@@ -29,8 +29,6 @@ from vdl_ros.ros.process import make_executor, stop_on_signals
 from vdl_ros.ros.qos import STREAM
 from vdl_ros.ros.training.messages import to_trajectory
 
-__all__ = ['DdsClient', 'DdsServer', 'start_id_of']
-
 _MATCH_S = 30.0
 _THREADS = 2
 

@@ -15,8 +15,6 @@ from typing import Any
 from benchmarks.graph import module_command
 from benchmarks.transport.cell import Cell
 
-__all__ = ['ONE_HOST', 'Hosts', 'PeerError', 'Team', 'two_hosts']
-
 _START_S = 90.0
 _GRACE_S = 60.0
 _END_S = 5.0

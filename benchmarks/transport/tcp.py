@@ -16,8 +16,6 @@ from typing import Any
 
 from benchmarks.transport.cell import WAYS, Cell
 
-__all__ = ['TcpClient', 'TcpServer']
-
 _LENGTH = struct.Struct('<I')
 
 

@@ -9,8 +9,9 @@ from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.attacker import Seen, gradient
 from vdl_ros.attacks.pose_attack import ImageAttack, PoseVictim, warning
 from vdl_ros.common.settings import SettingError
+from vdl_ros.pose.dataset import SIZE
 from vdl_ros.pose.estimator import PoseEstimator
-from vdl_ros.pose.networks import ENCODED, SIZE, Raw
+from vdl_ros.pose.networks import ENCODED, Raw
 
 PIXELS = 3 * SIZE * SIZE
 #: Of the joints when a picture is flipped.

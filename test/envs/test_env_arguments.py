@@ -2,9 +2,10 @@
 
 import pytest
 
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import OF_GYMNASIUM, make_wrappers, parse_kwargs, parse_wrappers
-from vdl_ros.envs.factory import EnvError, describe, make, spaces
+from vdl_ros.envs.factory import describe, make, spaces
 from vdl_ros.envs.registration import REACH
 
 

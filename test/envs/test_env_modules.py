@@ -9,9 +9,10 @@ import pytest
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import env_modules
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.envs.factory import EnvError, describe, make
+from vdl_ros.envs.factory import describe, make
 
 # With an argument, a text among the observations, a wrapper and a wrapper of somebody else.
 OWN = '''

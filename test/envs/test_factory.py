@@ -9,8 +9,9 @@ from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
 from gymnasium.vector import SyncVectorEnv
 
 from vdl_ros.common.settings import SettingError, build
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import EnvError, frames_per_observation, make, spaces
+from vdl_ros.envs.factory import frames_per_observation, make, spaces
 
 
 def balance(observations):

@@ -4,8 +4,8 @@ import av
 import numpy as np
 import pytest
 
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import EnvError
 from vdl_ros.envs.video import enlarge, record_episodes
 
 

@@ -21,9 +21,6 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.settings import setting
 
-__all__ = ['ArmGeometry', 'GeometryConfig', 'GeometryError', 'Joint', 'Positions', 'expand',
-           'load', 'parse', 'urdf_file']
-
 #: float64 [5], rad, in the order of ``joints.JOINTS``.
 Positions = NDArray[np.float64]
 

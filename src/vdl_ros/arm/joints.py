@@ -8,8 +8,6 @@ from typing import Any
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['MotorError', 'Motors']
-
 #: Order of every array with one number per joint.
 JOINTS = ('base', 'shoulder', 'elbow', 'wrist', 'gripper')
 

@@ -12,9 +12,6 @@ from numpy.typing import ArrayLike, NDArray
 from vdl_ros.arm.geometry import ArmGeometry, Joint, Positions
 from vdl_ros.arm.joints import JOINTS
 
-__all__ = ['InverseKinematics', 'JointGoal', 'Kinematics', 'Planner', 'TOLERANCE',
-           'UnreachableError']
-
 Array = NDArray[np.float64]
 
 

@@ -29,8 +29,6 @@ from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, SimulatedLink
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['OWI535', 'Robot', 'RobotError', 'SimulatedOWI535']
-
 R = TypeVar('R', bound='Robot')
 
 # Period of watchdog, run times and heartbeats, and longest step of the twin, s.

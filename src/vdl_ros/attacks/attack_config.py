@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from vdl_ros.common.settings import SettingError, setting
 from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['AttackConfig', 'NONE', 'Schedule', 'SurrogateConfig', 'schedule', 'verify_attack']
-
 #: The mode without an attack.
 NONE = 'none'
 _MODES = (NONE, 'random', 'fgsm', 'fgsm_vf', 'pgd', 'pgd_l2', 'patch')

@@ -25,8 +25,6 @@ from vdl_ros.envs.checked_vector_env import ResetResult, StepResult, VectorEnvir
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['AttackedEnv', 'PerturbedObservations', 'attack_environments', 'observed', 'warning']
-
 
 def observed(
     space: gymnasium.Space[Any], frames: int, attack: AttackConfig, train: TrainConfig,

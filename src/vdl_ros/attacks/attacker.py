@@ -19,9 +19,6 @@ from vdl_ros.attacks.attack_config import AttackConfig, schedule
 from vdl_ros.rl.policy.distributions import Categorical, DiagonalGaussian, EpsilonGreedy
 from vdl_ros.rl.policy.policy import Output, Policy
 
-__all__ = ['Attacker', 'Loss', 'Patch', 'Perturbed', 'PolicyVictim', 'Seen', 'fgsm', 'gradient',
-           'near', 'pgd', 'pgd_l2', 'random_noise']
-
 Loss = Callable[[Tensor], Tensor]
 
 

@@ -22,8 +22,6 @@ from vdl_ros.envs.checked_vector_env import VectorEnvironment
 from vdl_ros.rl.policy.distributions import Categorical
 from vdl_ros.rl.policy.policy import Policy
 
-__all__ = ['Boundary', 'boundaries', 'most_frequent']
-
 # Observations in one forward pass.
 _BATCH = 512
 # The grid reaches so many times the norm of the perturbation in each direction.

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.attacks.boundary import Boundary
 
-__all__ = ['draw_boundary']
-
 # Okabe and Ito's colours, which people with colour blindness can tell apart.
 _COLOURS = ('#56b4e9', '#e69f00', '#009e73', '#f0e442', '#cc79a7', '#0072b2', '#d55e00', '#999999')
 

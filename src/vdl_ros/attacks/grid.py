@@ -18,11 +18,6 @@ from numpy.typing import NDArray
 from vdl_ros.common.files import EPISODE, EPISODES
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 
-__all__ = ['BASELINE', 'CLEAN', 'Episodes', 'FGSM', 'Grid', 'Phase', 'PhaseError', 'RANDOM',
-           'THRESHOLDS', 'Trace', 'VALUES', 'chain', 'choose', 'defence_phases', 'defence_table',
-           'figures', 'frozen', 'learned', 'make_phases', 'markdown', 'read_episodes',
-           'read_trace']
-
 #: The policy that all others begin with.
 BASELINE = 'baseline'
 #: Begin of the names of phases whose first episodes are drawn step by step.

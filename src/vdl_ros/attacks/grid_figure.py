@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from vdl_ros.attacks.grid import Episodes, Trace
 from vdl_ros.common.files import atomic_file
 
-__all__ = ['draw_returns', 'draw_values', 'smoothed']
-
 matplotlib.use('Agg')
 
 Array = NDArray[np.float64]

@@ -17,8 +17,6 @@ from vdl_ros.pose.estimator import PoseEstimator, middle_square, scale_square
 from vdl_ros.pose.networks import JOINT_OUTPUTS, wrap
 from vdl_ros.rl.policy.policy import Output
 
-__all__ = ['AttackedImage', 'ImageAttack', 'PoseVictim', 'check_mode', 'warning']
-
 
 class PoseVictim:
     """A pose estimator whose images are perturbed; methods as of ``attacker.PolicyVictim``.

@@ -15,8 +15,6 @@ from rosbags.serde import SerdeError
 from rosbags.typesys import Stores, get_types_from_msg, get_typestore
 from rosbags.typesys.store import Typestore
 
-__all__ = ['MessageError', 'decode', 'is_stamped', 'stamp_of', 'values_by_name']
-
 #: As in ``msg/``, which is not installed where there is no ROS.
 _DEFINITIONS = {
     'vdl_ros/msg/CaptureScene': """

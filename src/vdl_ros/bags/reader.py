@@ -17,10 +17,6 @@ import zstandard
 from mcap.exceptions import McapError
 from mcap.reader import NonSeekingReader
 
-__all__ = ['BagError', 'BagMessage', 'BagPart', 'BagReader', 'BagTopic', 'EpisodeLabels', 'PREFIX',
-           'find_bags', 'read_labels', 'read_part']
-
-
 # What reading a damaged file raises.
 _BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
           # What a damaged size of a compressed chunk claims.

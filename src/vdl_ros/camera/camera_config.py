@@ -6,8 +6,6 @@ import dataclasses
 
 from vdl_ros.common.settings import SettingError, setting, settings_of
 
-__all__ = ['COMPRESSED', 'CameraConfig', 'CameraPlacement', 'ImageTransportConfig', 'SIMULATED']
-
 #: The source that is the simulated arm.
 SIMULATED = 'sim'
 #: The transport of JPEG images.

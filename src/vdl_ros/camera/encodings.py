@@ -10,9 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-__all__ = ['ENCODINGS', 'JpegError', 'channels_of', 'decode', 'encode', 'to_rgb']
-
-
 #: Number of channels by encoding, and which of them are red, green and blue; a byte each.
 ENCODINGS: dict[str, tuple[int, tuple[int, int, int]]] = {
     'rgb8': (3, (0, 1, 2)),

@@ -17,9 +17,6 @@ from av.container import InputContainer
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
-__all__ = ['ImageSource', 'RateLimiter', 'Reader', 'SourceError', 'TimedImage', 'is_device',
-           'open_source']
-
 Pixels = NDArray[np.uint8]
 #: Width and height, pixels; None: unchanged.
 Size = tuple[int, int] | None

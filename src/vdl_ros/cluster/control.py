@@ -17,8 +17,6 @@ from vdl_ros.cluster.plan import FIRST_LEARNER, Host, Plan, plan_file, save_plan
 from vdl_ros.cluster.ssh import HostError, Request, ask
 from vdl_ros.common.quoting import quoted, shown
 
-__all__ = ['Control', 'Watch', 'state_text', 'unpack', 'without']
-
 
 def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     """Write the files of an archive below ``folder``, with the rights of new files.

@@ -23,8 +23,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-__all__ = ['MARK', 'NOT_INHERITED', 'PREFIX', 'find_processes', 'main', 'start', 'states', 'stop']
-
 PREFIX = b'vdl_ros '
 #: Environment variable of every process of a task; its value is CLUSTER/TASK.
 MARK = 'VDL_CLUSTER_TASK'

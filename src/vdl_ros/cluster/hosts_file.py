@@ -13,8 +13,6 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import choice, converted, matching
 from vdl_ros.common.settings import SettingError, suggestion
 
-__all__ = ['ACTOR', 'LEARNER', 'Row', 'read_hosts']
-
 LEARNER, ACTOR = 'learner', 'actor'
 _MOST_BYTES = 1 << 20
 # Limits of num_learners and num_actors.

@@ -18,9 +18,6 @@ from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['ClusterConfig', 'DISCOVERY', 'FIRST_LEARNER', 'Host', 'Plan', 'Task', 'check_name',
-           'is_this_machine', 'make_plan', 'plan_file', 'planned_names', 'read_plan', 'save_plan']
-
 
 @dataclass(frozen=True)
 class ClusterConfig:

@@ -11,9 +11,6 @@ from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.plan import FIRST_LEARNER, Plan, Task
 from vdl_ros.cluster.ssh import IN_SETUP
 
-__all__ = ['batch_script', 'manifest']
-
-
 _HEAD = '''# Create with kubectl create -f, remove with kubectl delete -f.
 # It has not been run on a real Kubernetes.
 '''

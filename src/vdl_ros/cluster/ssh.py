@@ -21,8 +21,6 @@ from vdl_ros.cluster.host_agent import PREFIX
 from vdl_ros.cluster.plan import Host, Task
 from vdl_ros.common.quoting import shown
 
-__all__ = ['HostError', 'IN_SETUP', 'Request', 'ask', 'ssh_command', 'task_command']
-
 AGENT = 'vdl_ros.cluster.host_agent'
 #: Reads the file of the first word, relative to the home folder, then becomes the command.
 IN_SETUP = ('s=$1; shift; case $s in "~/"*) s=$HOME/${s#??};; /*) ;; *) s=$HOME/$s;; esac; '

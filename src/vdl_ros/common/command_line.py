@@ -16,9 +16,6 @@ from typing import NoReturn, TypeVar
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['EXIT_BAD_INPUT', 'OneLineParser', 'number', 'number_above_0', 'run_tool',
-           'set_by_signals', 'signal_at_death_of', 'stop_on_signals', 'whole_number']
-
 T = TypeVar('T')
 EXIT_BAD_INPUT = 2
 

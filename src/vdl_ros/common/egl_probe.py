@@ -11,8 +11,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ['main']
-
 # From EGL/egl.h and EGL/eglext.h.
 EGL_VENDOR = 0x3053
 EGL_PLATFORM_SURFACELESS_MESA = 0x31DD

@@ -14,10 +14,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-__all__ = ['BEST', 'CHECKPOINT', 'EPISODE', 'EPISODES', 'LAUNCH_FILE', 'ProgressTable',
-           'atomic_file', 'checkpoint_file', 'find_resource', 'in_use', 'lock', 'unique_name',
-           'write_text']
-
 
 def find_resource(name: str) -> Path:
     """Return the path of a file or folder: of the installation, or else of the checkout.

@@ -9,10 +9,6 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['ACTING', 'CALLBACKS', 'INFERENCE', 'PARTS', 'PHASES', 'ReactionTime', 'TRAINING',
-           'ThreadTimer', 'TimerWindow', 'in_ms']
-
-
 PHASES = ('step', 'infer', 'encode', 'publish', 'receive', 'decode', 'learn', 'wait', 'other')
 
 # Threads with a timer: the actor's, then those of the learner.

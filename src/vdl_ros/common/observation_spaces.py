@@ -14,8 +14,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-__all__ = ['ImageAndVector', 'SMALLEST_IMAGE', 'ScaledImage', 'is_image']
-
 # The smallest image size that every network accepts.
 SMALLEST_IMAGE = 36
 

@@ -10,8 +10,6 @@ import sys
 
 from vdl_ros.common import egl_probe
 
-__all__ = ['OpenGLError', 'check_drawing', 'draw_without_display']
-
 REMEDY = 'apt install libegl1 libgl1 libgl1-mesa-dri'
 LIBRARIES = ('libEGL.so.1', 'libGL.so.1')
 # Longest time of the probe, s: its imports take long on a busy machine.

@@ -5,8 +5,6 @@ from __future__ import annotations
 import traceback
 from pathlib import Path
 
-__all__ = ['cause', 'quoted', 'shown']
-
 # Characters of an error's message.
 _LONGEST_MESSAGE = 200
 

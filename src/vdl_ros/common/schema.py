@@ -11,8 +11,6 @@ import msgspec
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
 
-__all__ = ['choice', 'converted', 'matching']
-
 T = TypeVar('T')
 # Of each pattern, what an error says is allowed.
 _ALLOWED: dict[str, str] = {}

@@ -15,9 +15,6 @@ from typing import Any, TypeVar
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['Setting', 'SettingError', 'as_dict', 'as_text', 'build', 'describe', 'select',
-           'setting', 'settings_of', 'suggestion']
-
 T = TypeVar('T')
 Scalar = bool | int | float | str
 

@@ -14,8 +14,6 @@ import torch
 
 from vdl_ros.common.files import atomic_file
 
-__all__ = ['TensorFileError', 'faster_in_bfloat16', 'load_tensor_file', 'save_tensor_file']
-
 
 class TensorFileError(ValueError):
     """A file that cannot be used; the message names the file and the reason."""

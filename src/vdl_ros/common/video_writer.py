@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['PIXEL_FORMAT', 'VideoWriter']
-
 PIXEL_FORMAT = 'yuv420p'
 
 

@@ -19,8 +19,6 @@ from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
 
-__all__ = ['new_data_set', 'record_environment']
-
 #: Writes an episode: observations, actions.
 Write = Callable[[NDArray[Any], NDArray[Any]], None]
 _ENVIRONMENTS = 16

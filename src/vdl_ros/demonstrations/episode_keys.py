@@ -15,8 +15,6 @@ import tty
 from types import TracebackType
 from typing import Any, NamedTuple
 
-__all__ = ['EpisodeKeys', 'HELP', 'Request']
-
 #: Request of each key.
 KEYS = {'s': 'start', 'y': 'success', 'n': 'failure', 'd': 'discard', 't': 'task', 'q': 'quit',
         'h': 'help'}

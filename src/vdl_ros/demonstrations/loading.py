@@ -29,9 +29,6 @@ from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.contract_file import known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
-__all__ = ['DemonstrationError', 'LeRobotData', 'demonstration_inbox', 'load_demonstrations',
-           'read_lerobot']
-
 
 class DemonstrationError(ValueError):
     """Demonstrations that cannot be learned from; the message is one line."""

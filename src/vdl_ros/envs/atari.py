@@ -38,9 +38,6 @@ from vdl_ros.envs.checked_vector_env import (
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.pixels import MIDDLE, bilinear, shrink
 
-__all__ = ['FRAMES_PER_SECOND', 'FieldFrames', 'Lives', 'MAX_FRAMES', 'RAW_SIZE', 'RenderedGames',
-           'make_atari']
-
 MAX_FRAMES = 108_000
 FRAMES_PER_SECOND = 60
 RAW_SIZE = (210, 160)

@@ -23,8 +23,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 
-__all__ = ['Actions', 'Column', 'Observations']
-
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
 # A Discrete space may be large, its one-hot vector and the outputs for its actions not.

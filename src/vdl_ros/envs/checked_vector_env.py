@@ -20,10 +20,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
 
-__all__ = ['CheckedObservation', 'CheckedVectorEnv', 'EnvError', 'EnvStopped', 'ObservationError',
-           'ResetResult', 'Seeds', 'SingleStepResult', 'StepResult', 'VectorEnvironment',
-           'Wrapper', 'check_memory', 'seeds_for']
-
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
 #: Observations and info.

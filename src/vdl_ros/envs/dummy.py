@@ -28,11 +28,6 @@ from numpy.typing import NDArray
 from vdl_ros.common.quoting import quoted
 from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepResult, StepResult
 
-__all__ = ['COUNTER', 'CounterEnv', 'Dummy', 'DummyEnv', 'DummyVectorEnv', 'LARGEST',
-           'MIXED_COUNTER', 'MixedCounterEnv', 'NAMESPACE', 'PIXEL_COUNTER', 'PIXEL_FRAMES',
-           'PixelCounterEnv', 'REACH', 'Reach1DEnv', 'SLOWEST', 'episode_length', 'parse',
-           'register_counters', 'register_dummies']
-
 NAMESPACE = 'dummy/'
 LARGEST = 1 << 26
 SLOWEST = 0.01

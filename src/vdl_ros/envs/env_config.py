@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from vdl_ros.common.settings import setting
 
-__all__ = ['EnvConfig', 'EnvModulesConfig']
-
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:

@@ -24,9 +24,6 @@ from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
 
-__all__ = ['OF_GYMNASIUM', 'WrapperClass', 'import_modules', 'make_wrappers', 'parse_kwargs',
-           'parse_wrappers', 'wrappers_of_modules']
-
 WrapperClass = type['gymnasium.Wrapper[object, object, object, object]']
 
 _NAME = re.compile(r'[^\W\d]\w*(\.[^\W\d]\w*)*')

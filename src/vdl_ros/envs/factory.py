@@ -33,9 +33,6 @@ from vdl_ros.envs.env_modules import make_wrappers, parse_kwargs
 from vdl_ros.envs.lag import add_lag, delay_arguments
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 
-__all__ = ['EnvError', 'ROBOT', 'bodies', 'describe', 'frames_per_observation', 'make',
-           'make_shared', 'spaces']
-
 ATARI = 'ALE/'
 #: Begin of the ids of robots, which nodes register (``ros/robots/robot_env.py``).
 ROBOT = 'robot/'

@@ -27,8 +27,6 @@ from vdl_ros.envs.checked_vector_env import (
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.realtime import Delay, DelayedVectorEnv, RealTimeVectorEnv
 
-__all__ = ['LastActionsVectorEnv', 'add_lag', 'delay_arguments']
-
 
 class LastActionsVectorEnv(Wrapper):
     """B environments whose observations have the last N actions of the agent.

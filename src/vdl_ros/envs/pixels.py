@@ -15,9 +15,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult
 
-__all__ = ['CarRacingPixelsEnv', 'CartPolePixelsEnv', 'MIDDLE', 'REPEATS', 'SIZE', 'bilinear',
-           'draw', 'shrink']
-
 #: Height and width between the two steps, and of the result.
 MIDDLE, SIZE = 80, 42
 

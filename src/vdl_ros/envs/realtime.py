@@ -26,8 +26,6 @@ from vdl_ros.envs.checked_vector_env import (
     check_memory,
 )
 
-__all__ = ['Delay', 'DelayedVectorEnv', 'Outcome', 'RealTimeVectorEnv', 'TickWindow', 'no_action']
-
 # Distinguishes this random stream from those of the environments.
 _STREAM = 0x1A6
 

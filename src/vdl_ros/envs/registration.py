@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import gymnasium
 
-__all__ = ['CART_POLE_PIXELS', 'CAR_RACING_PIXELS', 'PICK_PLACE', 'PICK_PLACE_STEPS', 'PUSH',
-           'PUSH_STEPS', 'REACH', 'REACH_PIXELS', 'REACH_STEPS', 'register']
-
 REACH = 'vdl_ros/OWI535Reach-v0'
 REACH_PIXELS = 'vdl_ros/OWI535ReachPixels-v0'
 PUSH = 'vdl_ros/OWI535Push-v0'

@@ -18,8 +18,6 @@ from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
-__all__ = ['enlarge', 'make_drawn', 'only_image', 'record_episodes']
-
 _OPTIONS = {'crf': 20, 'threads': 1}
 _SMALLEST_SIDE = 320
 

@@ -30,9 +30,6 @@ from vdl_ros.envs.checked_vector_env import (
     seeds_for,
 )
 
-__all__ = ['BodyOutcome', 'BodyVectorEnv', 'ParallelWorlds', 'SharedWorlds', 'choose_bodies',
-           'is_world', 'make_worlds', 'register_mpe2', 'register_world']
-
 
 class BodyOutcome(NamedTuple):
     """What a step did to one body in each of W worlds; arrays [W].

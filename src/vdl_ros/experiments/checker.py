@@ -41,8 +41,6 @@ from vdl_ros.rl.settings import (
     verify,
 )
 
-__all__ = ['PRODUCTS', 'bodies', 'find_files', 'read_specs']
-
 _PARTS = ('agent', 'env', 'description', 'body', 'meta', 'reference', 'search')
 
 

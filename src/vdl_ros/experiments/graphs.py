@@ -19,9 +19,6 @@ from vdl_ros.rl.plots.curve_plot import draw_curves
 from vdl_ros.rl.plots.curves import Curve, Series, make_curve
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 
-__all__ = ['curve_of', 'draw_best', 'draw_experiment', 'draw_session', 'draw_trial']
-
-
 matplotlib.use('Agg')
 
 _COLOR, _GREY = '#1f6feb', '#57606a'

@@ -30,8 +30,6 @@ from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 from vdl_ros.rl.settings import DqnConfig, TrainConfig
 
-__all__ = ['Experiments', 'MODES']
-
 MODES = ('train', 'search', 'enjoy', 'benchmark', 'dev')
 #: Steps of a session of ``dev``, if an update does not need more.
 _DEV_STEPS = 5000

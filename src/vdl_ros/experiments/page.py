@@ -21,8 +21,6 @@ from vdl_ros.experiments.search import Outcome
 from vdl_ros.experiments.spec import PARTS, ReferenceConfig, Spec
 from vdl_ros.experiments.trials import TrialRunner
 
-__all__ = ['deliver_benchmark', 'deliver_experiment', 'read_summary', 'reference_of', 'references']
-
 #: What an experiment came to; ``complete`` says whether all its trials have ended.
 SUMMARY = 'experiment.json'
 # Trials whose curves are drawn.

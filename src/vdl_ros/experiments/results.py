@@ -34,9 +34,6 @@ from vdl_ros.experiments.spec import WINDOW, ReferenceConfig
 from vdl_ros.experiments.trials import AgentsProcess, TrialRunner, trial_folder
 from vdl_ros.rl.runs.training_process import TrainingProcess
 
-__all__ = ['SessionFitness', 'TrialFitness', 'deliver_trial', 'mean_strength',
-           'reproducing_command', 'runs_by_agent', 'session_fitness', 'trial_fitness']
-
 Array = NDArray[np.float64]
 
 # Differences that are noise.

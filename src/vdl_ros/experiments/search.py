@@ -38,9 +38,6 @@ from vdl_ros.experiments.spec import Search
 from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.rl.runs.training_process import TrainingError
 
-__all__ = ['Outcome', 'Searcher', 'StorageError', 'folder_lock', 'make_sampler', 'open_storage',
-           'open_study', 'storage_errors']
-
 _JOURNAL = 'search.journal'
 _STATES = {TrialState.COMPLETE: 'complete', TrialState.PRUNED: 'pruned',
            TrialState.FAIL: 'failed'}

@@ -18,9 +18,6 @@ from vdl_ros.recipes.agents_file import INIT, AgentsFile
 from vdl_ros.recipes.yaml_file import setting_value
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 
-__all__ = ['MetaConfig', 'PARTS', 'ReferenceConfig', 'SUFFIXES', 'Search', 'SearchConfig', 'Space',
-           'Spec', 'WINDOW', 'agent_settings', 'listed_agent_settings', 'make_space', 'split_key']
-
 if TYPE_CHECKING:
     from optuna.trial import Trial
 

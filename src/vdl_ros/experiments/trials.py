@@ -24,7 +24,6 @@ from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['AgentsProcess', 'TrialRunner', 'trial_folder']
 
 @dataclasses.dataclass(frozen=True)
 class AgentsProcess(TrainingProcess):

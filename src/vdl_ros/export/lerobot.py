@@ -16,9 +16,6 @@ from vdl_ros.export.messages import ExportError
 from vdl_ros.export.synchronizer import MAX_EPISODE_S
 from vdl_ros.export.writer import Layout, Row, require_module
 
-__all__ = ['LeRobotWriter']
-
-
 _QUANTILES = {'q01': 0.01, 'q10': 0.10, 'q50': 0.50, 'q90': 0.90, 'q99': 0.99}
 # Larger images are subsampled to about this size.
 _COUNTED_SIZE = 160

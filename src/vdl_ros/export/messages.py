@@ -29,10 +29,6 @@ from vdl_ros.robots.contract import (
     read_feature,
 )
 
-__all__ = ['ARM', 'ArmBag', 'BagTopics', 'CapturedFrames', 'Entry', 'ExportError', 'Picture',
-           'Value', 'of_contract']
-
-
 # Times of captured frames only number them.
 _FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
 _JOINT_STATES = 'arm/joint_states'

@@ -25,8 +25,6 @@ from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized,
 from vdl_ros.export.writer import Layout, Row, new_folder, require_module
 from vdl_ros.pose.frames import is_data_set
 
-__all__ = ['FORMATS', 'Report', 'export']
-
 FORMATS: dict[str, Callable[[Path, Layout], LeRobotWriter | RobomimicWriter]] = {
     'lerobot': LeRobotWriter, 'hdf5': RobomimicWriter}
 # Where neither the user nor the bag names one.

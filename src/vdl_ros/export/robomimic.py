@@ -11,8 +11,6 @@ import numpy as np
 from vdl_ros.export.messages import ExportError
 from vdl_ros.export.writer import Layout, Row, require_module
 
-__all__ = ['FILE_NAME', 'RobomimicWriter']
-
 FILE_NAME = 'dataset.hdf5'
 _IMAGE, _STATE, _CAMERA = 'obs/camera_image', 'obs/joint_positions', 'obs/camera_pose'
 _ACTIONS = 'actions'

@@ -13,10 +13,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ArmBag, Entry, ExportError, Picture
 
-__all__ = ['BagSummary', 'ExportOptions', 'MAX_EPISODE_S', 'Placement', 'Synchronized',
-           'mean_rate', 'place_images', 'scan_bags']
-
-
 #: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
 #: a resolution that float32 does not have beyond 1024 s.
 MAX_EPISODE_S = 600.0

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ExportError
 
-__all__ = ['Layout', 'Row', 'new_folder', 'require_module']
-
 
 @dataclass(frozen=True)
 class Layout:

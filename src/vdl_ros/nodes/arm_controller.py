@@ -13,8 +13,9 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController, TrajectoryError
+from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
 from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
+from vdl_ros.arm.control.trajectory import TrajectoryError
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics

@@ -17,10 +17,11 @@ from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.quoting import shown
-from vdl_ros.envs.owi535.reach import RATE, JointReading
+from vdl_ros.envs.owi535.arm_env import RATE, JointReading
 from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
-from vdl_ros.play.arm_policy import ActionError, open_policy
+from vdl_ros.play.arm_policy import open_policy
+from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.ros.arm.arm_topics import MotorsPublisher, moves, switches_off
 from vdl_ros.ros.arm.commanders import check_program, is_program
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health

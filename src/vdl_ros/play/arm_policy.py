@@ -14,9 +14,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.owi535.reach import FEATURES, MOTORS, MisfitError, check
 from vdl_ros.envs.owi535.reach_on_arm import Act
 from vdl_ros.envs.registration import REACH
-from vdl_ros.play.onnx_policy import ActionError, PolicyMetadata, load_onnx_policy
-
-__all__ = ['ActionError', 'ArmPolicy', 'open_policy']
+from vdl_ros.play.onnx_policy import PolicyMetadata, load_onnx_policy
 
 
 class ArmPolicy(NamedTuple):

@@ -21,9 +21,6 @@ from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
 from vdl_ros.rl.policy.policy import load_weights, make_policy
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
-__all__ = ['LocalEvaluator', 'PolicyEvaluator', 'verify_evaluations']
-
-
 # Added to the seed of the training, for other episodes than its own.
 _SEED = 3000
 # Most environments that are stepped together.

@@ -22,8 +22,6 @@ from vdl_ros.envs.worlds import BodyVectorEnv, ParallelWorlds, SharedWorlds, cho
 from vdl_ros.play.saved_policy import SavedPolicy
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 
-__all__ = ['Side', 'play_match']
-
 # Returns the actions of one body, [W, ...], for resets and rewards [W] of W worlds.
 Player = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 

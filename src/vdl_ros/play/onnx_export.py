@@ -30,8 +30,6 @@ from vdl_ros.rl.policy.distributions import EpsilonGreedy, SquashedGaussian
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
-__all__ = ['ExportError', 'Parity', 'PolicyGraph', 'Report', 'export_policy']
-
 # What the parameters of a distribution are, by the name of its class.
 _MEANINGS = {
     'Categorical': 'logits',

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['ActionError', 'FORMAT', 'Input', 'KEY', 'OPERATORS', 'OnnxFileError', 'OnnxPolicy',
-           'Outputs', 'PolicyMetadata', 'load_onnx_policy']
-
 #: Operators that a policy consists of.
 OPERATORS = frozenset((
     'Add', 'ArgMax', 'Cast', 'Clip', 'Concat', 'Constant', 'ConstantOfShape', 'Conv', 'Div', 'Elu',

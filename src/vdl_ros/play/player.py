@@ -21,9 +21,6 @@ from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.policy.policy import load_weights, make_policy
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
-__all__ = ['PolicyPlayer']
-
-
 # Added to the seed of the training, for other episodes than its own.
 _SEED = 2000
 # Longest side of an image; larger ones are thinned out.

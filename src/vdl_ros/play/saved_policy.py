@@ -21,9 +21,6 @@ from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_ch
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config
 
-__all__ = ['SavedPolicy', 'load_policy', 'load_surrogate', 'record_video', 'save_policy']
-
-
 # The video of a run: at most so many episodes and steps; s that the end of a run may wait for it.
 _EPISODES = 5
 _STEPS = 600

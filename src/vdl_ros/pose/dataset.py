@@ -29,8 +29,6 @@ from vdl_ros.pose.frames import (
     write_info,
 )
 
-__all__ = ['PoseDataset', 'SIZE']
-
 #: Height and width of the pictures, pixels.
 SIZE = 128
 _ROLL = 'camera_roll'

@@ -21,10 +21,6 @@ from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.pose.frames import DOMAINS, SPLITS
 
-__all__ = ['DISTANCE', 'ELEVATION', 'Frame', 'LOOK', 'MATERIALS', 'PROPS', 'RandomizedScene',
-           'TEXTURES', 'sample']
-
-
 #: Materials with a randomised colour.
 MATERIALS = ('arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'table', 'floor')
 #: Patterns for table, floor and walls.

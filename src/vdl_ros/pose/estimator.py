@@ -15,13 +15,13 @@ from torch.nn import functional
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
+from vdl_ros.pose.dataset import SIZE
 from vdl_ros.pose.networks import (
     JOINT_OUTPUTS,
     MIRROR,
     MIRRORED,
     MODELS,
     OUTPUTS,
-    SIZE,
     UNIT_M,
     Raw,
     decode,
@@ -29,11 +29,6 @@ from vdl_ros.pose.networks import (
     make_model,
     wrap,
 )
-
-__all__ = ['Estimate', 'ModelError', 'PoseEstimator', 'SMALLEST', 'augment', 'average_flipped',
-           'crop_square', 'flip', 'load_model', 'middle_square', 'model_path', 'save_model',
-           'scale_square', 'to_float']
-
 
 # Shares of a batch.
 _BLURRED, _NOISY, _ERASED, _EMPTY = 0.2, 0.4, 0.05, 0.01

@@ -16,10 +16,6 @@ from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import Estimate, PoseEstimator
 from vdl_ros.pose.networks import JOINT_OUTPUTS, OUTPUTS, errors
 
-__all__ = ['Scores', 'calibrate', 'calibrated', 'concatenate', 'draw_estimates', 'estimate_all',
-           'format_table', 'score']
-
-
 _BATCH = 64
 #: Errors below this count as accurate: rad for angles, a share of the truth for the distance.
 CLOSE = math.radians(10.0)

@@ -20,9 +20,6 @@ from numpy.typing import NDArray
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import write_text
 
-__all__ = ['DOMAINS', 'DataError', 'FrameWriter', 'Frames', 'INFO', 'SPLITS', 'is_data_set',
-           'read_info', 'write_info']
-
 #: What a capture randomises besides the poses of arm and camera.
 DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
 #: Numbers of the splits, as parts of the seed.

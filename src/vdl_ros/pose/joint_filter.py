@@ -10,9 +10,6 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ['JointTracker', 'RESPONSE_TIME', 'Track']
-
-
 # From a command until the motor follows it, s: cable, start and coasting.
 RESPONSE_TIME = 0.06
 # Between neighbouring angles of the grid, rad.

@@ -12,9 +12,6 @@ from torch import Tensor, nn
 
 from vdl_ros.pose.networks import UNIT_M, Raw, decode, encode, errors
 
-__all__ = ['Loss', 'PoseOptimizer', 'pose_loss']
-
-
 # Errors below this count by their square, larger ones by their size: a few frames that cannot be
 # read, one link hidden behind another, must not dominate the rest.
 _SMALL = 0.03

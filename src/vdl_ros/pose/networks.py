@@ -14,11 +14,6 @@ from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.pose.dataset import SIZE, PoseDataset
 
-__all__ = ['AlexNet', 'ENCODED', 'JOINT_OUTPUTS', 'MIRROR', 'MIRRORED', 'MODELS', 'OUTPUTS',
-           'POINTS', 'Raw', 'ResNet', 'SIZE', 'UNIT_M', 'decode', 'encode', 'errors', 'make_model',
-           'project_points', 'wrap']
-
-
 #: Order of every array of six: m for the first, rad for the rest.
 OUTPUTS = (
     'camera_distance', 'camera_elevation', 'camera_azimuth', 'base', 'shoulder', 'elbow')

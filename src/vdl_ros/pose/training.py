@@ -25,8 +25,6 @@ from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, concatenate, 
 from vdl_ros.pose.losses import Loss, PoseOptimizer, pose_loss
 from vdl_ros.pose.networks import make_model, project_points
 
-__all__ = ['PoseRun', 'RunError', 'Trainer', 'TrainingConfig', 'bfloat16_is_faster']
-
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:

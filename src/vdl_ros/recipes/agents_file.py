@@ -27,9 +27,6 @@ from vdl_ros.recipes import config_file
 from vdl_ros.recipes.yaml_file import YamlFile
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 
-__all__ = ['AgentsFile', 'INIT', 'agents_of_world', 'check_agent_name', 'check_bodies',
-           'read_agents_file']
-
 #: What an agent has beside settings of learning.
 INIT = Setting('init', str, '', 'Checkpoint of first weights.')
 # Names of folders, and of ROS namespaces.

@@ -22,8 +22,6 @@ from vdl_ros.rl.settings import (
     reject_other_algorithm_settings,
 )
 
-__all__ = ['folder', 'preset', 'read_config', 'resolve']
-
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
 # What a run writes of its environment beside the settings.

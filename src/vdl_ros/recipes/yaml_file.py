@@ -12,8 +12,6 @@ import yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, Setting, SettingError, suggestion
 
-__all__ = ['Fault', 'YamlFile', 'setting_value']
-
 T = TypeVar('T')
 #: Keys and numbers from the root to a value.
 Where = tuple[str, ...]

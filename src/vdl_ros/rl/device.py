@@ -20,11 +20,6 @@ from torch import Tensor
 
 from vdl_ros.common.settings import SettingError
 
-__all__ = ['CPU', 'DeviceMemory', 'HostMemory', 'ThreadChoice', 'candidates', 'choose_device',
-           'computes_bfloat16', 'describe', 'gather', 'memory_of', 'nccl_identity', 'send',
-           'to_host']
-
-
 CPU = torch.device('cpu')
 # Smallest compute capability with bfloat16 hardware; older GPUs emulate it, which is slower.
 _BFLOAT16_CAPABILITY = 8

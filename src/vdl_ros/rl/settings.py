@@ -8,12 +8,6 @@ from dataclasses import dataclass
 
 from vdl_ros.common.settings import SettingError, as_dict, select, setting, settings_of
 
-__all__ = ['A3cConfig', 'ALGORITHMS', 'ALGORITHM_SETTINGS', 'ActorConfig', 'AlgorithmConfig',
-           'BcConfig', 'DqnConfig', 'EvaluateConfig', 'ImpalaConfig', 'NETWORKS', 'PpoConfig',
-           'ReinforceConfig', 'ReplayConfig', 'SacConfig', 'TrainConfig', 'exploration_schedule',
-           'make_algorithm_config', 'reject_other_algorithm_settings', 'verify']
-
-
 ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc')
 # See networks.py.
 NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')

@@ -15,12 +15,6 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import choice, matching
 from vdl_ros.common.settings import suggestion
 
-__all__ = ['ActionPart', 'Actions', 'CONVERSIONS', 'Contract', 'ContractError', 'Feature',
-           'FunctionCall', 'LateAction', 'Limit', 'Reading', 'ReadingError', 'Reset',
-           'ServiceReset', 'StopTopic', 'Topic', 'TrajectoryReset', 'UNITS', 'follow',
-           'read_feature']
-
-
 #: Units of features and actions; '' has none.
 UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'Hz', 'kg', 'A',
          'V', 'W', 'K', 'Pa', 'T')

@@ -15,8 +15,6 @@ from vdl_ros.common.schema import converted
 from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.robots.contract import Contract, ContractError, Topic
 
-__all__ = ['find_contract', 'find_contracts', 'known_contracts', 'read_contract']
-
 _NAME = re.compile(r'[A-Za-z][A-Za-z0-9_]*')
 _INCLUDED = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]*\.yaml')
 # Included files in a row.

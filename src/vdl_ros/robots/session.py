@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from vdl_ros.robots.contract import Contract, Reading
 from vdl_ros.robots.task import HISTORY, Measured, Task
 
-__all__ = ['ResetError', 'Resetter', 'Result', 'Session', 'State']
-
 
 class ResetError(Exception):
     """A robot that was not reset; the message is one line."""

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from vdl_ros.common.quoting import cause
 from vdl_ros.robots.contract import Contract, ContractError, FunctionCall
 
-__all__ = ['HISTORY', 'LAST_ACTIONS', 'Measured', 'Task', 'make_task']
-
-
 #: Number of latest actions that are known.
 HISTORY = 16
 

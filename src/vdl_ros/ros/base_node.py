@@ -30,8 +30,6 @@ from vdl_ros.ros.process import (
     take_settings,
 )
 
-__all__ = ['BaseNode', 'Diagnostics', 'Health']
-
 _PERIOD_S = 1.0
 # Different lines that a node logs of what it refuses: messages can be of any number.
 _MAX_LINES = 100

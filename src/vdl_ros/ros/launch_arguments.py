@@ -28,9 +28,6 @@ from vdl_ros.recipes.yaml_file import setting_value
 from vdl_ros.ros import parameters
 from vdl_ros.ros.node_settings import ProcessConfig
 
-__all__ = ['CONFIG', 'EVERY_FILE', 'LOG_LEVEL', 'RECORD', 'declare', 'given', 'namespace',
-           'of_node', 'pushed_namespace', 'reject_unknown_arguments']
-
 RECORD = DeclareLaunchArgument(
     'record', default_value='',
     description='Record every topic to this bag, a folder that must not exist; with namespace '

@@ -31,11 +31,6 @@ from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 
-__all__ = ['RestartDelays', 'SAVING_S', 'announced', 'described', 'end_all', 'end_with',
-           'make_node', 'node', 'of_learner', 'parameters', 'program', 'recorder', 'restarted',
-           'watched']
-
-
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
 # update of the policy, or for a recorder with a slow disk.
 SAVING_S = '60'

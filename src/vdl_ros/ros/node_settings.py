@@ -11,10 +11,6 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting
 from vdl_ros.pose.frames import DOMAINS, SPLITS
 
-__all__ = ['CaptureConfig', 'PlayConfig', 'PolicyConfig', 'PolicyRendererConfig', 'PoseConfig',
-           'PoseModelConfig', 'ProcessConfig', 'RecordConfig', 'RobotStateConfig', 'SimArmConfig',
-           'TopicStatsConfig', 'TrainingViewerConfig', 'ViewConfig', 'WorldActorConfig']
-
 
 @dataclass(frozen=True)
 class ProcessConfig:

@@ -18,9 +18,6 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
 from vdl_ros.ros import qos
 
-__all__ = ['EVERY_NODE', 'declare', 'given', 'is_ros_parameter', 'of_node', 'read_parameter_file']
-
-
 #: The name that stands for every node.
 EVERY_NODE = '/**'
 _KEY = 'ros__parameters'

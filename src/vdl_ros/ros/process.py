@@ -28,11 +28,6 @@ from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
 from vdl_ros.ros.node_settings import ProcessConfig
 
-__all__ = ['EXIT_BAD_INPUT', 'EXIT_OK', 'EXIT_RESTART', 'Niceness', 'call_back', 'die_with_parent',
-           'keep_large_blocks', 'lower_priority', 'make_executor', 'run_node', 'set_up', 'spin',
-           'spin_until', 'stop_on_signals', 'take_settings']
-
-
 # From <malloc.h> of glibc.
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 # Bytes: the largest threshold that glibc accepts, and the freed memory to keep.

@@ -27,9 +27,6 @@ from rclpy.subscription import Subscription
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Setting, SettingError
 
-__all__ = ['COMMAND', 'LATCHED', 'LATEST', 'MOTORS', 'MOTORS_OF_ALL', 'REPORT', 'SENSOR', 'STREAM',
-           'TABLE', 'TOPICS', 'Topic', 'check', 'pub', 'sub', 'subscription']
-
 
 def _profile(
     depth: int, reliability: ReliabilityPolicy, durability: DurabilityPolicy,

@@ -30,8 +30,6 @@ from websockets.http11 import Request, Response
 
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['Access', 'AccessError', 'MAX_BYTES', 'PageServer', 'is_allowed', 'serve']
-
 _LOOPBACK = ('127.0.0.1', 'localhost', '[::1]')
 
 

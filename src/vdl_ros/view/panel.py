@@ -22,9 +22,6 @@ from numpy.typing import NDArray
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
 
-__all__ = ['ClientClosed', 'DraggedTarget', 'EmergencyStop', 'Episode', 'Event', 'HeldButtons',
-           'Hold', 'Lamp', 'MoveTo', 'Panel', 'Release']
-
 
 class HeldButtons:
     """Buttons of any number of browsers; times are seconds of one clock.

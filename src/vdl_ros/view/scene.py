@@ -15,8 +15,6 @@ from viser.extras import ViserUrdf
 from vdl_ros.arm.geometry import Positions, parse
 from vdl_ros.arm.joints import JOINTS
 
-__all__ = ['ArmScene']
-
 # It warns of every joint without a commanded position.
 logging.getLogger('yourdfpy').setLevel(logging.ERROR)
 

@@ -12,8 +12,6 @@ from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import shown
 
-__all__ = ['ArmStatus', 'plain', 'state_text']
-
 # Maximum age of positions that count as current, s.
 STALE_S = 1.0
 # Lines reserved for notes, so that buttons below do not move while a user presses them.

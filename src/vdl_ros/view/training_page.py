@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.view.state_text import plain
 
-__all__ = ['CURVES', 'Curve', 'TrainingPage', 'TrainingStatus', 'losses_text', 'training_text']
-
-
 #: Title of each curve by tag, in the order of the page.
 CURVES = {
     'charts/episodic_return': 'return, mean of the last 100 episodes',

@@ -7,8 +7,9 @@ import math
 import numpy as np
 import pytest
 
-from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController, TrajectoryError
+from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
 from vdl_ros.arm.control.standstill import StandstillDetector
+from vdl_ros.arm.control.trajectory import TrajectoryError
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.simulation.motor_model import SimulationConfig

@@ -13,14 +13,8 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535 import arm_task, cube
-from vdl_ros.envs.owi535.cube import (
-    CLOSE,
-    CUBES,
-    PickPlaceTask,
-    PushTask,
-    cube_features,
-    grip_point,
-)
+from vdl_ros.envs.owi535.arm_task import CLOSE
+from vdl_ros.envs.owi535.cube import CUBES, PickPlaceTask, PushTask, cube_features, grip_point
 from vdl_ros.envs.owi535.task_renderer import EDGE
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
 

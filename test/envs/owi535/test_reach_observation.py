@@ -10,17 +10,9 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, JointReading
 from vdl_ros.envs.owi535.arm_task import INSIDE
-from vdl_ros.envs.owi535.reach import (
-    FEATURES,
-    IN_FLIGHT,
-    MOTORS,
-    JointReading,
-    MisfitError,
-    ReachObserver,
-    check,
-    describe,
-)
+from vdl_ros.envs.owi535.reach import FEATURES, MOTORS, MisfitError, ReachObserver, check, describe
 from vdl_ros.envs.registration import REACH
 
 GEOMETRY = load()

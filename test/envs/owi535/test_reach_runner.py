@@ -7,7 +7,8 @@ import pytest
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.envs.owi535.reach import FEATURES, JointReading, ReachTask
+from vdl_ros.envs.owi535.arm_env import JointReading
+from vdl_ros.envs.owi535.reach import FEATURES, ReachTask
 from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
 
 GEOMETRY = load()

@@ -5,8 +5,9 @@ import sys
 import numpy as np
 import pytest
 
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import EnvError, make
+from vdl_ros.envs.factory import make
 
 NAME = 'vdl_ros/CarRacingPixels-v0'
 

@@ -22,8 +22,6 @@ from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, SettingError, build, setting, settings_of, suggestion
 
-__all__ = ['Calibration', 'MeasuredJoint', 'SECTIONS', 'read', 'write']
-
 SCHEMA = 'vdl_ros/arm_calibration/1'
 UNITS = {'angle': 'rad', 'time': 's', 'speed': 'rad/s'}
 _HEADER = ('# An arm, measured by `ros2 run vdl_ros calibrate`; taken by `ros2 launch vdl_ros\n'

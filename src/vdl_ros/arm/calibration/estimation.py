@@ -26,8 +26,6 @@ from vdl_ros.arm.simulation.scene import Scene
 from vdl_ros.arm.simulation.twins import Gravity
 from vdl_ros.common.settings import Scalar, settings_of
 
-__all__ = ['Estimate', 'JointEstimate', 'calibration_of', 'estimate', 'is_certain', 'lag', 'table']
-
 Array = NDArray[np.float64]
 
 # A joint that ended a move at least this far from where it began has no play left that way, rad.

@@ -14,9 +14,6 @@ from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.simulation.scene import CollisionChecker
 from vdl_ros.common.settings import SettingError, setting, suggestion
 
-__all__ = ['BY_CAMERA', 'BY_TRUTH', 'CalibrateConfig', 'CalibrationError', 'CalibrationMoves',
-           'MovesConfig', 'Recording', 'Stroke']
-
 
 @dataclasses.dataclass(frozen=True)
 class MovesConfig:

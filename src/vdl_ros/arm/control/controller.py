@@ -15,8 +15,6 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['ControllerConfig', 'Directions', 'TrajectoryController', 'TrajectoryError']
-
 
 @dataclasses.dataclass(frozen=True)
 class ControllerConfig:

@@ -6,8 +6,6 @@ import math
 import time
 from collections.abc import Callable
 
-__all__ = ['LONGEST_GAP', 'StandstillDetector']
-
 #: Longest time between two updates that is no standstill, s.
 LONGEST_GAP = 1.0
 

@@ -12,8 +12,6 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['GoalTolerances', 'JointTrajectory', 'ToleranceError', 'TrajectoryError']
-
 # Limit of points; their check takes 0.1 s, in which the controller sends nothing.
 _POINTS = 10_000
 

@@ -14,8 +14,6 @@ from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encod
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['ArmDriver', 'Link', 'Notice', 'RunTimeLimiter', 'SafetyConfig', 'UsbConfig']
-
 _SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
 # Somewhat longer than the joint's travel takes at 20 deg/s.
 _RUN_TIME = 'Longest time in one direction less that in the other; then the motor only runs back.'

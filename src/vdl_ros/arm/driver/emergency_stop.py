@@ -15,8 +15,6 @@ from pathlib import Path
 from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted, shown
 
-__all__ = ['EmergencyStop', 'StopState']
-
 # Stops of so many requests are known again when a publisher repeats them.
 _REMEMBERED = 64
 # Longest sender and reason, characters.

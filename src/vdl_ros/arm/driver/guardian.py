@@ -33,8 +33,6 @@ from vdl_ros.arm.driver.usb import (
 )
 from vdl_ros.arm.joints import Motors
 
-__all__ = ['Guard', 'Guardian', 'GuardianError', 'SILENCE_S', 'main', 'stop_arm', 'watch']
-
 _GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
 # Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
 # may both time out in between.

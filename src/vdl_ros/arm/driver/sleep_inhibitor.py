@@ -12,8 +12,6 @@ import select
 import shutil
 import subprocess
 
-__all__ = ['SleepInhibitor']
-
 _COMMAND = ('--what=sleep:idle:handle-lid-switch', '--mode=block', '--who=vdl_ros',
             '--why=a robot arm is connected', '--no-ask-password',
             'sh', '-c', 'echo held; exec cat >/dev/null')

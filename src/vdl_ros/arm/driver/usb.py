@@ -27,9 +27,6 @@ import usb.util
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.files import find_resource
 
-__all__ = ['ArmUsbError', 'DeviceBusyError', 'DeviceMissingError', 'DisconnectedError', 'Signs',
-           'UsbArm', 'decode', 'encode', 'how_to_install', 'load_backend', 'udev_rule']
-
 PACKET_SIZE = 3
 
 # Where a motor's pair of bits is: byte, shift.

@@ -12,8 +12,6 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import Scene
 
-__all__ = ['BatchedMotors', 'SUBSTEPS', 'TwinParameters']
-
 Array = NDArray[np.float64]
 
 

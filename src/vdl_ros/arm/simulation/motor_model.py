@@ -11,9 +11,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.settings import setting
 
-__all__ = ['GearMotors', 'SimulationConfig']
-
-
 _SPEED = 'Speed without load; 0: from the URDF.'
 
 

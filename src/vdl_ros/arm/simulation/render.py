@@ -17,9 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from vdl_ros.arm.simulation.scene import CAMERA, PREFIX, Scene
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 
-__all__ = ['ArmRenderer', 'camera_matrix', 'camera_pose', 'place_camera', 'project', 'set_color',
-           'set_field_of_view', 'set_headlight', 'set_lamp', 'set_light']
-
 Array = NDArray[np.float64]
 Image = NDArray[np.uint8]
 

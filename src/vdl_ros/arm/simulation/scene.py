@@ -21,8 +21,6 @@ from vdl_ros.arm.geometry import ArmGeometry, GeometryError, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import find_resource
 
-__all__ = ['CAMERA', 'CollisionChecker', 'DEEPEST', 'PREFIX', 'Scene', 'build_scene']
-
 PREFIX = 'arm/'
 CAMERA = PREFIX + 'camera'
 #: Reflected inertia of motor and gears, kg m^2; it outweighs that of the links.

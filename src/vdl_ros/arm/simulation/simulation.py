@@ -17,8 +17,6 @@ from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
 from vdl_ros.arm.simulation.scene import DEEPEST, PREFIX, Scene, build_scene
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['ArmSimulation', 'Pacer', 'PoseError', 'SimulatedLink']
-
 
 class PoseError(ValueError):
     """An impossible pose of the arm; the message names the joint and its limits."""

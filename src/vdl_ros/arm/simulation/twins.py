@@ -16,8 +16,6 @@ from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.batched_motors import SUBSTEPS, BatchedMotors, TwinParameters
 from vdl_ros.arm.simulation.scene import PREFIX, Scene
 
-__all__ = ['Gravity', 'History', 'KinematicTwin', 'MEMORY', 'PhysicsTwin']
-
 Array = NDArray[np.float64]
 
 

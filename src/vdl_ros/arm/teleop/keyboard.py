@@ -17,8 +17,6 @@ import termios
 from dataclasses import dataclass
 from types import TracebackType
 
-__all__ = ['Flags', 'Key', 'Keyboard', 'Terminal']
-
 _CTRL_C = 0x03
 # An escape sequence arrives at once; a lone ESC is a key. An unfinished paste ends after a while.
 _SEQUENCE_S, _PASTE_S = 0.1, 1.0

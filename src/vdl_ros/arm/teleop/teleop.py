@@ -10,8 +10,6 @@ from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.teleop.keyboard import Flags, Key, Keyboard
 from vdl_ros.common.settings import setting
 
-__all__ = ['HELP', 'KEYS', 'REPORTS', 'Teleop', 'TeleopConfig']
-
 
 @dataclass(frozen=True)
 class TeleopConfig:

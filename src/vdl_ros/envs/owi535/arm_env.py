@@ -18,10 +18,6 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import ResetResult, SingleStepResult, StepResult
 
-__all__ = ['ArmEnv', 'ArmObserver', 'ArmVectorEnv', 'ArmView', 'Feature', 'IN_FLIGHT',
-           'JointReading', 'MOVING', 'Outcome', 'RATE', 'arm_features', 'bounded', 'bounds',
-           'feature_space', 'target_features']
-
 Array = NDArray[np.float64]
 
 #: Observations and commands per second, Hz.

@@ -25,11 +25,6 @@ from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, MOVING, JointReading, Outcome
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.realtime import Delay
 
-__all__ = ['AddedDelay', 'ArmTask', 'CLOSE', 'CUBE', 'FEEDBACKS', 'HELD_OUT', 'HOLD', 'INSIDE',
-           'JointSensor', 'NOMINAL', 'POSES', 'RANDOMISATIONS', 'REWARDS', 'Ranges', 'TwinRanges',
-           'Twins', 'Workspace', 'World', 'check_range', 'ranges_and_speed', 'shaped', 'uniform',
-           'world']
-
 Array = NDArray[np.float64]
 #: Intervals; a value is drawn uniformly from their union.
 Ranges = tuple[tuple[float, float], ...]

@@ -47,10 +47,6 @@ from vdl_ros.envs.owi535.arm_task import (
 from vdl_ros.envs.owi535.task_renderer import CUBE, EDGE, add_cube
 from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
 
-__all__ = ['CLOSE', 'CUBES', 'CubeObserver', 'CubeReading', 'CubeTask', 'FARTHEST', 'NEAREST',
-           'PickPlaceEnv', 'PickPlaceTask', 'PickPlaceVectorEnv', 'PushEnv', 'PushTask',
-           'PushVectorEnv', 'SIDE', 'cube_features', 'draw_grips', 'draw_starts', 'grip_point']
-
 Array = NDArray[np.float64]
 
 

@@ -35,8 +35,6 @@ from vdl_ros.envs.owi535.arm_env import (
     target_features,
 )
 from vdl_ros.envs.owi535.arm_task import (
-    CLOSE,
-    HOLD,
     ArmTask,
     check_range,
     ranges_and_speed,
@@ -44,11 +42,6 @@ from vdl_ros.envs.owi535.arm_task import (
 )
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_STEPS
-
-__all__ = ['CLOSE', 'FEATURES', 'Feature', 'HOLD', 'IN_FLIGHT', 'JointReading', 'MOTORS',
-           'MisfitError', 'POSES_AT_TARGET', 'RATE', 'ReachEnv', 'ReachObserver', 'ReachPixelsEnv',
-           'ReachPixelsTask', 'ReachPixelsVectorEnv', 'ReachTask', 'ReachVectorEnv', 'check',
-           'dense_reward', 'describe', 'travel_time']
 
 Array = NDArray[np.float64]
 

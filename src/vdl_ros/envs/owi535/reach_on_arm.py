@@ -21,17 +21,12 @@ from vdl_ros.arm.geometry import ArmGeometry, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
-from vdl_ros.envs.owi535.arm_env import feature_space
-from vdl_ros.envs.owi535.arm_task import CUBE, Workspace, world
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, RATE, JointReading, feature_space
+from vdl_ros.envs.owi535.arm_task import CLOSE, CUBE, HOLD, Workspace, world
 from vdl_ros.envs.owi535.reach import (
-    CLOSE,
     FEATURES,
-    HOLD,
-    IN_FLIGHT,
     MOTORS,
     POSES_AT_TARGET,
-    RATE,
-    JointReading,
     ReachObserver,
     dense_reward,
     describe,
@@ -39,8 +34,6 @@ from vdl_ros.envs.owi535.reach import (
 )
 from vdl_ros.robots.contract import Contract, ContractError
 from vdl_ros.robots.task import Measured, Task
-
-__all__ = ['CLOCK_SKEW', 'ReachOnRobot', 'ReachRunner', 'ReachableSpace']
 
 Array = NDArray[np.float64]
 #: int8 [5]: -1, 0 or 1 for each joint.

@@ -11,8 +11,6 @@ from numpy.typing import NDArray
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import Scene, build_scene
 
-__all__ = ['COLOUR', 'CUBE', 'EDGE', 'TaskRenderer', 'add_cube']
-
 #: Name of the body.
 CUBE = 'cube'
 #: Edge, m: the gripper opens 4.5 cm.

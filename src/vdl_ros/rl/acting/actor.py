@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from vdl_ros.rl.policy.numpy_policy import NumpyPolicy
     from vdl_ros.rl.policy.policy import Policy
 
-__all__ = ['Actor', 'EnvStepper', 'SharedActors', 'Step', 'StepTogether']
-
 # Their names in an environment's info.
 _IN_INFO = {name: 'is_success' if name == 'success' else name for name in OPTIONAL}
 

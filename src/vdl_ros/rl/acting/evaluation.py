@@ -19,8 +19,6 @@ from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
 
-__all__ = ['Act', 'Evaluation', 'evaluate']
-
 
 @dataclass(frozen=True)
 class Evaluation:

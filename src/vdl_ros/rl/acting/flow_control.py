@@ -12,8 +12,6 @@ import time
 import uuid
 from collections.abc import Callable
 
-__all__ = ['Credit', 'LearnerChoice', 'launch_of', 'make_learner_id']
-
 
 class Credit:
     """Whether the actor may act.

@@ -16,8 +16,6 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.numpy_policy import NumpyPolicy, make_numpy_policy
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
-__all__ = ['NumpyActor', 'make_actor']
-
 
 class NumpyActor(Actor):
     """An actor whose policy NumPy computes; ``seed`` is also of sampling.

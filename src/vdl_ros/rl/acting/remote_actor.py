@@ -43,8 +43,6 @@ from vdl_ros.rl.data.unroll import (
     with_optional,
 )
 
-__all__ = ['RemoteActor', 'StepSchema']
-
 
 class StepSchema:
     """Names, dtypes and shapes of the arrays of one step in a message."""

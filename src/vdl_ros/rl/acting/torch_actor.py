@@ -15,8 +15,6 @@ from vdl_ros.rl.acting.actor import Actor
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.policy import Policy, load_weights
 
-__all__ = ['TorchActor']
-
 
 class TorchActor(Actor):
     """An actor whose policy PyTorch computes; ``seed`` is also of sampling."""

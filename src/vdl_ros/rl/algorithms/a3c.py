@@ -17,8 +17,6 @@ from vdl_ros.rl.algorithms.advantages import gae
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.distributed.collectives import standardized
 
-__all__ = ['Algorithm']
-
 
 class Algorithm(algorithm.Algorithm):
     """One optimizer step for each batch."""

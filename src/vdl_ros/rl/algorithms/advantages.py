@@ -7,8 +7,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-__all__ = ['VTrace', 'gae', 'vtrace']
-
 
 @torch.no_grad()
 def gae(

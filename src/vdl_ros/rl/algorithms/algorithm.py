@@ -17,8 +17,6 @@ from vdl_ros.rl.distributed.collectives import Group, masked_mean
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
-__all__ = ['Algorithm', 'Metrics', 'PolicyOptimizer']
-
 
 class PolicyOptimizer:
     """The optimizer of a network that several learners train together.

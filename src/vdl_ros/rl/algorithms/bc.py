@@ -12,8 +12,6 @@ from torch import Tensor
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch
 
-__all__ = ['Algorithm']
-
 
 class Algorithm(algorithm.Algorithm):
     """One optimizer step for each batch."""

@@ -23,8 +23,6 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
 from vdl_ros.rl.settings import DqnConfig
 
-__all__ = ['Algorithm']
-
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
     """Q-learning with a target network."""

@@ -14,8 +14,6 @@ from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.distributed.collectives import standardized
 from vdl_ros.rl.settings import ImpalaConfig
 
-__all__ = ['Algorithm']
-
 
 class Algorithm(algorithm.Algorithm):
     """One optimizer step for each batch."""

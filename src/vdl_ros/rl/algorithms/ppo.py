@@ -25,8 +25,6 @@ from vdl_ros.rl.distributed.collectives import Group, explained_variance, standa
 from vdl_ros.rl.policy.networks import Normalizer
 from vdl_ros.rl.settings import PpoConfig
 
-__all__ = ['Algorithm', 'KlPenalty', 'PpoBatch']
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Form:

@@ -21,9 +21,6 @@ from vdl_ros.rl.device import send
 from vdl_ros.rl.distributed.collectives import standardized
 from vdl_ros.rl.settings import ReinforceConfig
 
-__all__ = ['Algorithm', 'Episode', 'EpisodeAssembly', 'pad']
-
-
 # Unfinished episodes kept; beyond it, the one without data for longest is dropped.
 _MOST = 65_536
 

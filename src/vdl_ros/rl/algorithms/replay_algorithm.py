@@ -21,8 +21,6 @@ from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.settings import DqnConfig, SacConfig
 
-__all__ = ['ReplayAlgorithm']
-
 
 class ReplayAlgorithm(algorithm.Algorithm):
     """For each batch as many optimizer steps as ``replay_ratio`` gives for its new steps.

@@ -37,8 +37,6 @@ from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import SacConfig
 
-__all__ = ['Algorithm', 'Critics']
-
 
 class Critics(nn.Module):
     """Two critics whose smaller value is used (Fujimoto et al. 2018, arXiv:1802.09477).

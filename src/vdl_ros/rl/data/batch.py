@@ -13,8 +13,6 @@ from torch import Tensor
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.device import HostMemory
 
-__all__ = ['Batch', 'Source', 'make_batch', 'transform_rewards']
-
 B = TypeVar('B', bound='Batch')
 
 

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['EpisodeCounter', 'FinishedEpisode', 'adversary_of']
-
 # Episodes of each environment that may wait for one that began before them and has not ended.
 _MOST_WAITING = 100
 

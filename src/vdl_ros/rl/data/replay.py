@@ -21,8 +21,6 @@ from torch import Tensor
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 
-__all__ = ['Replay', 'Sample', 'n_step_returns']
-
 # Share of the free memory that all replay buffers of a host may use.
 _MEMORY_SHARE = 0.8
 

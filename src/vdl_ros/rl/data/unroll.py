@@ -45,10 +45,6 @@ from vdl_ros.common.metrics import PARTS
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['Arrays', 'EndOfBagError', 'Expected', 'Inbox', 'LARGEST', 'OPTIONAL', 'Unroll',
-           'UnrollError', 'UnrollSchema', 'add_extras', 'check_arrays', 'check_lengths', 'stack',
-           'unstack', 'with_optional']
-
 
 def unstack(
     observations: NDArray[np.uint8], is_reset: NDArray[np.bool_],

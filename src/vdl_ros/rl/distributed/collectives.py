@@ -13,9 +13,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-__all__ = ['DeltaExchange', 'Group', 'GroupError', 'MissingError', 'explained_variance',
-           'masked_mean', 'standardized']
-
 
 class GroupError(RuntimeError):
     """The group is broken and must be joined anew; the message names who is missing."""

@@ -32,8 +32,6 @@ from vdl_ros.rl.device import CPU, nccl_identity
 from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.runs.run_config import host_and_port
 
-__all__ = ['ProcessGroup', 'agree_on_nccl', 'join']
-
 T = TypeVar('T')
 
 # Period of polling for the others, s.

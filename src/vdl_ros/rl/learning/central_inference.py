@@ -24,8 +24,6 @@ from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, Unroll, UnrollError, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import Policy, load_weights
 
-__all__ = ['Answer', 'CentralInference', 'Request']
-
 # Sessions kept; beyond it, the one that was silent longest is dropped.
 _MOST_ACTORS = 1024
 

@@ -12,8 +12,6 @@ from vdl_ros.rl.data.unroll import EndOfBagError, Inbox, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 
-__all__ = ['COLLECT_S', 'Collector']
-
 #: Longest wait for an unroll, s.
 COLLECT_S = 0.1
 # Actors named in a warning.

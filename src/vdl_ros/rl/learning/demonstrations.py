@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
 
-__all__ = ['DemonstrationInbox', 'Demonstrations']
-
-
 # As of unrolls.
 _LARGEST_OBSERVATION, _LARGEST_ACTION = 1e9, 1e6
 # Share of the range of an action by which a number may lie outside: it was rounded.

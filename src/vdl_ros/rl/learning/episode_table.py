@@ -16,8 +16,6 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.distributions import Categorical
 
-__all__ = ['EpisodeRecord', 'EpisodeTable']
-
 
 class EpisodeRecord:
     """The first whole episode of a run, of the first environment of the first actor.

@@ -19,8 +19,6 @@ from vdl_ros.rl.learning.progress import Callbacks, Progress
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder import RunFolder
 
-__all__ = ['EvaluatedPolicy', 'Evaluations', 'Evaluator', 'Result']
-
 _COLUMNS = ('agent_steps', 'wall_s', 'version', 'episodes', 'mean_return', 'interval', 'std',
             'smallest', 'largest', 'mean_length', 'success_rate')
 # The end of a run waits so long for an evaluator to come, and for the last evaluation, s.

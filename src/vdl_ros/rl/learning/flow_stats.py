@@ -6,8 +6,6 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-__all__ = ['ActorRecord', 'FlowStats']
-
 # Maximum of the message's uint64 field; used is one more than the largest sequence number.
 _LARGEST = 2**64 - 1
 # A larger jump of sequence numbers is rejected: no credit allows it.

@@ -20,8 +20,6 @@ from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy, weig
 from vdl_ros.rl.runs.checkpoint import load_initial_weights, pack, unpack
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, make_algorithm_config
 
-__all__ = ['Learner']
-
 
 class Learner:
     """Learns a policy from unrolls.

@@ -16,8 +16,6 @@ from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 
-__all__ = ['Callbacks', 'Progress']
-
 
 @dataclass(frozen=True)
 class Callbacks:

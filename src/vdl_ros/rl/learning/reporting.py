@@ -20,9 +20,6 @@ from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['Bottleneck', 'Circumstances', 'RateWindow', 'RunReporter', 'realtime_text', 'sentence',
-           'status_line']
-
 
 class RateWindow:
     """How much counts grow from one call of :meth:`take` to the next.

@@ -40,8 +40,6 @@ from vdl_ros.rl.runs.checkpoint import CheckpointError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 
-__all__ = ['NOT_FINITE', 'Trainer']
-
 #: Why a run ends whose loss or gradient is not finite.
 NOT_FINITE = 'not finite'
 # Why a run ends; the first that applies to any learner counts.

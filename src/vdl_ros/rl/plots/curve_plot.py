@@ -18,8 +18,6 @@ from numpy.typing import NDArray
 from vdl_ros.common.files import atomic_file
 from vdl_ros.rl.plots.curves import Curve
 
-__all__ = ['draw_curve', 'draw_curves']
-
 matplotlib.use('Agg')
 # Labels are the user's text: a dollar sign does not start a formula.
 _without_math = matplotlib.rc_context({'text.parse_math': False})

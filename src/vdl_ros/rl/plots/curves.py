@@ -8,9 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ['BANDS', 'Curve', 'LINES', 'Series', 'align', 'interquartile_mean', 'line_and_band',
-           'make_curve', 'moving_mean', 'tidy', 'window_of']
-
 Array = NDArray[np.float64]
 
 # Descriptions of the bands that show the spread of a group's runs.

@@ -20,9 +20,6 @@ from torch.nn import functional
 from vdl_ros.rl.policy.numpy_policy import family_of
 from vdl_ros.rl.settings import AlgorithmConfig
 
-__all__ = ['ActionDistribution', 'Boltzmann', 'Categorical', 'DiagonalGaussian', 'EpsilonGreedy',
-           'MultiCategorical', 'SquashedGaussian', 'make_distribution']
-
 _LOG_2PI = math.log(2 * math.pi)
 # A logit whose probability is 0. It is finite: infinity times 0 is NaN.
 _NEVER = -1e9

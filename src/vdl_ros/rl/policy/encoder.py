@@ -12,8 +12,6 @@ from torch import Tensor, nn
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector
 from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, orthogonal
 
-__all__ = ['Encoder']
-
 # Units of the layer that joins the features of an image and numbers.
 _JOINT_SIZE = 256
 

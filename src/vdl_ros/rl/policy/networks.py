@@ -22,9 +22,6 @@ from torch.nn import functional
 
 from vdl_ros.rl.device import CPU
 
-__all__ = ['Normalizer', 'Smoothing', 'make_torso', 'orthogonal', 'run_lstm']
-
-
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
 

@@ -15,9 +15,6 @@ from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 from vdl_ros.common.quoting import quoted
 from vdl_ros.rl.settings import ALGORITHMS, AlgorithmConfig, DqnConfig, SacConfig, TrainConfig
 
-__all__ = ['ExpectedWeights', 'NumpyDistribution', 'NumpyPolicy', 'check_weights', 'family_of',
-           'make_numpy_policy']
-
 #: Dtype and shape by name.
 ExpectedWeights = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
 Array = NDArray[Any]

@@ -22,8 +22,6 @@ from vdl_ros.rl.policy.networks import orthogonal, run_lstm
 from vdl_ros.rl.policy.numpy_policy import check_weights
 from vdl_ros.rl.settings import AlgorithmConfig, SacConfig, TrainConfig
 
-__all__ = ['Output', 'Policy', 'choose_precision', 'load_weights', 'make_policy', 'weights']
-
 
 class Output(NamedTuple):
     """Output of a policy for observations [..., *observation_shape].

@@ -14,10 +14,6 @@ from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_t
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import TrainConfig
 
-__all__ = ['CheckpointError', 'FORMAT', 'load_checkpoint', 'load_initial_weights', 'pack',
-           'save_checkpoint', 'unpack']
-
-
 FORMAT = 2
 _PARTS = ('config', 'learner', 'progress')
 CheckpointError = TensorFileError

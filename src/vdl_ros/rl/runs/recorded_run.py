@@ -14,10 +14,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.rl.plots.curves import Series, tidy
 
-__all__ = ['QUANTITIES', 'RecordedRun', 'RunReadError', 'X_AXES', 'check_group', 'environments',
-           'group_labels']
-
-
 Array = NDArray[np.float64]
 
 # Columns of progress.csv by short name.

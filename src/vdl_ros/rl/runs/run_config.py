@@ -13,10 +13,6 @@ import yaml
 from vdl_ros.common.files import unique_name, write_text
 from vdl_ros.common.settings import SettingError, setting
 
-__all__ = ['NONE', 'RunConfig', 'RunFolderConfig', 'TRACKERS', 'check_unfinished',
-           'default_run_dir', 'host_and_port', 'save_settings', 'saved_settings',
-           'settings_of_init', 'verify_run']
-
 
 @dataclass(frozen=True)
 class RunConfig:

@@ -29,8 +29,6 @@ from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
 
-__all__ = ['ArrayFileError', 'RunFolder', 'RunFolderError', 'load_array_file', 'save_array_file']
-
 
 class ArrayFileError(ValueError):
     """A file that cannot be used; the message names the file and the reason."""

@@ -23,9 +23,6 @@ from vdl_ros.common.quoting import cause
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.runs.run_config import NONE
 
-__all__ = ['Tracker', 'verify_tracker']
-
-
 # Rows of scalars that may wait.
 _QUEUE = 1000
 # Time that the end of a run waits for the tracker, s.

@@ -16,8 +16,6 @@ from typing import Any
 
 from vdl_ros.common.files import in_use
 
-__all__ = ['TrainingError', 'TrainingProcess']
-
 #: Time that a training has to save its checkpoint when it is interrupted, s.
 _GRACE_S = 60.0
 # Time between looks at the process, s.

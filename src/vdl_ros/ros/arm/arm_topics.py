@@ -35,9 +35,6 @@ from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-__all__ = ['ArmTopics', 'MotorsPublisher', 'NOT_RELEASED', 'message_from_motors',
-           'motors_from_message', 'moves', 'stop_request', 'switches_off', 'wait_for_acks']
-
 # Period of the driver's watchdog, s.
 _TICK_S = 0.02
 # For a user who releases before any driver was there.

@@ -23,9 +23,6 @@ from vdl_ros.ros.base_node import BaseNode, Health
 from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 
-__all__ = ['ImageCallback', 'RealFeed', 'SimulatedFeed']
-
-
 Pixels = NDArray[np.uint8]
 #: Called with an image, uint8 [height, width, 3], its camera info, and its time.
 ImageCallback = Callable[[Pixels, CameraInfo, Stamp], None]

@@ -10,9 +10,6 @@ from rclpy.node import Node
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import SettingError
 
-__all__ = ['CommandConflictDetector', 'Precedence', 'ROBOT_ENVIRONMENT', 'SecondArmDetector',
-           'check_program', 'is_program']
-
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
 # Nodes of this package that command by themselves. All others are taken for a person's hand.

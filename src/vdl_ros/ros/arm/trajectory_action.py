@@ -28,8 +28,6 @@ from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.ros.messages.joint_messages import seconds
 
-__all__ = ['ACTION', 'TrajectoryAction']
-
 ACTION = 'arm/follow_joint_trajectory'
 # Period of the feedback, s.
 _FEEDBACK_S = 0.2

@@ -27,10 +27,6 @@ from rclpy.validate_full_topic_name import validate_full_topic_name
 from vdl_ros.bags.reader import BagError, BagPart, BagTopic
 from vdl_ros.common.quoting import quoted
 
-__all__ = ['BagWriter', 'DEPTH', 'check_topic', 'check_type', 'definition', 'message_class',
-           'playback_profile', 'to_bag', 'weakest']
-
-
 # As rosidl allows them: no dot, which would name a module inside another one, and no path.
 _FORM = re.compile(r'([a-z][a-z0-9_]{0,254})/msg/([A-Z][A-Za-z0-9]{0,254})')
 

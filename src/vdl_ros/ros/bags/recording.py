@@ -25,9 +25,6 @@ from vdl_ros.ros.bags.bag_writer import (
 )
 from vdl_ros.ros.node_settings import RecordConfig
 
-__all__ = ['EpisodeBags', 'Recording', 'topics_of']
-
-
 # Folder of the episode that is being recorded.
 _UNSAVED = 'unsaved'
 

@@ -14,9 +14,6 @@ import psutil
 
 from vdl_ros.ros.dds.transport import LARGE_DATAGRAM, SOCKET_BUFFER, UDP_HEADERS
 
-__all__ = ['ALL_SENT', 'Arrival', 'Datagrams', 'GROUP', 'PACKETS', 'Ports', 'SMALL',
-           'domain_ports', 'interface_mtu']
-
 GROUP = '239.255.0.1'  # of DDS discovery
 SMALL = 256  # bytes
 # Whole IP packets that are sent unfragmented, bytes: Ethernet, PPPoE, tunnels, VPNs, overlays.

@@ -17,8 +17,6 @@ from typing import Any
 
 from vdl_ros.ros.checks.machine import Finding, System
 
-__all__ = ['Endpoint', 'check_loopback', 'echo', 'echo_command', 'end_echo', 'round_trips']
-
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
 DEADLINE = 15.0  # timeout of one response, s

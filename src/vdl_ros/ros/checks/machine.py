@@ -24,9 +24,6 @@ from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 
-__all__ = ['CHECKS', 'Finding', 'LOOPBACK_ADVICE', 'System', 'amount', 'loopback_is_up',
-           'middleware', 'ros_version']
-
 
 @dataclasses.dataclass(frozen=True)
 class Finding:

@@ -30,8 +30,6 @@ from vdl_ros.ros.checks.loopback import Endpoint, echo_command, end_echo, round_
 from vdl_ros.ros.checks.machine import Finding, System
 from vdl_ros.ros.checks.peer_checks import Exchange, Way, domain_id, read_settings
 
-__all__ = ['PORT', 'run', 'serve']
-
 #: TCP port of the doctor that answers: below 7400, where the ports of DDS start.
 PORT = 7399
 _LONGEST = 16 << 10  # bytes of a message

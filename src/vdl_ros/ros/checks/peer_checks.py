@@ -21,10 +21,6 @@ from vdl_ros.ros.checks.machine import (
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
 
-__all__ = ['Exchange', 'Way', 'check_clock_offset', 'check_domain_ids', 'check_fragments',
-           'check_hop', 'check_multicast', 'check_path_mtu', 'check_ranges', 'check_settings',
-           'check_unicast', 'domain_id', 'estimate_offset', 'read_settings']
-
 
 @dataclasses.dataclass(frozen=True)
 class Exchange:

@@ -11,10 +11,6 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-__all__ = ['FOLDER', 'clean_stale_shared_memory', 'files_in_use', 'first_port', 'is_locked',
-           'reserved', 'stale_ports', 'stale_shared_memory']
-
-
 FOLDER = 'dev/shm'
 # The prefix is fastrtps in Fast DDS 2 and fastdds in Fast DDS 3.
 _NAME = re.compile(r'(?:sem\.)?(?P<group>(?:fastrtps|fastdds|fast_datasharing)_\w+?)'

@@ -31,9 +31,6 @@ from pathlib import Path
 
 from vdl_ros.common.files import find_resource
 
-__all__ = ['FRAME_DATAGRAM', 'Host', 'LARGE_DATAGRAM', 'TransportChoice', 'choose', 'configure',
-           'package_version', 'reaches_other_hosts', 'render']
-
 CHOICES = ('auto', 'shm', 'udp', 'default')
 # Fast DDS 2 reads the first, Fast DDS 3 the second.
 PROFILE_VARIABLES = ('FASTRTPS_DEFAULT_PROFILES_FILE', 'FASTDDS_DEFAULT_PROFILES_FILE')

@@ -29,10 +29,6 @@ from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
 from vdl_ros.ros import qos
 
-__all__ = ['AnyImage', 'CAMERA_FRAME', 'ImageError', 'from_image', 'load_calibration', 'pinhole',
-           'stamped', 'subscribe_to_images', 'to_compressed_image', 'to_image', 'uncalibrated']
-
-
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
 

@@ -22,9 +22,6 @@ from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.quoting import shown
 from vdl_ros.msg import ArmPose, EmergencyStopState
 
-__all__ = ['ArmFrames', 'FrameError', 'FrameTree', 'markers', 'positions_of', 'quaternion',
-           'seconds', 'stop_marker', 'trajectory_message']
-
 
 def seconds(stamp: Time | Duration) -> float:
     """Return a stamp or duration in seconds."""

@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 from vdl_ros.common.quoting import quoted
 from vdl_ros.msg import Tensor
 
-__all__ = ['TensorError', 'array_length', 'from_tensors', 'num_bytes', 'to_tensors']
-
 _DTYPES = {name: np.dtype(name) for name in (
     'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
     'float16', 'float32', 'float64')}

@@ -24,8 +24,6 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.ros.robots.robot_topics import resolve_service
 
-__all__ = ['CONFIRM', 'check_reset', 'make_resetter']
-
 #: Service (std_srvs/Trigger) by which a person confirms that a robot was reset.
 CONFIRM = 'robot/confirm'
 

@@ -30,9 +30,6 @@ from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
-__all__ = ['RobotVectorEnv', 'register']
-
-
 # Time between two looks at whether the process has to end, s.
 _LOOK_S = 0.1
 

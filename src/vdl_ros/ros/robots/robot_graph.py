@@ -24,8 +24,6 @@ from vdl_ros.ros.process import call_back, make_executor
 from vdl_ros.ros.robots.resetters import make_resetter
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
 
-__all__ = ['RobotGraph']
-
 # A simulated clock that stands still for so long is lost, s.
 _CLOCK_TIMEOUT_S = 1.0
 # Time between two looks for other environments of the same robots, s.

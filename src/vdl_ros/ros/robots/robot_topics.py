@@ -38,9 +38,6 @@ from vdl_ros.ros.arm.commanders import is_program
 from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
 
-__all__ = ['RobotInterfaces', 'RobotTopics', 'resolve_service']
-
-
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
     f'{sign}int{bits}' for sign in ('', 'u') for bits in (8, 16, 32, 64))}
 _SEQUENCE = re.compile(r'sequence<([^,>]*)(?:, \d+)?>|([^\[\]]*)\[\d+\]')

@@ -28,9 +28,6 @@ from vdl_ros.ros.statistics.statistics import (
     read,
 )
 
-__all__ = ['Figures', 'Row', 'Screen', 'TopicScalars', 'TopicTable', 'combine', 'mean_shares',
-           'scalars', 'table_text']
-
 
 @dataclass(frozen=True)
 class Figures:

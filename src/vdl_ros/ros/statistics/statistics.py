@@ -44,10 +44,6 @@ from vdl_ros.common.metrics import (
 )
 from vdl_ros.ros import qos
 
-__all__ = ['AGE', 'LOSS', 'PERIOD', 'ReactionTimeStatistics', 'RunScalars', 'Scalar', 'Share',
-           'ThreadTimeStatistics', 'TopicStatistics', 'Window', 'absolute_name', 'finite',
-           'is_of_topic', 'read', 'statistic_points']
-
 AGE, PERIOD, LOSS = 'message_age', 'message_period', 'message_loss'
 _REACTION_TIME, _LATE = 'reaction_time', 'late_actions'
 _SCALAR = 'scalar_'

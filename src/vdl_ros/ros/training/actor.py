@@ -30,9 +30,6 @@ from vdl_ros.ros.training.messages import to_observation, to_trajectory
 if TYPE_CHECKING:
     from vdl_ros.attacks.attacked_env import AttackedEnv
 
-__all__ = ['ActorContext', 'ActorMode', 'CentralInferenceMode', 'LocalInferenceMode',
-           'PolicyInbox']
-
 # Longest wait for a recorder, s: an actor that starts again may come after its end.
 _RECORDER_S = 30.0
 

@@ -20,8 +20,6 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
 from vdl_ros.ros.training.messages import ActorMessages
 
-__all__ = ['InferenceService']
-
 # Observations that may wait; each actor has at most one.
 _QUEUE = 1024
 # Period of checks for new credit, which comes without a message.

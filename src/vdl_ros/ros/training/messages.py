@@ -31,9 +31,6 @@ from vdl_ros.ros.messages.tensors import (
     to_tensors,
 )
 
-__all__ = ['ActorMessages', 'RefusedError', 'TrajectoryInbox', 'from_episode', 'memory_budget',
-           'policy_config', 'to_episode', 'to_observation', 'to_policy', 'to_trajectory']
-
 
 def memory_budget() -> int:
     """Return the bytes of messages that may wait: a quarter of the memory, at least 1 GiB."""

@@ -53,10 +53,6 @@ from vdl_ros.ros.statistics.statistics import RunScalars, ThreadTimeStatistics, 
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.messages import TrajectoryInbox, from_episode, memory_budget, to_policy
 
-__all__ = ['ConnectedActors', 'EndOfBag', 'PATIENCE_S', 'RemoteEvaluator', 'Training',
-           'TrainingSettings']
-
-
 #: Without an actor for so long, s, the likely reason is logged.
 PATIENCE_S = 20.0
 # Periods of the timers, s.

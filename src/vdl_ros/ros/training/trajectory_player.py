@@ -21,8 +21,6 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.process import call_back
 from vdl_ros.ros.training.messages import policy_config
 
-__all__ = ['LearnerLostError', 'TrajectoryPlayer']
-
 _TYPE = 'vdl_ros/msg/Trajectory'
 _WAIT_S = 0.05
 _ACK_S = 60.0

@@ -25,8 +25,6 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.training.actor import ActorContext, LocalInferenceMode, PolicyInbox
 from vdl_ros.ros.training.messages import policy_config, to_episode
 
-__all__ = ['WorldActors', 'WorldAgent']
-
 
 class WorldAgent:
     """One agent: the policies of its learner, and its part of the worlds.
