@@ -32,7 +32,7 @@ SIZES = (2048, 16384, 131072, 1048576)
 # The same for all; they override a task's preset.
 UNROLL_LENGTH, BATCH_SIZE = 20, 2
 SETTINGS = {'unroll_length': str(UNROLL_LENGTH), 'batch_size': str(BATCH_SIZE),
-            'max_policy_lag': '4', 'publish_every': '1', 'learning_rate': '0.0'}
+            'max_in_flight': '4', 'publish_every': '1', 'learning_rate': '0.0'}
 TIME_LIMIT = {'time_limit': '100'}
 SMALLEST = {'hidden_size': '1'}
 # VDL 0.0.3 of 2017, seconds for 200 episodes of at most 100 steps: one process; two actors on the

@@ -67,17 +67,17 @@ class Shape:
 # the update, as WALL-E's do; more samplers collect meanwhile. A sleeping environment has
 # observations of the size of HalfCheetah's, and one sampler is as fast as WALL-E's.
 SAMPLERS = Shape('samplers', 'dummy/OBS136-FPS37-v0', 'HalfCheetah-v5', 40, 0, 20,
-                 ('max_policy_lag:=20',))
+                 ('max_in_flight:=20',))
 # Batches of Pong. A sleeping environment has observations of the size of Pong's stack, each sent
 # whole; an actor delivers at most 800 steps/s. The mlp has as many weights as the convolutional
 # network of the IMPALA paper.
 ACTORS = Shape('actors', 'dummy/OBS28224-FPS50-v0', 'ALE/Pong-v5', 16, 20, 2,
-               ('max_policy_lag:=4', 'hidden_size:=16'))
+               ('max_in_flight:=4', 'hidden_size:=16'))
 # The same network, so gradients of 3.6 MB are summed, but few environments: all learners learn at
 # the same moment, and the less they compute, the less the cores limit the result. With many
 # processes on few cores, the last learner may start late.
 LEARNERS = Shape('learners', 'dummy/OBS28224-FPS50-v0', 'ALE/Pong-v5', 4, 20, 2,
-                 ('max_policy_lag:=4', 'hidden_size:=16', 'group_timeout:=600'))
+                 ('max_in_flight:=4', 'hidden_size:=16', 'group_timeout:=600'))
 SHAPES = (SAMPLERS, ACTORS, LEARNERS)
 # Samples of an iteration for each step of a trajectory.
 PER_T = SAMPLERS.num_envs * SAMPLERS.batch_size

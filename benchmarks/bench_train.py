@@ -28,7 +28,7 @@ OPTIONS = {'env': 'env_id', 'network': 'network', 'num_envs': 'num_envs',
            'unroll_length': 'unroll_length', 'batch_size': 'batch_size'}
 # Updates of 640 steps from 16 environments each, as in the systems it is compared with; they come
 # before those of a task's preset.
-DEFAULTS = {'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4'}
+DEFAULTS = {'unroll_length': '20', 'batch_size': '2', 'max_in_flight': '4'}
 # Settings that the benchmark sets itself.
 RESERVED = ('num_actors', 'num_learners', 'learner_rank', 'total_steps', 'stop_at_return',
             'run_dir', 'resume', 'launch_id')

@@ -24,7 +24,7 @@ from benchmarks.transport.peers import two_hosts
 
 SIZES = (2048, 16384, 131072, 524288)
 # Noise of one environment after the other; games of sixteen at once, as the preset.
-GAME = {'env_id': 'ALE/Pong-v5', 'num_envs': '16', 'publish_every': '8', 'max_policy_lag': '16'}
+GAME = {'env_id': 'ALE/Pong-v5', 'num_envs': '16', 'publish_every': '8', 'max_in_flight': '16'}
 # The graph's alone; the measurement of one process sets its own end.
 ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9', 'learner_threads': '1'}
 COMPRESSIONS = ('none', 'zstd')

@@ -62,7 +62,7 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
     for args, message in (
             ('--env_id CartPol-v1', "did you mean 'CartPole-v"),
             ('--batch_size 0', 'batch_size: 0 is not allowed: a whole number from 1 to 1024'),
-            ('--max_policy_lag 1 --batch_size 2', 'max_policy_lag: 1 is not allowed'),
+            ('--max_policy_lag 1 --batch_size 2', 'max_in_flight: 1 is not allowed'),
             ('--ppo_clip 0.1', "ppo_clip: 0.1 is of algorithm 'ppo', and algorithm is 'impala'"),
             ('--algorithm sac --env_id vdl/MixedCounter-v0',
              "algorithm: 'sac' cannot act in MultiDiscrete([2 3]): Discrete from 0, or a Box "),
@@ -187,7 +187,7 @@ def test_stopping_writes_what_there_is_and_contradictions_write_nothing(tmp_path
     reason, found, summary = trained(tmp_path / 'run', stop=stop)
     assert reason == summary['ended_by'] == 'interrupted'
     assert found['learner']['version'] == 0
-    with pytest.raises(SettingError, match='^max_policy_lag'):
+    with pytest.raises(SettingError, match='^max_in_flight'):
         trained(tmp_path / 'other', batch_size=9)
     assert not (tmp_path / 'other').exists()
 

@@ -19,7 +19,7 @@ from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, v
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.command_line import set_by_signals, signal_at_death_of
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
-from vdl_ros.common.settings import as_dict, select, settings_of
+from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -141,7 +141,8 @@ def main(args: list[str] | None = None) -> int:
     known = settings_of(EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
                         AttackConfig, SurrogateConfig, RunFolderConfig)
     for name, setting in known.items():
-        parser.add_argument(f'--{name}', metavar=setting.type.__name__.upper(),
+        old = [f'--{each}' for each, new in OLD_NAMES.items() if new == name]
+        parser.add_argument(f'--{name}', *old, metavar=setting.type.__name__.upper(),
                             help=f'{setting.doc} [{setting.default}]'.replace('%', '%%'))
     parser.add_argument('--run_dir', help='folder of the run [runs/<environment>-serial]')
     parser.add_argument('--resume', help='folder of a run to resume')

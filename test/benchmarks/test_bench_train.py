@@ -101,7 +101,7 @@ def test_settings_are_split_between_training_and_launch_and_override_the_preset(
         '--env', 'CartPole-v1', '--num-envs', '3', '--quick', '--seconds', '8',
         '--set', 'discount:=0.5', '--set', 'learner_threads:=2'])
     assert plan.settings == {
-        'unroll_length': '20', 'batch_size': '2', 'max_policy_lag': '4',
+        'unroll_length': '20', 'batch_size': '2', 'max_in_flight': '4',
         'env_id': 'CartPole-v1', 'num_envs': '3', 'discount': '0.5'}
     assert plan.more == {'learner_threads': '2'}
     assert (plan.warm_up, plan.seconds, plan.num_actors, options.rounds) == (2.0, 8.0, 2, 1)

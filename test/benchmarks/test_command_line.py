@@ -46,7 +46,7 @@ BAD_INPUT = {
         (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there '),
         (['--periods', '1,3'], '--periods: 3 is not allowed: divisors of 20')],
     'bench_train': [
-        (['--batch-size', '9'], 'max_policy_lag: 4 is not allowed: '),
+        (['--batch-size', '9'], 'max_in_flight: 4 is not allowed: '),
         (['--env', 'CartPole-v1', '--network', 'nature'], "network 'nature' needs images"),
         (['--set', 'discount'], "--set: 'discount' is not allowed: name:=value"),
         (['--set', 'discont:=0.9'], "--set: no such setting 'discont'; did you mean 'discount'?"),

@@ -122,7 +122,7 @@ class Observations:
     """A learner with central inference, which answers the observations of actors."""
 
     def __init__(self, env_id):
-        learner = Learner(env_id, max_policy_lag=1000)
+        learner = Learner(env_id, max_in_flight=1000)
         self.warnings = []
         self.service = InferenceService(
             learner.central, learner.steps, learner.flow_stats, 'me', publish=lambda _: None,

@@ -89,7 +89,7 @@ def expected_stream(identity: int, steps: int):
 def test_images_numbers_and_actions_arrive_whole_in_order_and_once(launch, peer):
     recorder = Recorder(
         EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2), TrainConfig(
-            unroll_length=6, batch_size=1, max_policy_lag=2, network='mlp', hidden_size=4), peer)
+            unroll_length=6, batch_size=1, max_in_flight=2, network='mlp', hidden_size=4), peer)
     # Credit comes when the slower one has sent its share, however long that takes.
     actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p', f'actor_id:={name}',
                      '-p', 'credit_timeout:=3600.0') for name in ACTORS]

@@ -12,12 +12,12 @@ def lag_bound(run):
     """
     Return the largest mean lag that credit allows.
 
-    At every update at most max_policy_lag trajectories of each actor are begun and not learned
+    At every update at most max_in_flight trajectories of each actor are begun and not learned
     from yet; these become one version older, and batch_size are learned from. The largest lag has
     no bound: an actor that is stopped for a while is as far behind as the other has gone on.
     """
     config = yaml.safe_load((run.path / 'config.yaml').read_text())
-    return config['num_actors'] * config['max_policy_lag'] / config['batch_size']
+    return config['num_actors'] * config['max_in_flight'] / config['batch_size']
 
 
 def test_cartpole_is_solved_and_everything_is_written(launch, run):

@@ -164,7 +164,7 @@ class Learner:
         self.received = peer.listen(Trajectory, last, qos.TOPICS['trajectories'])
         self.publisher = qos.pub(peer.node, 'policy')
         self.config = json.dumps(as_dict(TrainConfig(
-            max_policy_lag=CREDIT, batch_size=1)) | {'relearn': relearn})
+            max_in_flight=CREDIT, batch_size=1)) | {'relearn': relearn})
         self.learner_id = learner_id
 
     def publish(self, **used):

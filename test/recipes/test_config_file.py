@@ -25,6 +25,7 @@ discount: 1
 synchronous: yes
 ppo_clip: 0.1
 num_actors: 4
+max_policy_lag: 3         # the name in version 0.2.0
 executor: single
 ''')
     assert read_config(file, ProcessConfig) == {
@@ -33,7 +34,7 @@ executor: single
         'env_wrappers': '[{"FilterObservation": {"filter_keys": ["a", "b"]}}, '
                         '"FlattenObservation"]',
         'learning_rate': 0.001, 'discount': 1.0, 'synchronous': True, 'ppo_clip': 0.1,
-        'num_actors': 4, 'executor': 'single'}
+        'num_actors': 4, 'max_in_flight': 3, 'executor': 'single'}
     file.write_text(yaml.safe_dump(as_dict(EnvConfig())))
     assert read_config(file) == as_dict(EnvConfig())
 
@@ -51,6 +52,9 @@ def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
     # A folder to resume may be a stranger's, and does not say what is imported.
     assert saved_settings(tmp_path / 'run').keys() == {*as_dict(env), 'environment'} | (
         as_dict(run).keys() - of_this_run - {'device', 'num_actors', 'num_learners', 'init'})
+    # A run of version 0.2.0.
+    (tmp_path / 'run' / 'config.yaml').write_text('max_policy_lag: 3')
+    assert saved_settings(tmp_path / 'run') == {'max_in_flight': 3}
 
 
 def test_an_error_names_the_file_and_the_setting_in_one_line(tmp_path):

@@ -23,7 +23,7 @@ def make_envs(env_id, seed, batch):
 class Learner:
     """The learner's side: inference, its unrolls and its errors."""
 
-    def __init__(self, env_id, max_policy_lag=1000, own=None, more=None, **train):
+    def __init__(self, env_id, max_in_flight=1000, own=None, more=None, **train):
         config = EnvConfig(env_id=env_id)
         spaces = factory.spaces(config)
         frames = factory.frames_per_observation(config)
@@ -32,7 +32,7 @@ class Learner:
         self.steps = StepSchema(spaces[0], frames)
         self.flow_stats, self.unrolls, self.refused = FlowStats(), [], []
         self.central = CentralInference(
-            self.policy, self.schema, self.steps, self.flow_stats, max_policy_lag, **(more or {}))
+            self.policy, self.schema, self.steps, self.flow_stats, max_in_flight, **(more or {}))
 
     def serve(self, *requests):
         for request in requests:

@@ -62,13 +62,13 @@ def test_a_credit_smaller_than_what_an_answer_needs_is_refused():
     for algorithm in ALGORITHMS:
         for batch, every, lag in ((5, 1, 4), (1, 5, 4), (2, 3, 5)):
             train, own = TrainConfig(
-                algorithm=algorithm, batch_size=batch, publish_every=every, max_policy_lag=lag,
+                algorithm=algorithm, batch_size=batch, publish_every=every, max_in_flight=lag,
             ), ALGORITHM_SETTINGS[algorithm]()
             found = refusal(train, own)
-            assert found.startswith(f'max_policy_lag: {lag} '), (algorithm, found)
+            assert found.startswith(f'max_in_flight: {lag} '), (algorithm, found)
             assert f' = {batch} * {every} = {batch * every}' in found
-            assert refusal(*changed(train, own, {'max_policy_lag': batch * every})) == ''
-    train = TrainConfig(synchronous=True, batch_size=5, max_policy_lag=4)
+            assert refusal(*changed(train, own, {'max_in_flight': batch * every})) == ''
+    train = TrainConfig(synchronous=True, batch_size=5, max_in_flight=4)
     assert refusal(train, ImpalaConfig()) == '', 'synchronous actors have that of a batch'
     assert train.credit == 5
     assert dataclasses.replace(train, synchronous=False).credit == 4
@@ -77,7 +77,7 @@ def test_a_credit_smaller_than_what_an_answer_needs_is_refused():
 def test_what_does_not_fit_is_refused_with_both_values_and_what_just_fits_is_not():
     ppo, sac = TrainConfig(algorithm='ppo', batch_size=2, unroll_length=5), changed(
         DQN, SacConfig(), {'algorithm': 'sac'})
-    synchronous = TrainConfig(synchronous=True, max_policy_lag=1000), ImpalaConfig()
+    synchronous = TrainConfig(synchronous=True, max_in_flight=1000), ImpalaConfig()
     dqn, epsilon = (DQN, AT_THE_EDGE), "with exploration 'epsilon': at most 1"
     one_step = {'ppo_epochs': 1, 'ppo_minibatches': 1}
     for good, of_train, of_own, message in (

@@ -38,6 +38,9 @@ def test_arguments_that_are_set_are_passed_on_with_the_type_of_their_setting():
     made = context('unroll_length:=20')
     made.launch_configurations['batch_size'] = '3'
     assert launch_arguments.given(made, TrainConfig) == {'unroll_length': 20, 'batch_size': 3}
+    # The name in version 0.2.0.
+    assert launch_arguments.given(context('max_policy_lag:=4'), TrainConfig) == {
+        'max_in_flight': 4}
     for word, error in (('ppo_form:=klip', "^ppo_form: 'klip' is not allowed: one of 'clip"),
                         ('discount:=2', 'discount: 2.0 is not allowed: a number from 0 to 1')):
         with pytest.raises(SettingError, match=error):
@@ -62,6 +65,7 @@ PARAMETERS = """
 /**:
   ros__parameters:
     batch_size: 3
+    max_policy_lag: 3
     learning_rate: 1e-3
     qos_overrides: {/policy: {subscription: {depth: 2}}}
 left:
@@ -78,7 +82,7 @@ def test_a_parameter_file_sets_what_arguments_do_not_set(tmp_path):
     file.write_text(PARAMETERS)
     made = context(f'params_file:={file}', 'batch_size:=4', 'discount:=0.5')
     assert launch_arguments.given(made, TrainConfig) == {
-        'batch_size': 4, 'learning_rate': 1e-3, 'discount': 0.5}
+        'batch_size': 4, 'max_in_flight': 3, 'learning_rate': 1e-3, 'discount': 0.5}
     qos = {'qos_overrides./policy.subscription.depth': 2}
     assert launch_arguments.of_node(made, 'learner', TrainConfig) == qos
     made.launch_configurations['ros_namespace'] = '/left'

@@ -27,7 +27,7 @@ SPECS = {
     'failing': {'agent': AGENT, 'env': {**ENV, 'env_kwargs': {'odd': 1}},
                 'meta': {'sessions': 1, 'trials': 2},
                 'search': {'sampler': 'grid', 'agent': {'batch_size': [1, 2]}}},
-    'half': {'agent': {**AGENT, 'publish_every': 2, 'max_policy_lag': 2}, 'env': ENV,
+    'half': {'agent': {**AGENT, 'publish_every': 2, 'max_in_flight': 2}, 'env': ENV,
              'meta': {'sessions': 1}, 'search': {'sampler': 'grid',
                                                  'agent': {'batch_size': [1, 2]}}},
 }

@@ -17,6 +17,8 @@ from vdl_ros.common.quoting import quoted
 
 T = TypeVar('T')
 Scalar = bool | int | float | str
+#: Names of earlier versions, which are accepted wherever a user or a saved run names a setting.
+OLD_NAMES = {'max_policy_lag': 'max_in_flight'}
 
 
 class SettingError(ValueError):
@@ -100,6 +102,11 @@ class Setting:
                 raise
             raise SettingError(
                 f'{self.name}: {quoted(text)} is not allowed: {self.allowed}') from None
+
+
+def current_name(name: str) -> str:
+    """Return the name of today for a setting of an earlier version."""
+    return OLD_NAMES.get(name, name)
 
 
 def suggestion(word: str, among: Iterable[str]) -> str:

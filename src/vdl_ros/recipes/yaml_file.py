@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import yaml
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import Scalar, Setting, SettingError, suggestion
+from vdl_ros.common.settings import Scalar, Setting, SettingError, current_name, suggestion
 
 T = TypeVar('T')
 #: Keys and numbers from the root to a value.
@@ -96,7 +96,7 @@ class YamlFile:
         else:
             return
         for name, key, each in inside:
-            at = (*where, name)
+            at = (*where, current_name(name))
             self._lines[at] = key.start_mark.line + 1
             self._note_lines(loader, each, at)
 
@@ -130,7 +130,7 @@ class YamlFile:
     def mapping(self, where: Where, content: object) -> dict[str, Any]:
         """Return a mapping with its keys as text; {} and a fault for anything else."""
         if isinstance(content, dict):
-            return {str(name): value for name, value in content.items()}
+            return {current_name(str(name)): value for name, value in content.items()}
         self.fault(where, f'{quoted(content)} is not a mapping')
         return {}
 

@@ -30,7 +30,7 @@ class TrainConfig:
         'hundred times smaller.', choices=('none', 'zstd'))
     synchronous: bool = setting(
         False, 'Every actor waits for the update with its trajectories, batch_size of each; '
-        'max_policy_lag is ignored.')
+        'max_in_flight is ignored.')
     network: str = setting(
         'auto', 'Policy network; auto: impala for images, else mlp.', choices=('auto', *NETWORKS))
     hidden_size: int = setting(
@@ -71,8 +71,9 @@ class TrainConfig:
         20, 'Length of a trajectory, T.', minimum=1, maximum=10_000, unit='steps')
     batch_size: int = setting(
         2, 'Trajectories in one update.', minimum=1, maximum=1024)
-    max_policy_lag: int = setting(
-        4, 'Unused trajectories that an actor may have sent.', minimum=1, maximum=1024)
+    max_in_flight: int = setting(
+        4, 'Trajectories of an actor in flight: sent, and not learned from yet.', minimum=1,
+        maximum=1024)
     max_version_lag: int = setting(
         1_000_000, 'Trajectories of older policies are not learned from.', minimum=0,
         maximum=1_000_000, unit='versions')
@@ -118,7 +119,7 @@ class TrainConfig:
     @property
     def credit(self) -> int:
         """Trajectories that an actor may have under way."""
-        return self.batch_size if self.synchronous else self.max_policy_lag
+        return self.batch_size if self.synchronous else self.max_in_flight
 
 
 @dataclass(frozen=True)
@@ -283,10 +284,10 @@ def verify(train: TrainConfig, algorithm_config: AlgorithmConfig, num_learners: 
         SettingError: names both settings, their values and what is allowed.
     """
     needed = train.batch_size * train.publish_every
-    if not train.synchronous and needed > train.max_policy_lag:
+    if not train.synchronous and needed > train.max_in_flight:
         # Otherwise a single actor would wait for a policy that waits for its trajectories.
         raise SettingError(
-            f'max_policy_lag: {train.max_policy_lag} is not allowed: at least batch_size * '
+            f'max_in_flight: {train.max_in_flight} is not allowed: at least batch_size * '
             f'publish_every = {train.batch_size} * {train.publish_every} = {needed}, '
             f'or a single actor would wait for ever')
     if train.synchronous and train.publish_every != 1:

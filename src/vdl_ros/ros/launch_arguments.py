@@ -16,10 +16,12 @@ from launch.actions import DeclareLaunchArgument
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import (
+    OLD_NAMES,
     Scalar,
     Setting,
     SettingError,
     as_text,
+    current_name,
     settings_of,
     suggestion,
 )
@@ -89,7 +91,7 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
                    if node else sections.get(parameters.EVERY_NODE, {}))
     found = {}
     for name, setting in settings_of(*classes).items():
-        text = context.launch_configurations.get(name)
+        text = _text(context, name)
         if name in _HIDDEN or text is None:
             continue
         if _is_set(context, setting):
@@ -163,7 +165,7 @@ def reject_unknown_arguments(
         return
     for word in context.argv:
         name = word.split(':=', 1)[0]
-        if ':=' in word and name not in known:
+        if ':=' in word and current_name(name) not in known:
             raise SettingError(f'{name}: no such argument of {file}{suggestion(name, known)}')
     settings = settings_of(*classes)
     for name in _sections(context).get(parameters.EVERY_NODE, {}):
@@ -174,10 +176,19 @@ def reject_unknown_arguments(
 
 def _is_set(context: LaunchContext, setting: Setting) -> bool:
     """Return whether the command line or an including launch file sets this."""
-    on_command_line = {word.split(':=', 1)[0] for word in context.argv if ':=' in word}
-    text = context.launch_configurations.get(setting.name)
+    on_command_line = {
+        current_name(word.split(':=', 1)[0]) for word in context.argv if ':=' in word}
+    text = _text(context, setting.name)
     return setting.name in on_command_line or (
         text is not None and text != as_text(setting.default))
+
+
+def _text(context: LaunchContext, name: str) -> str | None:
+    """Return the argument of a setting, also by a name of an earlier version."""
+    given = context.launch_configurations
+    names = [old for old, new in OLD_NAMES.items() if new == name and old in given]
+    text: str | None = given.get(names[0] if names else name)
+    return text
 
 
 def _sections(context: LaunchContext) -> dict[str, dict[str, object]]:

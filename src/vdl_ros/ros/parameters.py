@@ -15,7 +15,14 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import Scalar, Setting, SettingError, settings_of, suggestion
+from vdl_ros.common.settings import (
+    Scalar,
+    Setting,
+    SettingError,
+    current_name,
+    settings_of,
+    suggestion,
+)
 from vdl_ros.ros import qos
 
 #: The name that stands for every node.
@@ -90,7 +97,7 @@ def _parameters(value: object, prefix: str) -> Iterator[tuple[str, object]]:
         if isinstance(each, dict):
             yield from _parameters(each, f'{prefix}{key}.')
         else:
-            yield f'{prefix}{key}', each
+            yield current_name(f'{prefix}{key}'), each
 
 
 def given(node: Node, *classes: type) -> dict[str, Scalar]:
@@ -110,6 +117,7 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
     for name, parameter in node._parameter_overrides.items():
         if is_ros_parameter(name):
             continue
+        name = current_name(name)
         if name not in known:
             raise SettingError(f'{name}: no such parameter of {node.get_name()}'
                                f'{suggestion(name, known)}')

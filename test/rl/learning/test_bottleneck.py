@@ -41,7 +41,7 @@ CASES = [
      'num_actors:=2'),
     (actor(0.5), learner(0.45), {'cores': 4},
      'actors wait 50% of their time and the learner 45%: they wait for each other; try '
-     'max_policy_lag:=8'),
+     'max_in_flight:=8'),
     (actor(0.5), learner(0.6), {'cores': 4, 'synchronous': True},
      'synchronous:=false lets them work at the same time'),
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2}, 'actors and learner are both busy'),

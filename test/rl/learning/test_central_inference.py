@@ -204,7 +204,7 @@ def test_exploration_follows_the_actors_name_and_the_learners_steps():
 
 
 def test_an_actor_without_credit_is_answered_once_an_unroll_is_used():
-    learner = Learner(COUNTER, max_policy_lag=2)
+    learner = Learner(COUNTER, max_in_flight=2)
     asking = Asking(learner, COUNTER)
     go_on(learner, asking, 2 * STEPS)
     assert learner.serve(asking.request()) == []
@@ -221,7 +221,7 @@ def test_an_actor_without_credit_is_answered_once_an_unroll_is_used():
 
 
 def test_synchronous_credit_returns_when_the_learned_weights_are_loaded():
-    learner = Learner(COUNTER, max_policy_lag=1, more={'synchronous': True})
+    learner = Learner(COUNTER, max_in_flight=1, more={'synchronous': True})
     asking, other = (Asking(learner, COUNTER, start_id=each) for each in (1, 2))
     learner.central.load(dict(weights(learner.policy)), 1)
     for each in (asking, other):
@@ -253,7 +253,7 @@ def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answe
 
 def test_an_actor_whose_session_was_dropped_goes_on_with_whole_stacks(monkeypatch):
     monkeypatch.setattr(module, '_MOST_ACTORS', 1)
-    learner = Learner(PIXELS, max_policy_lag=2)
+    learner = Learner(PIXELS, max_in_flight=2)
     asking, other = (Asking(learner, PIXELS, start_id=each) for each in (1, 2))
     go_on(learner, asking, 2 * STEPS)
     learner.use(learner.unrolls[0])

@@ -180,7 +180,7 @@ def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
 
 
 def test_policy_is_published_at_the_start_and_every_publish_every_updates(start):
-    run = start(publish_every=2, max_policy_lag=4)
+    run = start(publish_every=2, max_in_flight=4)
     run()
     assert run.published == [0, *range(2, run.learner.version + 1, 2)]
 

@@ -111,7 +111,7 @@ def test_synchronous_trainer_waits_for_all_actors(graph):
 
 
 def test_credit_of_lost_trajectories_is_published_before_the_batch_is_full(graph):
-    each = graph(actors=1, batch_size=4, max_policy_lag=4, total_steps=40)
+    each = graph(actors=1, batch_size=4, max_in_flight=4, total_steps=40)
     each.dropped = {0, 1, 2}
     assert each.run() == 'total_steps'
     assert each.batches[0] == [(0, sequence) for sequence in (3, 4, 5, 6)]
@@ -119,7 +119,7 @@ def test_credit_of_lost_trajectories_is_published_before_the_batch_is_full(graph
 
 
 def test_stale_trajectories_are_counted_and_credited_but_not_learned_from(graph):
-    each = graph(actors=1, batch_size=1, max_policy_lag=1, max_version_lag=2, total_steps=300)
+    each = graph(actors=1, batch_size=1, max_in_flight=1, max_version_lag=2, total_steps=300)
     each.slow.add(0)
     assert run_until_stale(each, 5) == 'interrupted'
     # Acted with version 0: versions 0, 1 and 2 learn from it, 3 does not, for ever.
@@ -151,7 +151,7 @@ def run_until_stale(each, count):
 
 
 def test_trajectories_up_to_max_version_lag_are_learned_from(graph):
-    each = graph(actors=2, batch_size=1, max_policy_lag=1, max_version_lag=4, total_steps=400)
+    each = graph(actors=2, batch_size=1, max_in_flight=1, max_version_lag=4, total_steps=400)
     each.slow.add(1)
     assert each.run() == 'total_steps'
     acted = [(number, version) for version, batch in enumerate(each.batches)

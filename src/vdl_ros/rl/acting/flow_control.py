@@ -1,8 +1,8 @@
 """Flow control in an actor: its credit, and the learner that it stays with.
 
 Each policy message states how many trajectories of each actor the learner has used. An actor may
-have ``max_policy_lag`` more trajectories pending, then it waits. So queues are bounded, and a
-trajectory waits at the learner for at most (actors * max_policy_lag) / batch_size updates. The
+have ``max_in_flight`` more trajectories pending, then it waits. So queues are bounded, and a
+trajectory waits at the learner for at most (actors * max_in_flight) / batch_size updates. The
 policy lag of a slow actor is larger: the learner updates with the others' trajectories meanwhile.
 """
 
@@ -21,10 +21,10 @@ class Credit:
     """
 
     def __init__(
-        self, max_policy_lag: int, batch_size: int = 1, timeout: float = 10.0,
+        self, max_in_flight: int, batch_size: int = 1, timeout: float = 10.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.max_policy_lag = max_policy_lag
+        self.max_in_flight = max_in_flight
         self.sequence = 0
         self._batch_size, self._timeout, self._clock = batch_size, timeout, clock
         self._used = 0
@@ -56,7 +56,7 @@ class Credit:
         self._num_actors = max(self._num_actors, num_actors)
         # Twice what a queue in order of arrival allows: some actors are not known yet.
         self._longest_wait = (
-            2 * (self._num_actors + 1) * self.max_policy_lag // self._batch_size + 1)
+            2 * (self._num_actors + 1) * self.max_in_flight // self._batch_size + 1)
         if (self._learner, self._used) != before:
             self._start_waiting()
 
@@ -75,7 +75,7 @@ class Credit:
     @property
     def available(self) -> bool:
         """Whether the actor may record one more trajectory."""
-        return bool(self._learner) and self.outstanding < self.max_policy_lag
+        return bool(self._learner) and self.outstanding < self.max_in_flight
 
     def spend(self) -> int:
         """Return the sequence number for a new trajectory, and count it."""

@@ -1,7 +1,7 @@
 """Central inference: the learner chooses actions for the observations of many actors in one batch.
 
 The learner assembles the unrolls from these observations, so each crosses the network once.
-Credit limits actors as in ``flow_control.py``: an actor with ``max_policy_lag`` unrolls that are
+Credit limits actors as in ``flow_control.py``: an actor with ``max_in_flight`` unrolls that are
 not learned from yet gets its next actions when one of them is; with synchronous actors, when the
 weights learned from it are loaded.
 """
@@ -81,7 +81,7 @@ class CentralInference:
 
     Args:
         flow_stats: counts the unrolls that were learned from.
-        max_policy_lag: unrolls of one actor that may wait to be learned from.
+        max_in_flight: unrolls of one actor that may wait to be learned from.
         timer: timer of the thread that calls :meth:`serve`.
         exploration: from an actor's name to its schedule, see :func:`exploration_schedule`.
         synchronous: whether actors may act only with the newest weights: credit then
@@ -92,14 +92,14 @@ class CentralInference:
 
     def __init__(
         self, policy: Policy, unroll_schema: UnrollSchema, step_schema: StepSchema,
-        flow_stats: FlowStats, max_policy_lag: int, timer: ThreadTimer | None = None,
+        flow_stats: FlowStats, max_in_flight: int, timer: ThreadTimer | None = None,
         exploration: Callable[[str], Callable[[int], float]] = lambda actor_id: lambda steps: 0.0,
         synchronous: bool = False, max_bytes: int | None = None,
     ) -> None:
         self._timer = timer or ThreadTimer()
         self._policy = policy.eval()
         self._unroll_schema, self._step_schema = unroll_schema, step_schema
-        self._flow_stats, self._max_policy_lag = flow_stats, max_policy_lag
+        self._flow_stats, self._max_in_flight = flow_stats, max_in_flight
         self._exploration, self._synchronous = exploration, synchronous
         self._max_bytes = max_bytes
         self._version = self._agent_steps = 0
@@ -159,7 +159,7 @@ class CentralInference:
         else:
             record = self._flow_stats.actor_records.get(start_id)
             used = record.used if record is not None else 0
-        return session.sequence - used < self._max_policy_lag
+        return session.sequence - used < self._max_in_flight
 
     def _start_session(self, request: Request) -> None:
         start_id, num_envs = request.start_id, len(request.arrays['rewards'])

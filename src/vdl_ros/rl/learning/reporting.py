@@ -78,7 +78,7 @@ class Circumstances:
     threads_are_tried: bool = False
     num_actors: int = 1
     num_learners: int = 1
-    max_policy_lag: int = TrainConfig.max_policy_lag
+    max_in_flight: int = TrainConfig.max_in_flight
     synchronous: bool = False
     realtime: bool = False
 
@@ -103,7 +103,7 @@ def sentence(shares: Shares, now: Circumstances) -> str:
                 'learner is the bottleneck; try inference:=actor')
     if min(actors, learner) >= _BOTH_WAIT:
         advice = ('synchronous:=false lets them work at the same time' if now.synchronous
-                  else f'try max_policy_lag:={2 * now.max_policy_lag}')
+                  else f'try max_in_flight:={2 * now.max_in_flight}')
         return (f'actors wait {actors:.0%} of their time and the learner {learner:.0%}: they wait '
                 f'for each other; {advice}; between hosts, the link may be slow '
                 '(docs/tutorials/several_hosts.md)')

@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from vdl_ros.common.files import unique_name, write_text
-from vdl_ros.common.settings import SettingError, setting
+from vdl_ros.common.settings import SettingError, current_name, setting
 
 
 @dataclass(frozen=True)
@@ -177,4 +177,5 @@ def _read(setting: str, folder: Path) -> dict[str, object]:
         content = None
     if not isinstance(content, dict):
         raise SettingError(f'{setting}: {folder} holds no readable {_FILE}')
-    return {name: value for name, value in content.items() if name not in _OF_A_START}
+    return {current_name(name): value for name, value in content.items()
+            if name not in _OF_A_START}
