@@ -185,5 +185,3 @@ def test_spaces_without_a_distribution_are_refused_in_one_line():
             make_distribution(space)
     endless = spaces.Box(np.array([-1.0, -np.inf]), np.array([1.0, 1.0]), dtype=np.float64)
     assert isinstance(make_distribution(endless), DiagonalGaussian)
-    with pytest.raises(ValueError, match=r"^action_distribution: 'squashed' is not allowed for "):
-        make_distribution(endless, 'squashed')

@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 from torch import distributions as reference
 
-from vdl_ros.rl.policy.distributions import Boltzmann, EpsilonGreedy, make_distribution
-from vdl_ros.rl.settings import A3cConfig, DqnConfig, ImpalaConfig, PpoConfig, exploration_schedule
+from vdl_ros.rl.policy.distributions import Boltzmann, EpsilonGreedy
+from vdl_ros.rl.settings import DqnConfig, PpoConfig, exploration_schedule
 
 NAMES = [f'actor-{i}' for i in range(200)]
 
@@ -20,8 +19,7 @@ def test_exploration_is_linear_from_start_to_end_and_then_constant():
         assert [explore(steps) for steps in (0, 250, 500, 1000, 10**9)] == pytest.approx(
             [0.9, 0.7, 0.5, 0.1, 0.1]), exploration
         assert exploration_schedule(own, 'a', frozen=True)(0) == pytest.approx(0.1)
-    for own in (ImpalaConfig(), A3cConfig(), PpoConfig()):
-        assert exploration_schedule(own, 'a')(0) == 0.0, 'policies without action values'
+    assert exploration_schedule(PpoConfig(), 'a')(0) == 0.0, 'no action values'
 
 
 def test_actors_differ_by_their_names_if_there_is_a_spread():
@@ -103,16 +101,6 @@ def test_actions_with_probability_0_add_nothing_to_the_divergence():
     assert float(EpsilonGreedy(4).kl(sometimes, sure)) == np.inf
 
 
-def test_each_row_has_its_own_exploration():
-    epsilons = torch.tensor([[0.0], [0.5], [1.0]])
-    parameters = torch.cat([VALUES.expand(3, 4), epsilons], -1)
-    expected = torch.stack([greedy(VALUES, float(each)) for each in epsilons])
-    for action in range(4):
-        torch.testing.assert_close(
-            EpsilonGreedy(4).log_prob(parameters, torch.full((3,), action)).exp(),
-            expected[:, action])
-
-
 def test_a_temperature_of_0_is_greedy():
     own = Boltzmann(4)
     for temperature in (0.0, 1e-9, 1e-6):
@@ -120,15 +108,3 @@ def test_a_temperature_of_0_is_greedy():
         assert own.sample(parameters).tolist() == [2] * 50
         assert own.log_prob(parameters, torch.full((50,), 2)).tolist() == [0.0] * 50
         assert own.entropy(parameters).tolist() == [0.0] * 50
-
-
-def test_action_values_need_a_discrete_space():
-    for exploration, family in (('epsilon', EpsilonGreedy), ('boltzmann', Boltzmann)):
-        found = make_distribution(
-            spaces.Discrete(4), algorithm_config=DqnConfig(exploration=exploration))
-        assert (type(found), found.size) == (family, 5)
-    for space in (spaces.Discrete(3, start=1), spaces.MultiDiscrete([2, 2]),
-                  spaces.Box(0, 1, (2,))):
-        with pytest.raises(ValueError, match=r"^algorithm: 'dqn' cannot act in [^\n]*: Discrete "
-                                             'from 0; for other spaces one of impala, a3c, ppo,'):
-            make_distribution(space, algorithm_config=DqnConfig())

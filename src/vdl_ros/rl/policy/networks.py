@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vdl_ros.rl.device import CPU
+from vdl_ros.rl.policy.numpy_policy import CLIP
 
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
@@ -171,10 +172,6 @@ def _segments(is_reset: Tensor) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], steps], strict=True))
 
 
-# Limit in standard deviations: statistics of few numbers are unreliable.
-_CLIP = 10.0
-
-
 class Normalizer(nn.Module):
     """Normalizes numbers to mean 0 and variance 1 by their running statistics (Chan et al. 1979).
 
@@ -194,7 +191,7 @@ class Normalizer(nn.Module):
     def forward(self, numbers: Tensor) -> Tensor:
         """Return normalized numbers [..., *shape], clipped to 10 standard deviations."""
         scaled = (numbers - self.mean.to(numbers)) / self.deviation.to(numbers)
-        return scaled.clamp(-_CLIP, _CLIP)
+        return scaled.clamp(-CLIP, CLIP)
 
     def undo(self, normalized: Tensor) -> Tensor:
         """Return the numbers [..., *shape] before normalization."""
