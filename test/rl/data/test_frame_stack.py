@@ -40,21 +40,6 @@ def test_stacks_are_restored_for_any_pattern_of_resets():
         assert np.array_equal(restored, observations), seed
 
 
-def test_out_may_be_a_slice_of_a_batch_and_the_input_read_only():
-    rng = np.random.default_rng(0)
-    is_reset = rng.random((6, 3)) < 0.3
-    observations = unroll(rng, 6, 3, 4, (5, 5), is_reset)
-    packed = unstack(observations, is_reset)
-    for array in packed:
-        array.flags.writeable = False
-    batch = np.full((6, 8, 4, 5, 5), 7, np.uint8)
-    out = batch[:, 2:5]
-    stack(*packed, out)
-    assert np.array_equal(batch[:, 2:5], observations)
-    assert (batch[:, :2] == 7).all()
-    assert (batch[:, 5:] == 7).all()
-
-
 def test_observation_that_does_not_continue_must_be_marked():
     observations = unroll(
         np.random.default_rng(0), 6, 2, 4, (3, 3), np.zeros((6, 2), bool))

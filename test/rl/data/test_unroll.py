@@ -89,38 +89,35 @@ def test_unrolls_of_an_actor_are_valid_with_any_number_of_environments(unrolls):
 
 
 def test_missing_arrays_wrong_dtypes_and_wrong_shapes_are_named(unrolls):
-    for kind in ('numbers', 'pictures', 'mixed', 'state'):
+    for kind in ('numbers', 'mixed', 'state'):
         schema, arrays = unrolls[kind]
         for name, array in arrays.items():
             rest = {key: value for key, value in arrays.items() if key != name}
             if name != 'success':
                 assert answer(schema.check, rest, extra=array) == (
                     f"arrays missing: ['{name}'], unknown: ['extra']")
-            wrong = {'dtype': array.astype(np.float64), 'deep': array[..., None],
-                     'flat': array.reshape(-1)}
+            wrong = [array[..., None], array.reshape(-1)]
             if name != 'reset_index':
-                wrong['short'] = array[:-1]
+                wrong.append(array[:-1])
             # That of is_reset is the number with which the others are compared.
             if name not in ('is_reset', 'state', 'reset_index', 'reset_stacks'):
-                wrong |= {'long': np.concatenate([array, array[:1]]), 'empty': array[:, :0],
-                          'wide': np.concatenate([array, array], 1)}
+                wrong += [np.concatenate([array, array[:1]]), array[:, :0],
+                          np.concatenate([array, array], 1)]
             if name in ('frames', 'reset_stacks', 'state'):
-                wrong['narrow'] = array[..., :-1]
-            for what, each in wrong.items():
+                wrong.append(array[..., :-1])
+            for each in wrong:
                 found = answer(schema.check, arrays, **{name: each})
-                expected = f'{name}: dtype float64 is' if what == 'dtype' else f'{name}: shape ('
-                assert found.startswith(expected), (kind, what, found)
+                assert found.startswith(f'{name}: shape ('), (kind, each.shape, found)
+            found = answer(schema.check, arrays, **{name: array.astype(np.float64)})
+            assert found.startswith(f'{name}: dtype float64 is'), (kind, found)
             if name not in ('reset_index', 'reset_stacks'):
                 lengths = lengths_of(arrays)
                 found = answer(schema.check_lengths, lengths, **{name: array.nbytes + 4 * STEPS})
                 assert re.match(f'(is_reset|{name}): [0-9]+ bytes are not', found), (kind, found)
-    for kind, name, array, message in (
-            ('numbers', 'is_reset', lambda array: array[:, 0], 'shape (7,) is not (7, -1)'),
-            ('state', 'state', lambda array: array[:1], 'shape (1, 8) is not (2, 8)')):
-        schema, arrays = unrolls[kind]
-        found = answer(schema.check, arrays, **{name: array(arrays[name])})
-        assert found == f'{name}: {message}'
-    assert answer(unrolls['numbers'][0].check, unrolls['state'][1]) == (
+    schema, arrays = unrolls['state']
+    assert answer(schema.check, arrays, state=arrays['state'][:1]) == (
+        'state: shape (1, 8) is not (2, 8)')
+    assert answer(unrolls['numbers'][0].check, arrays) == (
         "arrays missing: [], unknown: ['state']")
 
 
@@ -134,9 +131,8 @@ def test_numbers_that_would_spoil_a_loss_are_named(unrolls):
             ('mixed', 'vectors', (2, 1, 3), np.nan, infinite),
             ('state', 'state', (1, 2), np.nan, infinite),
             ('mixed', 'vectors', (2, 1, 3), -2e9, f'-2e+09 {largest}'),
-            ('forces', 'rewards', at, 1e30, f'1e+30 {largest}'),
             ('forces', 'rewards', at, -1.1e9, f'-1.1e+09 {largest}'),
-            ('forces', 'observations', at, -1e30, f'-1e+30 {largest}'),
+            ('forces', 'observations', at, 1e30, f'1e+30 {largest}'),
             ('forces', 'actions', at, 1e7, '1e+07 is not allowed: from -1e+06 to 1e+06'),
             ('forces', 'behaviour_log_probs', at, -1e30,
              '-1e+30 is not allowed: from -1e+06 to 1e+06'),
@@ -191,18 +187,11 @@ def test_extras_may_be_absent_and_are_checked(unrolls):
 
 def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own(unrolls):
     assert unrolls['pictures'][1]['frames'].shape == (STEPS + 4, BATCH, 8, 8)
-    schema, arrays = unrolls['mixed']
-    found = {name: (array.shape[2:], str(array.dtype)) for name, array in arrays.items()}
+    found = {name: (array.shape[2:], str(array.dtype))
+             for name, array in unrolls['mixed'][1].items()}
     assert found['frames'] == ((36, 36), 'uint8')
     assert found['vectors'] == ((8,), 'float32')
-    assert found['actions'] == ((2,), 'int64')
     assert 'observations' not in found
-    whole = UnrollSchema(schema.observation_space, gymnasium.spaces.Discrete(2), STEPS, 1)
-    rows = np.zeros((STEPS + 1, BATCH, *schema.observation_space.shape), np.uint8)
-    sent = whole.encode(rows, arrays['is_reset'])
-    assert {name: (array.shape, str(array.dtype)) for name, array in sent.items()} == {
-        'images': ((STEPS + 1, BATCH, 4, 36, 36), 'uint8'),
-        'vectors': ((STEPS + 1, BATCH, 8), 'float32')}
     space = gymnasium.spaces.Discrete(2)
     with pytest.raises(ValueError, match=r'^observation space Discrete\(2\) is not supported'):
         UnrollSchema(space, space, 5, 1)

@@ -46,11 +46,6 @@ class Step(NamedTuple):
     is_reset: NDArray[Any]
     extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
-    @property
-    def success(self) -> NDArray[Any] | None:
-        """Where the episode reached its aim, bool [B]; None if it is unknown."""
-        return self.extras.get('success')
-
     def arrays(self, is_reset: NDArray[Any]) -> Arrays:
         """Return an unroll of this step; ``is_reset`` [B] is of the observation before it."""
         return {'rewards': self.reward[None], 'terminated': self.terminated[None],
@@ -81,7 +76,6 @@ class EnvStepper:
         return self.record(self.envs.step(self.clip(actions)))
 
     def clip(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions within a Box's bounds."""
         if self._box is None:
             return actions
         clipped: NDArray[Any] = np.clip(actions, self._box.low, self._box.high)
@@ -110,6 +104,7 @@ class Actor(ABC):
     Consecutive unrolls overlap by one observation: x_T of one is x_0 of the next.
 
     Args:
+        policy: the policy, without weights yet.
         seed: of the first episodes.
         timer: timer of the thread that calls :meth:`unroll`.
         exploration: see :func:`exploration_schedule`.
@@ -122,15 +117,14 @@ class Actor(ABC):
         UnrollError: its unrolls would be too large.
     """
 
-    policy: Policy | NumpyPolicy
-    state: Tensor | NDArray[Any]
-
     def __init__(
-        self, envs: VectorEnv, schema: UnrollSchema, seed: int, timer: ThreadTimer | None = None,
+        self, envs: VectorEnv, policy: Policy | NumpyPolicy, schema: UnrollSchema, seed: int,
+        timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         schema.check_size(envs.num_envs)
-        self.envs = envs
+        self.envs, self.policy = envs, policy
+        self.state: Tensor | NDArray[Any] = policy.initial_state(envs.num_envs)
         self.policy_version = -1
         self._schema = schema
         self._timer = timer or ThreadTimer()
@@ -143,11 +137,7 @@ class Actor(ABC):
         self._episodes = EpisodeCounter(envs.num_envs)
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
-        """Load the weights of a policy that has learned from ``agent_steps``.
-
-        Raises:
-            ValueError: weights of another network.
-        """
+        """Load the weights after ``agent_steps``; ValueError: weights of another network."""
         self.use(arrays, self._exploration(agent_steps))
         self.policy_version = version
 
@@ -161,9 +151,7 @@ class Actor(ABC):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Update the state; return actions, [B] or [B, A], and their log-probabilities, [B].
 
-        Args:
-            observations: [B, ...].
-            is_reset: [B] bool, true where an episode starts.
+        ``observations`` are [B, ...], ``is_reset`` [B] bool.
         """
 
     @abstractmethod
@@ -218,7 +206,6 @@ class Actor(ABC):
         return arrays | self._schema.encode(self._observations, arrays['is_reset']), finished
 
     def close(self) -> None:
-        """Close the environments."""
         self.envs.close()
 
 

@@ -171,7 +171,6 @@ class LearnerChoice:
         self.heard()
 
     def heard(self) -> None:
-        """Note that the learner has sent something."""
         self._heard_at = self._clock()
 
     def is_new(self, learner_id: str) -> bool:

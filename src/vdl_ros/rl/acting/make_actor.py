@@ -31,9 +31,7 @@ class NumpyActor(Actor):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0, stream: int = 0,
     ) -> None:
-        super().__init__(envs, schema, seed, timer, exploration)
-        self.policy = policy
-        self.state = policy.initial_state(envs.num_envs)
+        super().__init__(envs, policy, schema, seed, timer, exploration)
         self._random = np.random.default_rng([seed, stream])
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:

@@ -62,7 +62,6 @@ class Batch:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the batch."""
         return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
 
     def columns(self: B, index: Tensor) -> B:
