@@ -164,6 +164,22 @@ class Algorithm:
         """Return gamma, and 0 where the task terminated, float [T, B]."""
         return self.config.discount * (~batch.terminated).float()
 
+    def actor_critic_loss(
+        self, policy_loss: Tensor, returns: Tensor, values: Tensor, parameters: Tensor,
+        mask: Tensor, **others: Tensor,
+    ) -> tuple[Tensor, Metrics]:
+        """Return the sum of the losses of policy and values and the entropy bonus; its metrics.
+
+        All but ``policy_loss`` are [T, B, ...]; ``others`` are further metrics.
+        """
+        value_loss = 0.5 * self.mean((returns - values).square(), mask)
+        entropy = self.mean(self.policy.distribution.entropy(parameters), mask)
+        loss = (policy_loss + self.config.baseline_cost * value_loss
+                - self.config.entropy_cost * entropy)
+        metrics = {'loss': loss, 'policy_loss': policy_loss, 'value_loss': value_loss,
+                   'entropy': entropy, 'mean_value': self.mean(values, mask), **others}
+        return loss, {f'losses/{name}': each for name, each in metrics.items()}
+
     def update_normalizer(self, batch: Batch) -> None:
         """Add the batch's observations to the normalizer's statistics, if there is one."""
         if self.policy.normalizer is not None:

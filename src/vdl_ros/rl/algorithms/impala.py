@@ -26,9 +26,7 @@ class Algorithm(algorithm.Algorithm):
         return metrics
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
-        config, policy = self.config, self.policy
-        algorithm_config = self.algorithm_config
+        policy, algorithm_config = self.policy, self.algorithm_config
         parameters, values, _ = policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         parameters = parameters[:-1]
@@ -40,14 +38,9 @@ class Algorithm(algorithm.Algorithm):
             lambda_=algorithm_config.vtrace_lambda)
         mask = batch.valid.float()
         advantages = trace.advantages
-        if config.normalize_advantages:
+        if self.config.normalize_advantages:
             advantages = standardized(advantages, mask, self.group)
         policy_loss = -self.mean(log_pi * advantages, mask)
-        value_loss = 0.5 * self.mean((trace.targets - values[:-1]).square(), mask)
-        entropy = self.mean(policy.distribution.entropy(parameters), mask)
-        loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
-        return loss, {
-            'losses/loss': loss, 'losses/policy_loss': policy_loss,
-            'losses/value_loss': value_loss, 'losses/entropy': entropy,
-            'losses/mean_rho': self.mean(log_rhos.exp(), mask),
-            'losses/mean_value': self.mean(values[:-1], mask)}
+        return self.actor_critic_loss(
+            policy_loss, trace.targets, values[:-1], parameters, mask,
+            mean_rho=self.mean(log_rhos.exp(), mask))

@@ -87,7 +87,6 @@ class KlPenalty:
                 self.learning_rate_factor = min(self.learning_rate_factor * form.factor, largest)
 
     def state(self) -> dict[str, float]:
-        """Return what a checkpoint needs."""
         return {'beta': self.beta, 'learning_rate_factor': self.learning_rate_factor}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -192,8 +191,7 @@ class Algorithm(algorithm.Algorithm):
                         returns=returns), explained
 
     def loss(self, batch: PpoBatch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
-        config, policy, clip = self.config, self.policy, self.algorithm_config.ppo_clip
+        policy, clip = self.policy, self.algorithm_config.ppo_clip
         steps = len(batch.rewards)
         parameters, values, _ = policy(
             batch.observations[:steps], batch.is_reset[:steps], batch.state, batch.actions,
@@ -210,15 +208,10 @@ class Algorithm(algorithm.Algorithm):
                 torch.minimum(ratio * advantages, clipped * advantages), mask)
         else:
             policy_loss = -self.mean(ratio * advantages, mask) + self.penalty(kl, self.group)
-        value_loss = 0.5 * self.mean((batch.returns - values).square(), mask)
-        entropy = self.mean(policy.distribution.entropy(parameters), mask)
-        loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
         outside = ((ratio - 1).abs() > clip).float()
-        return loss, {
-            'losses/loss': loss, 'losses/policy_loss': policy_loss,
-            'losses/value_loss': value_loss, 'losses/entropy': entropy, 'losses/approx_kl': kl,
-            'losses/clipfrac': self.mean(outside, mask),
-            'losses/mean_value': self.mean(values, mask)}
+        return self.actor_critic_loss(
+            policy_loss, batch.returns, values, parameters, mask, approx_kl=kl,
+            clipfrac=self.mean(outside, mask))
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), **self.penalty.state(),
