@@ -92,18 +92,6 @@ def test_the_same_seed_gives_the_same_unrolls_and_the_next_overwrites_none(same)
     assert not same(first, make_actor('vdl/Reach1D-v0', 30, seed=5)[0].unroll()[0])
 
 
-def test_actions_are_those_of_the_loaded_policy():
-    actor, _ = make_actor('vdl/Counter-v0', 50)
-    new = {name: np.zeros_like(array) for name, array in weights(actor.policy).items()}
-    new['policy_head.bias'][1] = 50.0
-    actor.load(new, 7)
-    assert actor.policy_version == 7
-    arrays, _ = actor.unroll()
-    assert (arrays['actions'] == 1).all()
-    new['policy_head.bias'][:] = 0.0  # a copy was taken
-    assert (actor.unroll()[0]['actions'] == 1).all()
-
-
 @pytest.mark.parametrize(('env_id', 'memory'), [
     ('vdl/Counter-v0', {'lstm_size': 4}), ('vdl/PixelCounter-v0', {'last_action_reward': True}),
     ('vdl/MixedCounter-v0', {'lstm_size': 4, 'last_action_reward': True}),
@@ -144,7 +132,7 @@ def test_a_learner_recomputes_outputs_and_states_from_the_state_in_an_unroll(env
     assert resets > BATCH
 
 
-def test_exploration_follows_the_learners_agent_steps():
+def test_actions_are_those_of_the_loaded_policy_and_its_exploration():
     actor, _ = make_actor('vdl/Counter-v0', 20, own=DqnConfig(), more={
         'exploration': lambda agent_steps: 1 - agent_steps / 1000})
     best = {name: np.zeros_like(array) for name, array in weights(actor.policy).items()}
@@ -154,6 +142,9 @@ def test_exploration_follows_the_learners_agent_steps():
         arrays, _ = actor.unroll()
         np.testing.assert_allclose(np.exp(arrays['behaviour_log_probs']),
                                    np.array(chances)[arrays['actions']], rtol=1e-5)
+    assert actor.policy_version == 3
+    best['policy_head.bias'][:] = 0.0  # a copy was taken
+    assert (actor.unroll()[0]['actions'] == 1).all()
 
 
 def test_what_an_environment_tells_of_its_clock_is_in_the_unroll():

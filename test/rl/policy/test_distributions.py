@@ -147,12 +147,12 @@ def test_squashed_actions_are_within_the_range_and_fill_it():
         wide = torch.tensor([0.0, 0.0, 2.0, 2.0]).expand(2000, 4)
         acted = family.to_environment(family.sample(wide).numpy())
         assert acted.dtype == space.dtype
-        reach = space.high - space.low
         # Within what rounding of the middle and the reach leaves; environments clip.
-        assert (acted >= space.low - 1e-6 * reach).all(), space
-        assert (acted <= space.high + 1e-6 * reach).all(), space
-        assert (acted.min(0) < space.low + 0.001 * reach).all(), space
-        assert (acted.max(0) > space.high - 0.001 * reach).all(), space
+        share = (acted - space.low) / (space.high - space.low)
+        assert (share.min(0) > -1e-6).all(), space
+        assert (share.max(0) < 1 + 1e-6).all(), space
+        assert (share.min(0) < 0.001).all(), space
+        assert (share.max(0) > 0.999).all(), space
         middle = family.to_environment(np.zeros((1, 2), np.float32))[0]
         np.testing.assert_allclose(middle, (space.low + space.high) / 2, rtol=1e-6)
 
