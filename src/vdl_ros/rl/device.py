@@ -73,9 +73,7 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
 def gather(table: Tensor, index: Sequence[Tensor], device: torch.device) -> Tensor:
     """Return ``table[index]`` on ``device``, by one copy in host memory and an asynchronous one.
 
-    Args:
-        table: [R, ...] or [R, S, ...], contiguous, in host memory.
-        index: int64 [N] in host memory: rows, or rows and columns.
+    Table, contiguous, and index, int64 [N] each: rows, or rows and columns, are in host memory.
     """
     if device == CPU:
         return table[tuple(index)]

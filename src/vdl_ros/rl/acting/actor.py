@@ -57,9 +57,8 @@ class Step(NamedTuple):
 class EnvStepper:
     """Steps environments that reset themselves in the step after the last one of an episode.
 
-    Attributes:
-        observation, is_reset: the current observation [B, ...], and where it is the first of its
-            episode, [B] bool.
+    It has the current ``observation`` [B, ...], and where it ``is_reset``, the first of its
+    episode, [B] bool.
     """
 
     def __init__(self, envs: VectorEnv, seed: int) -> None:
@@ -104,7 +103,6 @@ class Actor(ABC):
     Consecutive unrolls overlap by one observation: x_T of one is x_0 of the next.
 
     Args:
-        policy: the policy, without weights yet.
         seed: of the first episodes.
         timer: timer of the thread that calls :meth:`unroll`.
         exploration: see :func:`exploration_schedule`.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, masked_mean
+from vdl_ros.rl.distributed.collectives import Group, masked_mean, standardized
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
@@ -163,6 +163,11 @@ class Algorithm:
     def discounts(self, batch: Batch) -> Tensor:
         """Return gamma, and 0 where the task terminated, float [T, B]."""
         return self.config.discount * (~batch.terminated).float()
+
+    def normalized(self, advantages: Tensor, mask: Tensor) -> Tensor:
+        """Return advantages as the setting ``normalize_advantages`` says."""
+        return standardized(
+            advantages, mask, self.group) if self.config.normalize_advantages else advantages
 
     def actor_critic_loss(
         self, policy_loss: Tensor, returns: Tensor, values: Tensor, parameters: Tensor,

@@ -21,7 +21,7 @@ from vdl_ros.rl.algorithms.advantages import gae
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, explained_variance, standardized
+from vdl_ros.rl.distributed.collectives import Group, explained_variance
 from vdl_ros.rl.policy.networks import Normalizer
 from vdl_ros.rl.settings import PpoConfig
 
@@ -185,10 +185,9 @@ class Algorithm(algorithm.Algorithm):
         if self.returns is not None:
             self.returns.update(returns[batch.valid], self.group.all_reduce_sum)
             returns = self.returns(returns)
-        if self.config.normalize_advantages:
-            advantages = standardized(advantages, batch.valid.float(), self.group)
-        return PpoBatch(**vars(batch), old_parameters=parameters[:-1], advantages=advantages,
-                        returns=returns), explained
+        return PpoBatch(
+            **vars(batch), old_parameters=parameters[:-1], returns=returns,
+            advantages=self.normalized(advantages, batch.valid.float())), explained
 
     def loss(self, batch: PpoBatch) -> tuple[Tensor, algorithm.Metrics]:
         policy, clip = self.policy, self.algorithm_config.ppo_clip

@@ -18,7 +18,6 @@ from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import standardized
 from vdl_ros.rl.settings import ReinforceConfig
 
 # Unfinished episodes kept; beyond it, the one without data for longest is dropped.
@@ -168,10 +167,8 @@ class Algorithm(algorithm.Algorithm):
         advantages = returns
         if with_baseline:
             advantages = returns - values[:-1].detach()
-        if config.normalize_advantages:
-            advantages = standardized(advantages, mask, self.group)
         log_pi = policy.distribution.log_prob(parameters, actions)
-        policy_loss = -self.mean(log_pi * advantages, mask)
+        policy_loss = -self.mean(log_pi * self.normalized(advantages, mask), mask)
         value_loss = 0.5 * self.mean((returns - values[:-1]).square(), mask)
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss - config.entropy_cost * entropy

@@ -92,10 +92,7 @@ class Policy(Encoder):
         return self.policy_head.weight.new_zeros(batch, self.state_size)
 
     def append_last_action(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
-        """Return the state, [B, S], with last action and reward, if they are inputs of the policy.
-
-        ``actions`` are [B] or [B, A], and ``rewards`` float [B].
-        """
+        """Return the state, [B, S], with last action and reward, if they are inputs."""
         if not self.last_action_reward:
             return state
         return torch.cat(
@@ -117,9 +114,8 @@ class Policy(Encoder):
                 images are scaled to [0, 1], float images are as they are.
             is_reset: [T, B] bool, true where an episode starts: the state is reset there.
             state: [B, S], before the first observation; unused if S is 0.
-            actions: [T - 1, B] or [T - 1, B, A], or longer, after the observations; unused if T
-                is 1 or the last action and reward are not inputs.
-            rewards: [T - 1, B] float, or longer, likewise.
+            actions, rewards: [T - 1, B, ...] or longer, after the observations; unused if T is 1
+                or the last action and reward are not inputs.
             numbers: [T * B, V], the numbers of observations that are an image and numbers; then
                 ``observations`` are the images, [T, B, *image].
         """
@@ -171,10 +167,9 @@ class Policy(Encoder):
 
 
 def choose_precision(policy: Policy, precision: str) -> None:
-    """Set the precision of a policy's torso: 'float32', 'bfloat16' or 'auto'.
+    """Set the precision of a policy's torso by the setting ``precision``; float32 without images.
 
-    'auto' is on a CPU the faster one, on a CUDA device bfloat16 if the hardware supports it. It
-    has the exponent range of float32, so gradients need no scaling. Without images it is float32.
+    bfloat16 has the exponent range of float32, so gradients need no scaling.
     """
     if precision == 'auto' and policy.of_images:
         precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
