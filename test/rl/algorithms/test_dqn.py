@@ -27,6 +27,13 @@ def filled(schema, batch, n, alpha=0.0):
     return replay
 
 
+def are_drawn_by(replay, priority):
+    """Assert that steps are drawn by their priority [columns, T]."""
+    drawn, weights = replay.sample(3000), priority ** 0.7
+    expected = weights[drawn.column, drawn.time] / weights.sum()
+    torch.testing.assert_close(drawn.probabilities, expected, rtol=1e-3, atol=0.0)
+
+
 def make(algorithm, policy, settings, **options):
     """Return the algorithm with a target network that is not the policy."""
     learner = algorithm(policy, settings, **{
@@ -84,14 +91,10 @@ def test_loss_and_gradient_are_those_of_the_definition(
     assert len(sample.probabilities.unique()) > 10
     if prioritized:
         # What was learned from is drawn by its error from now on.
-        drawn_by = dict(zip(zip(columns.tolist(), times.tolist(), strict=True),
-                            priorities.tolist(), strict=True))
-        drawn_by |= zip(zip(sample.column.tolist(), sample.time.tolist(), strict=True),
-                        np.abs(errors), strict=True)
-        drawn = replay.sample(1000)
-        total = sum(each ** 0.7 for each in drawn_by.values())
-        for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
-            assert odds == pytest.approx(drawn_by[b, t] ** 0.7 / total, rel=1e-3)
+        priority = torch.zeros(9, 8)
+        priority[columns, times] = priorities
+        priority[sample.column, sample.time] = torch.from_numpy(np.abs(errors)).float()
+        are_drawn_by(replay, priority)
 
 
 @pytest.mark.parametrize('double', [True, False])
@@ -131,11 +134,10 @@ def test_with_a_memory_whole_columns_are_learned_from(
     assert count < 32
     loss, _ = learner.loss(replay, sample)
     assert float(loss.detach()) == pytest.approx(total / count, rel=1e-5)
-    drawn = replay.sample(3000)
-    weights = {place: abs(errors.get(place, 1.0)) ** 0.7
-               for place in map(tuple, replay.valid.nonzero().tolist())}
-    for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
-        assert odds == pytest.approx(weights[b, t] / sum(weights.values()), rel=1e-3)
+    priority = replay.valid.float()
+    for place, error in errors.items():
+        priority[place] = float(abs(error))
+    are_drawn_by(replay, priority)
 
 
 def test_the_target_network_is_copied_at_each_period(batch, real, config, same, monkeypatch):

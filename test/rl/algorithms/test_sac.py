@@ -21,8 +21,8 @@ SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio
 @pytest.fixture
 def learn(spaces, config, random_unroll):
     """Return a function that makes a learner and a batch for an action space."""
-    def make(actions, changes=None, **options):
-        settings = config('sac', **(changes or {}))
+    def make(actions, **options):
+        settings = config('sac')
         learner = Learner(settings, spaces[0], actions, algorithm_config=make_algorithm_config(
             settings, {**SMALL, **options}))
         unrolls = [random_unroll(seed) for seed in range(3)]
