@@ -40,7 +40,6 @@ def choose_device(name: str, rank: int = 0) -> torch.device:
 
 
 def describe(device: torch.device) -> str:
-    """Return 'cpu', or the name of the GPU."""
     return str(torch.cuda.get_device_name(device)) if device.type == 'cuda' else 'cpu'
 
 
@@ -143,7 +142,6 @@ class DeviceMemory(HostMemory):
                                pin_memory=True)
 
     def put(self, whole: Tensor, start: int, columns: Tensor) -> None:
-        """Start the copy."""
         with torch.cuda.stream(self._stream):
             there = columns.to(self._device, non_blocking=True)
             whole[:, start:start + columns.shape[1]].copy_(there)
@@ -202,7 +200,6 @@ class ThreadChoice:
         self.threads = 1
 
     def announcement(self) -> str:
-        """Return a line that says what is tried."""
         return f'learner_threads: trying {", ".join(map(str, self._speeds))}'
 
     def update(self, version: int, agent_steps: int) -> str:

@@ -96,7 +96,6 @@ class Credit:
             and self._version - self._oldest_version > self._longest_wait)
 
     def wait_again(self) -> None:
-        """Begin the time-outs of :meth:`is_lost` again."""
         self._policy_at = self._clock()
         self._start_waiting()
 
@@ -151,7 +150,6 @@ class LearnerChoice:
         return learner_id in self._earlier
 
     def stay_with(self, learner_id: str) -> None:
-        """Stay with the learner of a policy that could be used."""
         if learner_id != self._learner_id:
             if launch_of(learner_id) != launch_of(self._learner_id):
                 self._earlier.clear()

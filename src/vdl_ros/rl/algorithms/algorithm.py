@@ -45,7 +45,6 @@ class PolicyOptimizer:
                 self._parameters, config.learning_rate, alpha=0.99, eps=self._epsilon)
 
     def schedule(self, agent_steps: int) -> None:
-        """Set the learning rate by the schedule and the factor."""
         config = self._config
         self.learning_rate = config.learning_rate * self.learning_rate_factor
         if config.learning_rate_schedule == 'linear':
@@ -165,7 +164,6 @@ class Algorithm:
         return self.config.discount * (~batch.terminated).float()
 
     def normalized(self, advantages: Tensor, mask: Tensor) -> Tensor:
-        """Return advantages as the setting ``normalize_advantages`` says."""
         return standardized(
             advantages, mask, self.group) if self.config.normalize_advantages else advantages
 

@@ -96,7 +96,7 @@ class KlPenalty:
 
 
 # Far above what ratios to a policy of a few updates ago reach.
-_LARGEST_LOG_RATIO = 10.0
+_MAX_LOG_RATIO = 10.0
 # An update ends early once the divergence is this many times ppo_kl_target.
 _STOP_FACTOR = 4.0
 
@@ -198,7 +198,7 @@ class Algorithm(algorithm.Algorithm):
         mask = batch.valid.float()
         # An infinite ratio has a gradient of NaN, also where it is clipped.
         ratio = (policy.distribution.log_prob(parameters, batch.actions)
-                 - batch.behaviour_log_probs).clamp(max=_LARGEST_LOG_RATIO).exp()
+                 - batch.behaviour_log_probs).clamp(max=_MAX_LOG_RATIO).exp()
         advantages = batch.advantages
         kl = self.mean(policy.distribution.kl(batch.old_parameters, parameters), mask)
         if self.algorithm_config.ppo_form == 'clip':

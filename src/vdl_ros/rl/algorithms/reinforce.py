@@ -21,7 +21,7 @@ from vdl_ros.rl.device import send
 from vdl_ros.rl.settings import ReinforceConfig
 
 # Unfinished episodes kept; beyond it, the one without data for longest is dropped.
-_MOST = 65_536
+_MAX_PENDING = 65_536
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class EpisodeAssembly:
                     rest.next = source.sequence + 1
                     self._pending[key] = rest
                 column += 1
-        while len(self._pending) > _MOST:
+        while len(self._pending) > _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         return found
 

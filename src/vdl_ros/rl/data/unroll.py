@@ -124,11 +124,11 @@ def _check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> No
 
 
 Arrays = dict[str, NDArray[Any]]
-#: Bytes of one unroll: the number of environments comes over the network.
-LARGEST = 1 << 31
+# Bytes of one unroll: the number of environments comes over the network.
+_MAX_BYTES = 1 << 31
 # Squares of sums of these, in float32, are finite: one trajectory must not end a run.
-_LARGEST_VALUE = 1e9
-_LARGEST_BY_NAME = {'actions': 1e6, 'behaviour_log_probs': 1e6}
+_MAX_VALUE = 1e9
+_MAX_BY_NAME = {'actions': 1e6, 'behaviour_log_probs': 1e6}
 
 
 class UnrollError(ValueError):
@@ -239,7 +239,7 @@ def _check_magnitude(name: str, array: NDArray[Any]) -> None:
     low, high = float(array.min()), float(array.max())
     if not math.isfinite(low) or not math.isfinite(high):
         raise UnrollError(f'{name}: not all finite')
-    largest = _LARGEST_BY_NAME.get(name, _LARGEST_VALUE)
+    largest = _MAX_BY_NAME.get(name, _MAX_VALUE)
     if max(-low, high) > largest:
         raise UnrollError(f'{name}: {low if -low > high else high:g} is not allowed: '
                           f'from {-largest:g} to {largest:g}')
@@ -323,12 +323,12 @@ class UnrollSchema:
                    for dtype, shape in self._whole.values())
 
     def check_size(self, num_envs: int) -> None:
-        """Raise an UnrollError if an unroll of ``num_envs`` environments exceeds ``LARGEST``."""
+        """Raise an UnrollError if an unroll of ``num_envs`` environments is too large."""
         size = self.num_bytes(num_envs)
-        if size > LARGEST:
+        if size > _MAX_BYTES:
             raise UnrollError(
                 f'unroll_length: {self.unroll_length} steps of {num_envs} environments are '
-                f'{size} bytes, which is not allowed: at most {LARGEST}')
+                f'{size} bytes, which is not allowed: at most {_MAX_BYTES}')
 
     def empty(self, num_envs: int) -> Arrays:
         """Return empty arrays without ``OPTIONAL``; raise an UnrollError if they are too large."""

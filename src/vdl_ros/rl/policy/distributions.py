@@ -35,7 +35,6 @@ class Categorical:
         self.size = self.num_inputs = size
 
     def logits(self, parameters: Tensor) -> Tensor:
-        """Return the logits of the actions, float [..., n]."""
         return parameters
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:

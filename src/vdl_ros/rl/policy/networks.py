@@ -48,7 +48,6 @@ def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn
 
 
 def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
-    """Initialize ``layer`` with orthogonal weights and zero biases; return it."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -121,8 +120,6 @@ class _Section(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions beside the identity."""
-
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.first, self.second = (
@@ -194,7 +191,6 @@ class Normalizer(nn.Module):
         return scaled.clamp(-CLIP, CLIP)
 
     def undo(self, normalized: Tensor) -> Tensor:
-        """Return the numbers [..., *shape] before normalization."""
         return normalized * self.deviation.to(normalized) + self.mean.to(normalized)
 
     @property

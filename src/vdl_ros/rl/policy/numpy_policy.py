@@ -85,7 +85,6 @@ def family_of(
 
 
 def _one_hot(actions: Array, size: int) -> Array:
-    """Return 1 for the action and 0 for the others, float32 [B, size]."""
     rows = np.zeros((len(actions), size), np.float32)
     rows[np.arange(len(actions)), actions] = 1.0
     return rows
@@ -269,7 +268,6 @@ class NumpyPolicy:
         self._arrays: dict[str, Array] = {}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        """Copy the weights; see :func:`check_weights`."""
         check_weights(self.expected, arrays)
         # Matrices as they are multiplied.
         found = {name: np.array(each.T if each.ndim == 2 else each, np.float32, order='C')
@@ -314,7 +312,6 @@ class NumpyPolicy:
         return parameters, state
 
     def _features(self, observations: Array) -> Array:
-        """Return the features of the two layers, float32 [B, hidden_size]."""
         arrays = self._arrays
         x = observations.reshape(len(observations), -1).astype(np.float32)
         if self._normalize:
