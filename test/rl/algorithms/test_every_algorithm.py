@@ -7,12 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.common.settings import settings_of
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_folder import load_array_file, save_array_file
-from vdl_ros.rl.settings import make_algorithm_config
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 # One optimizer step or more with each update, so that nothing is left waiting.
 REPLAY = {'replay_size': 400, 'replay_start': 1, 'replay_batch': 8, 'replay_ratio': 2.0}
@@ -28,6 +29,7 @@ KINDS = {
     'dqn': ('dqn', {'optimizer': 'rmsprop'}, {'prioritized': True, 'replay_ratio': 0.3}),
     'dqn, lstm': ('dqn', {'lstm_size': 4}, {}),
     'sac': ('sac', {}, {}), 'bc': ('bc', {}, {})}
+TRAIN = settings_of(TrainConfig).keys()
 every_kind = pytest.mark.parametrize('kind', KINDS)
 
 
@@ -38,7 +40,8 @@ def learner(spaces, config):
         name, changes, options = KINDS[kind]
         settings = config(name, **{
             'normalize_observations': True, 'seed': seed, 'total_steps': 500,
-            'learning_rate_schedule': 'linear', **changes})
+            'learning_rate_schedule': 'linear', **changes,
+            **{each: more[each] for each in more.keys() & TRAIN}})
         return Learner(settings, *spaces, algorithm_config=make_algorithm_config(
             settings, {**OWN, **options, **more}))
     return make
@@ -141,29 +144,22 @@ def test_a_replay_of_another_size_or_with_other_columns_is_refused(learner, upda
         one.algorithm.load_replay_arrays({**arrays, 'more': np.zeros(1)})
 
 
-def test_the_state_of_another_learner_is_refused_in_one_line(spaces, config):
-    def make(name, changes=None, **options):
-        settings = config(name, **(changes or {}))
-        return Learner(settings, *spaces,
-                       algorithm_config=make_algorithm_config(settings, {**OWN, **options}))
-
-    plain, normal = make('a3c'), make('a3c', {'normalize_observations': True})
-    ppo, dqn = make('ppo'), make('dqn')
+def test_the_state_of_another_learner_or_an_incomplete_one_is_refused(learner):
+    plain = learner('a3c', normalize_observations=False)
     for case, one, another, reason in (
-            ('size', plain, make('a3c', {'hidden_size': 9}), 'size mismatch'),
-            ('optimizer', plain, make('a3c', {'optimizer': 'rmsprop'}), 'adam is not rmsprop'),
-            ('normalizer', normal, plain, 'normalizer'),
-            ('returns', ppo, make('ppo', normalize_returns=True), 'Normalizer'),
-            ('a3c for ppo', plain, ppo, 'beta'), ('a3c for dqn', plain, dqn, ''),
-            ('dqn for sac', dqn, make('sac'), ''), ('sac for a3c', make('sac'), plain, '')):
+            ('size', plain, learner('a3c', hidden_size=9), 'size mismatch'),
+            ('optimizer', learner('a3c'), learner('a3c', optimizer='rmsprop'),
+             'adam is not rmsprop'),
+            ('normalizer', learner('a3c'), plain, 'normalizer'),
+            ('returns', learner('ppo', normalize_returns=False), learner('ppo'), 'Normalizer'),
+            ('beta', learner('reinforce'), learner('ppo'), 'beta'),
+            ('dqn for sac', learner('dqn'), learner('sac'), ''),
+            ('sac for a3c', learner('sac'), learner('a3c'), '')):
         with pytest.raises(ValueError) as error:
             another.load_state(one.state())
         assert str(error.value).startswith('checkpoint: not of this network: '), case
         assert reason in str(error.value), case
         assert '\n' not in str(error.value), case
-
-
-def test_an_incomplete_state_is_refused(learner):
     for kind, keys in (
             ('impala', ('policy', 'algorithm', 'version', 'agent_steps', 'torch_rng')),
             ('reinforce', ('algorithm optimizer',)), ('ppo', ('algorithm beta',)),
