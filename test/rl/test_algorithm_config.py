@@ -1,4 +1,4 @@
-"""Settings that contradict each other are refused with both values; the schedule of exploration."""
+"""Settings that contradict each other are refused with both values; how exploration goes."""
 
 import dataclasses
 
