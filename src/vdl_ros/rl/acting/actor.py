@@ -46,6 +46,11 @@ class Step(NamedTuple):
     is_reset: NDArray[Any]
     extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
 
+    @property
+    def success(self) -> NDArray[Any] | None:
+        """Where the episode reached its aim, bool [B]; None if it is unknown."""
+        return self.extras.get('success')
+
     def arrays(self, is_reset: NDArray[Any]) -> Arrays:
         """Return an unroll of this step; ``is_reset`` [B] is of the observation before it."""
         return {'rewards': self.reward[None], 'terminated': self.terminated[None],
