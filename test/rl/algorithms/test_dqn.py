@@ -160,27 +160,6 @@ def test_the_target_network_is_copied_at_each_period(batch, real, config, same, 
         assert same(target, seen[number - number % 3][0])
 
 
-@pytest.mark.parametrize('ratio', [0.3, 4.0])
-def test_steps_are_made_as_often_as_the_ratio_says(random_unroll, schema, real, config, ratio):
-    learner = real(config('dqn'), replay_size=160, replay_start=40, replay_batch=16,
-                   replay_ratio=ratio)
-    stored = worth = 0
-    for seed in range(12):
-        batch = make_batch([random_unroll(seed)], schema)
-        new = int(batch.valid.sum())
-        stored += new
-        before = learner.optimizer.steps
-        metrics = learner.update(batch)
-        if stored < 40:
-            assert metrics == {'losses/replayed_steps': stored}
-        else:
-            worth += new
-            assert metrics['losses/replayed_steps'] == float(learner._replay.steps)
-            assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
-        assert learner.optimizer.steps == int(worth * ratio / 16 + 1e-9)
-    assert learner.optimizer.steps >= 3
-
-
 @pytest.fixture
 def unlike(random_unroll, spaces):
     """Return a function that makes a batch of three columns, each with one step that resets."""
@@ -193,25 +172,20 @@ def unlike(random_unroll, spaces):
     return make
 
 
-def test_with_a_memory_the_ratio_is_that_of_what_is_learned_from(unlike, real, config):
-    """Columns hold fewer steps than are asked for, or more: of T each, and one at least."""
-    for size, ratio in ((7, 2.0), (39, 0.5)):
-        learner = real(config('dqn', lstm_size=3), replay_size=160, replay_start=1,
-                       replay_batch=size, replay_ratio=ratio)
-        of_columns, learned, step = learner._column_targets, [], 7 * max(size // 8, 1)
-
-        def spy(*args, of_columns=of_columns, learned=learned):
-            found = of_columns(*args)
-            learned.append(int(found[-1].sum()))
-            return found
-
-        learner._column_targets = spy
-        for seed in range(10):
-            learner.update(unlike(seed, learner.policy.state_size))
-            # What is not yet learned from is less than one step of the optimizer.
-            assert 0 <= ratio * (seed + 1) * 3 * 7 - sum(learned) < step, (size, ratio)
-        assert set(learned) == {step}, (size, ratio)
-        assert learner.optimizer.steps == len(learned) >= 2, (size, ratio)
+@pytest.mark.parametrize(('memory', 'size', 'ratio'), [
+    ({}, 16, 0.3), ({}, 16, 4.0), ({'lstm_size': 3}, 7, 2.0), ({'lstm_size': 3}, 39, 0.5)])
+def test_steps_are_made_as_often_as_the_ratio_says(unlike, real, config, memory, size, ratio):
+    """With a memory from columns of 7 valid steps each, and at least from one."""
+    learner = real(config('dqn', **memory), replay_size=160, replay_start=40, replay_batch=size,
+                   replay_ratio=ratio)
+    learned_from = 7 * max(size // 8, 1) if memory else size
+    assert learner.update(unlike(0, learner.policy.state_size)) == {'losses/replayed_steps': 21}
+    for number in range(1, 12):
+        before = learner.optimizer.steps
+        metrics = learner.update(unlike(number, learner.policy.state_size))
+        assert learner.optimizer.steps == int(21 * number * ratio / learned_from)
+        assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
+    assert learner.optimizer.steps >= 3
 
 
 def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(unlike, real, config):

@@ -204,17 +204,15 @@ def test_outputs_and_gradients_depend_on_earlier_steps_only_since_the_last_reset
     assert not before.grad[1].any()
 
 
-@pytest.mark.parametrize(('network', 'space', 'action_space', 'own', 'last_size', 'lstm_size'), [
-    ('mlp', NUMBERS, ACTIONS, None, 7, 0), ('mlp', NUMBERS, ACTIONS, DQN, 7, 5),
-    ('mlp', NUMBERS, FORCES, None, 3, 5), ('impala', SMALL, ACTIONS, None, 7, 5)])
+@pytest.mark.parametrize(('action_space', 'own', 'last_size', 'lstm_size'), [
+    (ACTIONS, None, 7, 0), (ACTIONS, DQN, 7, 5), (FORCES, None, 3, 5)])
 def test_the_state_contains_the_last_action_and_reward_if_they_are_inputs(
-        network, space, action_space, own, last_size, lstm_size):
-    policy = make(space, action_space, own, network=network, lstm_size=lstm_size,
-                  last_action_reward=True)
+        action_space, own, last_size, lstm_size):
+    policy = make(NUMBERS, action_space, own, lstm_size=lstm_size, last_action_reward=True)
     with torch.no_grad():  # heads begin so small that nothing would matter
         policy.policy_head.weight.mul_(100)
     assert policy.state_size == 2 * lstm_size + last_size
-    batch, is_reset = observations(space, 6, 3), torch.rand(6, 3) < 0.3
+    batch, is_reset = observations(NUMBERS, 6, 3), torch.rand(6, 3) < 0.3
     is_reset[3] = torch.tensor([True, False, False])
     # Several steps without a reset are computed together.
     is_reset[-2:] = False
