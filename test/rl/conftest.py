@@ -30,67 +30,50 @@ def seeded():
     torch.manual_seed(0)
 
 
-def _naive_vtrace(log_rhos, discounts, rewards, values, valid, rho_bar, c_bar, lambda_=1.0):
+@pytest.fixture
+def naive_vtrace():
     """
-    Return (v_s, advantages) as in arXiv:1802.01561, equation (1), sums and products as they stand.
+    Return a function: (v_s, advantages) as in arXiv:1802.01561, equation (1), sums as they stand.
 
     v_s = V(x_s) + sum_t gamma^(t-s) (prod_{i=s}^{t-1} c_i) delta_t V, with lambda in each c_i as
     in remark 2. A step that is not valid is none of the trajectory: what comes before it ends
     there, and it has no correction of its own.
     """
-    steps, batch = rewards.shape
-    vs = np.array(values, np.float64)
-    for b in range(batch):
-        for s in range(steps):
-            total = 0.0
-            for t in range(s, steps):
+    def compute(log_rhos, discounts, rewards, values, valid, rho_bar, c_bar, lambda_=1.0):
+        vs, ratios = np.array(values, np.float64), np.exp(log_rhos)
+        rhos, cs = np.minimum(rho_bar, ratios), lambda_ * np.minimum(c_bar, ratios)
+        deltas = rhos * (rewards + discounts * values[1:] - values[:-1])
+        for s, b in np.ndindex(*rewards.shape):
+            product = 1.0
+            for t in range(s, len(rewards)):
                 if not valid[t, b]:
                     break
-                rho_t = min(rho_bar, np.exp(log_rhos[t, b]))
-                delta = rho_t * (
-                    rewards[t, b] + discounts[t, b] * values[t + 1, b] - values[t, b])
-                product = 1.0
-                for i in range(s, t):
-                    product *= discounts[i, b] * lambda_ * min(c_bar, np.exp(log_rhos[i, b]))
-                total += product * delta
-            vs[s, b] = values[s, b] + total
-    advantages = np.zeros((steps, batch))
-    for b in range(batch):
-        for s in range(steps):
-            if valid[s, b]:
-                rho_s = min(rho_bar, np.exp(log_rhos[s, b]))
-                advantages[s, b] = rho_s * (
-                    rewards[s, b] + discounts[s, b] * vs[s + 1, b] - values[s, b])
-    return vs[:-1], advantages
-
-
-@pytest.fixture
-def naive_vtrace():
-    return _naive_vtrace
-
-
-def _naive_gae(discounts, rewards, values, valid, lambda_):
-    """
-    Return advantages as in arXiv:1506.02438, equation (16), the sum as it stands.
-
-    A_t = sum_l (gamma lambda)^l delta_{t+l}. A step that is not valid is none of the trajectory.
-    """
-    steps, batch = rewards.shape
-    advantages = np.zeros((steps, batch))
-    for t, b in np.ndindex(steps, batch):
-        factor = 1.0
-        for s in range(t, steps):
-            if not valid[s, b]:
-                break
-            delta = rewards[s, b] + discounts[s, b] * values[s + 1, b] - values[s, b]
-            advantages[t, b] += factor * delta
-            factor *= discounts[s, b] * lambda_
-    return advantages
+                vs[s, b] += product * deltas[t, b]
+                product *= discounts[t, b] * cs[t, b]
+        advantages = rhos * (rewards + discounts * vs[1:] - values[:-1])
+        return vs[:-1], np.where(valid, advantages, 0.0)
+    return compute
 
 
 @pytest.fixture
 def naive_gae():
-    return _naive_gae
+    """
+    Return a function: advantages as in arXiv:1506.02438, equation (16), the sum as it stands.
+
+    A_t = sum_l (gamma lambda)^l delta_{t+l}. A step that is not valid is none of the trajectory.
+    """
+    def compute(discounts, rewards, values, valid, lambda_):
+        advantages = np.zeros(rewards.shape)
+        deltas = rewards + discounts * values[1:] - values[:-1]
+        for t, b in np.ndindex(*rewards.shape):
+            factor = 1.0
+            for s in range(t, len(rewards)):
+                if not valid[s, b]:
+                    break
+                advantages[t, b] += factor * deltas[s, b]
+                factor *= discounts[s, b] * lambda_
+        return advantages
+    return compute
 
 
 class _Member(Group):

@@ -1,4 +1,4 @@
-"""Settings that contradict each other are refused where they are checked, with both values."""
+"""Settings that contradict each other are refused with both values; how exploration goes."""
 
 import dataclasses
 
@@ -14,6 +14,7 @@ from vdl_ros.rl.settings import (
     ReplayConfig,
     SacConfig,
     TrainConfig,
+    exploration_schedule,
     make_algorithm_config,
     verify,
 )
@@ -59,15 +60,11 @@ def test_only_settings_of_the_replay_are_of_two_algorithms():
 
 
 def test_a_credit_smaller_than_what_an_answer_needs_is_refused():
-    for algorithm in ALGORITHMS:
-        for batch, every, lag in ((5, 1, 4), (1, 5, 4), (2, 3, 5)):
-            train, own = TrainConfig(
-                algorithm=algorithm, batch_size=batch, publish_every=every, max_in_flight=lag,
-            ), ALGORITHM_SETTINGS[algorithm]()
-            found = refusal(train, own)
-            assert found.startswith(f'max_in_flight: {lag} '), (algorithm, found)
-            assert f' = {batch} * {every} = {batch * every}' in found
-            assert refusal(*changed(train, own, {'max_in_flight': batch * every})) == ''
+    train, own = TrainConfig(batch_size=2, publish_every=3, max_in_flight=5), ImpalaConfig()
+    found = refusal(train, own)
+    assert found.startswith('max_in_flight: 5 is not allowed: ')
+    assert ' = 2 * 3 = 6' in found
+    assert refusal(*changed(train, own, {'max_in_flight': 6})) == ''
     train = TrainConfig(synchronous=True, batch_size=5, max_in_flight=4)
     assert refusal(train, ImpalaConfig()) == '', 'synchronous actors have that of a batch'
     assert train.credit == 5
@@ -89,13 +86,11 @@ def test_what_does_not_fit_is_refused_with_both_values_and_what_just_fits_is_not
               for form in ('kl', 'hinge')),
             (dqn, {}, {'n_step': 21}, '21 is not allowed: at most unroll_length, 20'),
             (dqn, {'unroll_length': 501}, {}, '501 is not allowed: at most replay_size, 500'),
-            (dqn, {}, {'replay_batch': 501}, '501 is not allowed: at most replay_size, 500'),
             (dqn, {}, {'replay_start': 501}, '501 is not allowed: at most replay_size, 500'),
             (dqn, {'total_steps': 499}, {}, 'replay_start: 500 is not allowed: at most '
                                             'total_steps, 499'),
             (dqn, {}, {'exploration_start': 1.5}, f'1.5 is not allowed {epsilon}'),
             (dqn, {}, {'exploration_end': 2.0}, f'2 is not allowed {epsilon}'),
-            (sac, {}, {'n_step': 21}, '21 is not allowed: at most unroll_length, 20'),
             (sac, {}, {'replay_start': 10_001},
              '10001 is not allowed: at most total_steps, 10000'),
             (sac, {'lstm_size': 8}, {}, "8 is not allowed with algorithm 'sac': 0"),
@@ -124,3 +119,36 @@ def test_each_learner_collects_before_it_learns():
     assert refusal(train, AT_THE_EDGE, 3) == (
         'replay_start: 500 is not allowed: at most total_steps / num_learners = 1001 / 3 = 333, '
         'or nothing would be learned')
+
+
+NAMES = [f'actor-{i}' for i in range(200)]
+
+
+def test_exploration_is_linear_from_start_to_end_and_then_constant():
+    for exploration in ('epsilon', 'boltzmann'):
+        own = DqnConfig(exploration=exploration, exploration_start=0.9, exploration_end=0.1,
+                        exploration_steps=1000)
+        explore = exploration_schedule(own, 'a')
+        assert [explore(steps) for steps in (0, 250, 500, 1000, 10**9)] == pytest.approx(
+            [0.9, 0.7, 0.5, 0.1, 0.1]), exploration
+        assert exploration_schedule(own, 'a', frozen=True)(0) == pytest.approx(0.1)
+    assert exploration_schedule(PpoConfig(), 'a')(0) == 0.0, 'no action values'
+
+
+def test_actors_differ_by_their_names_if_there_is_a_spread():
+    """Epsilon is raised to a power from 1 to 1 + spread; a temperature is divided by as much."""
+    def explored(**own):
+        return sorted(exploration_schedule(DqnConfig(**own), name)(0) for name in NAMES)
+
+    assert len(set(explored())) == 1
+    own = {'exploration_start': 0.5, 'exploration_end': 0.5, 'exploration_spread': 7.0}
+    found = explored(**own)
+    assert found == explored(**own)
+    assert len(set(found)) == len(NAMES)
+    assert 0.5**8 <= found[0] < 0.5**7.5
+    assert 0.5**1.5 < found[-1] <= 0.5
+    assert 0.5**5.5 < found[len(found) // 2] < 0.5**3.5
+    found = explored(exploration='boltzmann', exploration_start=3.0, exploration_end=3.0,
+                     exploration_spread=2.0)
+    assert 1.0 <= found[0] < 1.05
+    assert 2.7 < found[-1] <= 3.0

@@ -40,7 +40,6 @@ def choose_device(name: str, rank: int = 0) -> torch.device:
 
 
 def describe(device: torch.device) -> str:
-    """Return 'cpu', or the name of the GPU."""
     return str(torch.cuda.get_device_name(device)) if device.type == 'cuda' else 'cpu'
 
 
@@ -73,9 +72,7 @@ def send(tensor: Tensor, device: torch.device) -> Tensor:
 def gather(table: Tensor, index: Sequence[Tensor], device: torch.device) -> Tensor:
     """Return ``table[index]`` on ``device``, by one copy in host memory and an asynchronous one.
 
-    Args:
-        table: [R, ...] or [R, S, ...], contiguous, in host memory.
-        index: int64 [N] in host memory: rows, or rows and columns.
+    Table, contiguous, and index, int64 [N] each: rows, or rows and columns, are in host memory.
     """
     if device == CPU:
         return table[tuple(index)]
@@ -117,7 +114,6 @@ class HostMemory:
         """Copy ``columns``, which must no longer change, into ``whole``."""
 
     def take(self, array: NDArray[np.generic]) -> Tensor:
-        """Return an array as a tensor."""
         return torch.from_numpy(array)
 
     def wait_for_copies(self, tensors: Sequence[Tensor]) -> None:
@@ -136,30 +132,26 @@ class DeviceMemory(HostMemory):
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
     def empty(self, shape: Sequence[int], dtype: DTypeLike) -> Tensor:
-        """See :meth:`HostMemory.empty`."""
         kind = torch.from_numpy(np.empty(0, dtype)).dtype
         with torch.cuda.stream(self._stream):
             return torch.empty(tuple(shape), dtype=kind, device=self._device)
 
     def columns(self, whole: Tensor, start: int, stop: int) -> Tensor:
-        """See :meth:`HostMemory.columns`."""
         with torch.cuda.device(self._device):
             return torch.empty((len(whole), stop - start, *whole.shape[2:]), dtype=whole.dtype,
                                pin_memory=True)
 
     def put(self, whole: Tensor, start: int, columns: Tensor) -> None:
-        """See :meth:`HostMemory.put`; starts the copy."""
         with torch.cuda.stream(self._stream):
             there = columns.to(self._device, non_blocking=True)
             whole[:, start:start + columns.shape[1]].copy_(there)
 
     def take(self, array: NDArray[np.generic]) -> Tensor:
-        """See :meth:`HostMemory.take`."""
         with torch.cuda.stream(self._stream):
             return torch.from_numpy(array).pin_memory().to(self._device, non_blocking=True)
 
     def wait_for_copies(self, tensors: Sequence[Tensor]) -> None:
-        """See :meth:`HostMemory.wait_for_copies`; only the device waits."""
+        """Let the device wait; this thread goes on."""
         computing = torch.cuda.current_stream(self._device)
         computing.wait_stream(self._stream)
         for tensor in tensors:
@@ -169,7 +161,6 @@ class DeviceMemory(HostMemory):
 
 
 def memory_of(device: torch.device) -> HostMemory:
-    """Return the memory of ``device``."""
     return HostMemory() if device == CPU else DeviceMemory(device)
 
 
@@ -209,7 +200,6 @@ class ThreadChoice:
         self.threads = 1
 
     def announcement(self) -> str:
-        """Return a line that says what is tried."""
         return f'learner_threads: trying {", ".join(map(str, self._speeds))}'
 
     def update(self, version: int, agent_steps: int) -> str:

@@ -106,49 +106,24 @@ def test_continuous_actions_are_clipped_to_the_bounds_or_squashed():
     np.testing.assert_allclose(played, 1.0 + 3.0 * np.tanh(middle), rtol=1e-5)
 
 
-class Memory:
-    """Plays a policy with an LSTM whose actions depend on its state."""
-
-    def __init__(self):
-        self.space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
-        self.act, self.policy = make_act(self.space, deterministic=True, lstm_size=3)
-        with torch.no_grad():
-            self.policy.policy_head.weight[:] = 10.0
-
-    def expected(self, observations, is_reset):
-        """Return what the policy says of [T, B, 3] from the beginning."""
-        with torch.no_grad():
-            parameters, _, _ = self.policy(
-                torch.from_numpy(observations), torch.from_numpy(is_reset),
-                self.policy.initial_state(observations.shape[1]))
-        return parameters[..., :1].clamp(-9, 9).numpy()
-
-
-@pytest.fixture
-def memory():
-    return Memory()
-
-
-def test_the_state_is_kept_until_the_next_episode(memory):
-    rng = np.random.default_rng(0)
-    observations = rng.normal(size=(8, 2, 3)).astype(np.float32)
+def test_the_state_is_kept_until_the_next_episode_or_another_number_of_environments():
+    space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    act, policy = make_act(space, deterministic=True, lstm_size=3)
+    observations = np.random.default_rng(0).normal(size=(8, 2, 3)).astype(np.float32)
     is_reset = np.zeros((8, 2), np.bool_)
     is_reset[0] = True
     is_reset[5, 1] = True
-    played = np.stack([memory.act(each, first)
-                       for each, first in zip(observations, is_reset, strict=True)])
-    np.testing.assert_allclose(played, memory.expected(observations, is_reset), rtol=1e-4)
-
-
-def test_each_player_has_a_state_which_begins_anew_with_another_number_of_environments(memory):
-    one = np.ones((1, 3), np.float32)
-    first, second = memory.act(one), memory.act(one)
+    with torch.no_grad():
+        policy.policy_head.weight[:] = 10.0
+        expected, _, _ = policy(torch.from_numpy(observations), torch.from_numpy(is_reset),
+                                policy.initial_state(2))
+    played = np.stack([act(*each) for each in zip(observations, is_reset, strict=True)])
+    np.testing.assert_allclose(played, expected[..., :1].clamp(-9, 9).numpy(), rtol=1e-4)
+    other = Act(policy, space, deterministic=True)
+    first, second = (act(observations[0, :1]) for _ in range(2))
     assert abs(float(second[0, 0] - first[0, 0])) > 1e-3
-    other = Act(memory.policy, memory.space, deterministic=True)
-    np.testing.assert_array_equal(other(one), first)
-    both = memory.act(np.ones((2, 3), np.float32))
-    np.testing.assert_allclose(both, np.repeat(first, 2, 0), rtol=1e-5)
-    np.testing.assert_allclose(memory.act(one), first, rtol=1e-5)
+    np.testing.assert_allclose(first, played[0, :1], rtol=1e-5)
+    np.testing.assert_array_equal(other(observations[0, :1]), first)
 
 
 def test_the_last_action_and_reward_are_inputs_of_the_policy():

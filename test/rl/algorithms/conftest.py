@@ -1,7 +1,5 @@
 """What the tests of algorithms share: the smallest policies, and gradients by differences."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -47,11 +45,6 @@ def linear():
 
 
 @pytest.fixture
-def linear_values():
-    return lambda: Linear(EpsilonGreedy(4))
-
-
-@pytest.fixture
 def schema(spaces):
     return UnrollSchema(*spaces, 8, 1)
 
@@ -64,28 +57,6 @@ def batch(random_unroll, schema):
     assert made.terminated.any()
     assert made.truncated.any()
     return made
-
-
-@pytest.fixture
-def table():
-    """
-    Return a function: n-step returns of a batch by the letter.
-
-    Of each valid step (b, t) the sum of n rewards, the bootstrap's factor and time.
-    """
-    def compute(batch, n, discount=0.9):
-        rows = {}
-        for t, b in np.argwhere(batch.valid.numpy()):
-            total, k = 0.0, 0
-            while True:
-                total += discount**k * float(batch.rewards[t + k, b])
-                k += 1
-                ended = bool(batch.terminated[t + k - 1, b])
-                if ended or bool(batch.truncated[t + k - 1, b]) or k == n or t + k == 8:
-                    break
-            rows[b, t] = total, 0.0 if ended else discount**k, t + k
-        return rows
-    return compute
 
 
 @pytest.fixture
@@ -157,20 +128,6 @@ def check_gradient():
 
 
 @pytest.fixture
-def ignored_changed():
-    """Return a function: the batch with all else in the steps that do not count."""
-    def change(batch):
-        ignored = ~batch.valid
-        changed = {
-            'actions': torch.where(ignored, 3 - batch.actions, batch.actions),
-            'rewards': torch.where(ignored, batch.rewards - 50.0, batch.rewards),
-            'behaviour_log_probs': torch.where(ignored, -9.0, batch.behaviour_log_probs),
-            'terminated': batch.terminated ^ ignored}
-        return type(batch)(**{**vars(batch), **changed})
-    return change
-
-
-@pytest.fixture
 def alike():
     """Return a function: assert that policies or figures are the same but for rounding."""
     def compare(a, b, rtol=2e-4, atol=2e-5):
@@ -181,47 +138,3 @@ def alike():
                 torch.as_tensor(a[name]), torch.as_tensor(b[name]), rtol=rtol, atol=atol,
                 msg=lambda message, name=name: f'{name}: {message}')
     return compare
-
-
-@pytest.fixture
-def together(pair, real, alike, random_unroll, spaces):
-    """
-    Return a function: assert that two learners of a group do what one does with both batches.
-
-    Steps are nearly those of plain optimizer, as Adam makes much of the smallest difference.
-    """
-    def check(config, updates=2, **options):
-        config = dataclasses.replace(
-            config, optimizer='rmsprop', rmsprop_epsilon=1.0, learning_rate=0.3)
-        alone = real(config, **options)
-        schema = UnrollSchema(*spaces, config.unroll_length, 1, alone.policy.state_size)
-
-        def unroll(rank, n):
-            return random_unroll(10 * n + rank, batch=3 - rank, start_id=rank, sequence=n,
-                                 state_size=schema.state_size)
-
-        parts = [[make_batch([unroll(rank, n)], schema) for n in range(updates)]
-                 for rank in range(2)]
-        whole = [make_batch([unroll(0, n), unroll(1, n)], schema) for n in range(updates)]
-        assert parts[0][0].valid.sum() != parts[1][0].valid.sum()
-        before = {name: each.clone() for name, each in alone.policy.state_dict().items()}
-        members = [real(config, **options) for _ in range(2)]
-
-        def learn(rank):
-            def run(group):
-                member = members[rank]
-                member.group = member.optimizer.group = group
-                return [member.update(batch) for batch in parts[rank]]
-            return run
-
-        expected = [alone.update(batch) for batch in whole]
-        found = pair(learn(0), learn(1))
-        for told in found:
-            for figures, single in zip(told, expected, strict=True):
-                alike(figures, single)
-        for member in members:
-            alike(member.policy, alone.policy)
-        assert any(not torch.allclose(each, before[name], atol=1e-3)
-                   for name, each in alone.policy.state_dict().items())
-        return alone, members
-    return check

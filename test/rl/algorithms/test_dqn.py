@@ -1,27 +1,37 @@
 """DQN: its loss, the target network, and its replay: when and how often it is learned from."""
 
-import re
-from types import SimpleNamespace
+import copy
 
 import numpy as np
-import psutil
 import pytest
 import torch
 
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
-from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.policy.distributions import EpsilonGreedy
 
 
 def huber(error):
     return 0.5 * error**2 if abs(error) < 1 else abs(error) - 0.5
 
 
+def target(replay, b, t):
+    """Return sum of rewards, factor and time of the bootstrap of a step."""
+    return tuple(each[b, t].item() for each in (replay.returns, replay.factors, replay.times))
+
+
 def filled(schema, batch, n, alpha=0.0):
     replay = Replay(schema, 9 * 8, 0.9, n, alpha)
     replay.add(batch, batch.rewards)
     return replay
+
+
+def are_drawn_by(replay, priority):
+    """Assert that steps are drawn by their priority [columns, T]."""
+    drawn, weights = replay.sample(3000), priority ** 0.7
+    expected = weights[drawn.column, drawn.time] / weights.sum()
+    torch.testing.assert_close(drawn.probabilities, expected, rtol=1e-3, atol=0.0)
 
 
 def make(algorithm, policy, settings, **options):
@@ -38,9 +48,8 @@ def make(algorithm, policy, settings, **options):
 @pytest.mark.parametrize(('double', 'n', 'prioritized'), [
     (True, 1, False), (False, 3, False), (True, 3, True)])
 def test_loss_and_gradient_are_those_of_the_definition(
-        batch, linear_values, algorithm, config, schema, check_gradient, table, double,
-        n, prioritized):
-    policy = linear_values()
+        batch, linear, algorithm, config, schema, check_gradient, double, n, prioritized):
+    policy = linear(EpsilonGreedy(4))
     learner = make(algorithm, policy, config('dqn'), double_q=double, n_step=n,
                    prioritized=prioritized, importance_exponent=0.5)
     replay = filled(schema, batch, n, 0.7)
@@ -48,7 +57,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
     priorities = torch.linspace(0.1, 3.0, len(columns))
     replay.update_priorities(columns, times, priorities)
     torch.manual_seed(0)
-    sample, rows, count = replay.sample(32), table(batch, n), replay.steps
+    sample, count = replay.sample(32), replay.steps
 
     def q(network, b, t):
         return network(batch.observations[t, b]).parameters[:4].detach().numpy()
@@ -56,7 +65,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
     targets, weights = [], []
     other_choice = 0
     for b, t, odds in zip(*(each.tolist() for each in vars(sample).values()), strict=True):
-        total, factor, later = rows[b, t]
+        total, factor, later = target(replay, b, t)
         of_target, of_policy = q(learner.target, b, later), q(policy, b, later)
         other_choice += of_target.argmax() != of_policy.argmax()
         best = of_target[of_policy.argmax()] if double else of_target.max()
@@ -68,13 +77,13 @@ def test_loss_and_gradient_are_those_of_the_definition(
 
     def definition():
         return np.mean([
-            weight * huber(target - q(policy, b, t)[batch.actions[t, b]])
-            for b, t, target, weight in zip(
+            weight * huber(wanted - q(policy, b, t)[batch.actions[t, b]])
+            for b, t, wanted, weight in zip(
                 sample.column.tolist(), sample.time.tolist(), targets, weights, strict=True)])
 
     loss, parts = learner.loss(replay, sample)
     check_gradient(policy, loss, definition)
-    errors = np.array([target - q(policy, b, t)[batch.actions[t, b]] for b, t, target in zip(
+    errors = np.array([wanted - q(policy, b, t)[batch.actions[t, b]] for b, t, wanted in zip(
         sample.column.tolist(), sample.time.tolist(), targets, strict=True)])
     assert float(parts['losses/td_error'].detach()) == pytest.approx(
         np.abs(errors).mean(), rel=1e-5)
@@ -82,19 +91,15 @@ def test_loss_and_gradient_are_those_of_the_definition(
     assert len(sample.probabilities.unique()) > 10
     if prioritized:
         # What was learned from is drawn by its error from now on.
-        drawn_by = dict(zip(zip(columns.tolist(), times.tolist(), strict=True),
-                            priorities.tolist(), strict=True))
-        drawn_by |= zip(zip(sample.column.tolist(), sample.time.tolist(), strict=True),
-                        np.abs(errors), strict=True)
-        drawn = replay.sample(1000)
-        total = sum(each ** 0.7 for each in drawn_by.values())
-        for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
-            assert odds == pytest.approx(drawn_by[b, t] ** 0.7 / total, rel=1e-3)
+        priority = torch.zeros(9, 8)
+        priority[columns, times] = priorities
+        priority[sample.column, sample.time] = torch.from_numpy(np.abs(errors)).float()
+        are_drawn_by(replay, priority)
 
 
 @pytest.mark.parametrize('double', [True, False])
 def test_with_a_memory_whole_columns_are_learned_from(
-        random_unroll, real, config, spaces, table, double):
+        random_unroll, real, config, spaces, double):
     """Each column is walked through from the state that its actor had, and forgets at resets."""
     settings = config('dqn', lstm_size=5)
     learner = make(lambda policy, settings, **options: real(settings, **options), None, settings,
@@ -116,12 +121,11 @@ def test_with_a_memory_whole_columns_are_learned_from(
         return found
 
     total, count, errors = 0.0, 0, {}
-    rows = table(batch, 2)
     for b in (3, 8, 3, 0):
         of_policy, of_target = walk(learner.policy, b), walk(learner.target, b)
         for t in range(8):
-            if (b, t) in rows:
-                reward, factor, later = rows[b, t]
+            if batch.valid[t, b]:
+                reward, factor, later = target(replay, b, t)
                 best = of_target[later][of_policy[later].argmax()] if double \
                     else of_target[later].max()
                 errors[b, t] = reward + factor * best - of_policy[t][batch.actions[t, b]]
@@ -130,11 +134,10 @@ def test_with_a_memory_whole_columns_are_learned_from(
     assert count < 32
     loss, _ = learner.loss(replay, sample)
     assert float(loss.detach()) == pytest.approx(total / count, rel=1e-5)
-    assert replay.steps == len(rows)
-    drawn = replay.sample(3000)
-    weights = {place: abs(errors.get(place, 1.0)) ** 0.7 for place in rows}
-    for b, t, odds in zip(*(each.tolist() for each in vars(drawn).values()), strict=True):
-        assert odds == pytest.approx(weights[b, t] / sum(weights.values()), rel=1e-3)
+    priority = replay.valid.float()
+    for place, error in errors.items():
+        priority[place] = float(abs(error))
+    are_drawn_by(replay, priority)
 
 
 def test_the_target_network_is_copied_at_each_period(batch, real, config, same, monkeypatch):
@@ -142,11 +145,9 @@ def test_the_target_network_is_copied_at_each_period(batch, real, config, same, 
                    replay_ratio=1.0, target_period=3)
     step, seen = learner.optimizer.step, []
 
-    def state(network):
-        return {name: each.clone() for name, each in network.state_dict().items()}
-
     def spy(*args):
-        seen.append((state(learner.target), state(learner.policy)))
+        seen.append([copy.deepcopy(dict(network.state_dict()))
+                     for network in (learner.target, learner.policy)])
         return step(*args)
 
     monkeypatch.setattr(learner.optimizer, 'step', spy)
@@ -159,63 +160,32 @@ def test_the_target_network_is_copied_at_each_period(batch, real, config, same, 
         assert same(target, seen[number - number % 3][0])
 
 
-@pytest.mark.parametrize('ratio', [0.3, 4.0])
-def test_steps_are_made_as_often_as_the_ratio_says(random_unroll, schema, real, config, ratio):
-    learner = real(config('dqn'), replay_size=160, replay_start=40, replay_batch=16,
-                   replay_ratio=ratio)
-    stored = worth = 0
-    for seed in range(12):
-        batch = make_batch([random_unroll(seed)], schema)
-        new = int(batch.valid.sum())
-        stored += new
-        before = learner.optimizer.steps
-        metrics = learner.update(batch)
-        if stored < 40:
-            assert metrics == {'losses/replayed_steps': stored}
-        else:
-            worth += new
-            assert metrics['losses/replayed_steps'] == float(learner._replay.steps)
-            assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
-        assert learner.optimizer.steps == int(worth * ratio / 16 + 1e-9)
-    assert learner.optimizer.steps >= 3
-
-
 @pytest.fixture
 def unlike(random_unroll, spaces):
-    """Return a function that makes a batch whose columns have one step each that resets."""
-    def make(seed, state_size=0, columns=3):
-        unroll = random_unroll(seed, batch=columns, state_size=state_size)
+    """Return a function that makes a batch of three columns, each with one step that resets."""
+    def make(seed, state_size=0):
+        unroll = random_unroll(seed, state_size=state_size)
         resets = unroll.arrays['is_reset']
         resets[:] = False
-        resets[1 + np.random.default_rng(seed).integers(0, 8, columns), np.arange(columns)] = True
+        resets[1 + np.random.default_rng(seed).integers(0, 8, 3), np.arange(3)] = True
         return make_batch([unroll], UnrollSchema(*spaces, 8, 1, state_size))
     return make
 
 
-@pytest.mark.parametrize('memory', [{'lstm_size': 3}, {'last_action_reward': True}], ids=str)
-def test_with_a_memory_the_ratio_is_that_of_what_is_learned_from(unlike, real, config, memory):
-    """Columns hold fewer steps than are asked for, or more: of T each, and one at least."""
-    for size, ratio in ((1, 0.5), (7, 2.0), (8, 0.5), (15, 2.0), (39, 0.5)):
-        learner = real(config('dqn', **memory), replay_size=160, replay_start=1,
-                       replay_batch=size, replay_ratio=ratio)
-        of_columns, learned, step = learner._column_targets, [], 7 * max(size // 8, 1)
-
-        def spy(*args, of_columns=of_columns, learned=learned):
-            found = of_columns(*args)
-            learned.append(int(found[-1].sum()))
-            return found
-
-        learner._column_targets = spy
-        new = 0
-        for seed in range(10):
-            batch = unlike(seed, learner.policy.state_size)
-            new += int(batch.valid.sum())
-            learner.update(batch)
-            # What is not yet learned from is less than one step of the optimiser.
-            assert 0 <= ratio * new - sum(learned) < step, (size, ratio)
-        assert new == 10 * 3 * 7
-        assert set(learned) == {step}, (size, ratio)
-        assert learner.optimizer.steps == len(learned) >= 2, (size, ratio)
+@pytest.mark.parametrize(('memory', 'size', 'ratio'), [
+    ({}, 16, 0.3), ({}, 16, 4.0), ({'lstm_size': 3}, 7, 2.0), ({'lstm_size': 3}, 39, 0.5)])
+def test_steps_are_made_as_often_as_the_ratio_says(unlike, real, config, memory, size, ratio):
+    """With a memory from columns of 7 valid steps each, and at least from one."""
+    learner = real(config('dqn', **memory), replay_size=160, replay_start=40, replay_batch=size,
+                   replay_ratio=ratio)
+    learned_from = 7 * max(size // 8, 1) if memory else size
+    assert learner.update(unlike(0, learner.policy.state_size)) == {'losses/replayed_steps': 21}
+    for number in range(1, 12):
+        before = learner.optimizer.steps
+        metrics = learner.update(unlike(number, learner.policy.state_size))
+        assert learner.optimizer.steps == int(21 * number * ratio / learned_from)
+        assert ('losses/loss' in metrics) == (learner.optimizer.steps > before)
+    assert learner.optimizer.steps >= 3
 
 
 def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(unlike, real, config):
@@ -226,17 +196,3 @@ def test_a_full_replay_is_learned_from_however_few_steps_are_in_it(unlike, real,
         metrics = [learner.update(unlike(seed, learner.policy.state_size)) for seed in range(3)]
         assert [each['losses/replayed_steps'] for each in metrics] == [21, 42, 42], memory
         assert ['losses/loss' in each for each in metrics] == [False, True, True], memory
-
-
-def test_the_memory_of_a_host_is_split_over_the_learners(real, config, monkeypatch):
-    monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=9e6))
-    for size in (1, 3):
-        group = Group()
-        group.size = size
-        with pytest.raises(ValueError, match='^replay_size: 1000000 steps [^\n]*$') as caught:
-            real(config('dqn'), group, replay_size=1_000_000)
-        assert ('split over 3 learners' in str(caught.value)) == (size == 3)
-        most = int(re.search(r'at most (\d+)$', str(caught.value))[1])
-        # 9 observations of three numbers, 8 steps.
-        assert most == int(0.8 * 9e6 / size / (9 * 13 + 8 * 36)) * 8
-        real(config('dqn'), group, replay_size=most)

@@ -108,47 +108,6 @@ def test_what_was_shown_three_steps_ago_is_remembered(name):
         assert abs(play(train(name, Recall(4), updates), 4) - 0.5) < 0.045
 
 
-class ArmStatus(Recall):
-    """
-    Episodes of two steps in which nothing is shown; the last action is worth 1 if it is right.
-
-    What is right follows from the first action's reward, -1 or 1 by chance for action 0 or 1; or
-    from that action: it is the other one.
-    """
-
-    def __init__(self, by_reward, num_envs=16):
-        super().__init__(2, num_envs)
-        self.by_reward = by_reward
-
-    def _observe(self):
-        return super()._observe() * [0, 1]
-
-    def step(self, actions):
-        hint = np.zeros(self.num_envs, np.float32)
-        if self.time == 0 and self.by_reward:
-            hint = 2.0 * self.shown - 1.0
-        elif self.time == 0:
-            self.shown = 1 - actions
-        observations, rewards, *ended = super().step(actions)
-        return observations.astype(np.float32), (rewards + hint).astype(np.float32), *ended
-
-
-@cases(('name', 'lstm_size'), ('a3c', 0), ('impala', 8), ('ppo', 0), ('reinforce', 0), ('dqn', 8))
-def test_the_last_action_and_reward_are_acted_upon(name, lstm_size):
-    for by_reward in (False, True):
-        policy = train(name, ArmStatus(by_reward), 60, lstm_size=lstm_size,
-                       last_action_reward=True)
-        envs, is_reset, rewards = ArmStatus(by_reward, 100), np.ones(100, np.bool_), np.zeros(100)
-        act = Act(policy, envs.single_action_space, deterministic=True)
-        observations, _ = envs.reset(seed=9)
-        paid = []
-        for _ in range(3 * 10):
-            observations, rewards, *_ = envs.step(act(observations, is_reset, rewards))
-            is_reset = np.full(100, envs.time == 0)
-            paid.append(rewards)
-        assert np.mean(paid[1::3]) > 0.99, f'by_reward: {by_reward}'
-
-
 class Aim(gymnasium.vector.VectorEnv):
     """Episodes of one step: an action of -3 to 1 is worth less by its squared distance to -1.5."""
 
@@ -176,25 +135,26 @@ def test_the_best_of_a_range_is_found(name, updates, kind):
     assert float(act(np.ones((1, 1), np.float32))[0, 0]) == pytest.approx(-1.5, abs=0.2)
 
 
-ONE, PARTS, FLAGS = spaces.Discrete(2), spaces.MultiDiscrete([2, 3]), spaces.MultiBinary(2)
+ONE, PARTS = spaces.Discrete(2), spaces.MultiDiscrete([2, 3])
 
 
 class Puzzle(gymnasium.vector.VectorEnv):
     """
     Episodes of one step: what is right is shown in several parts of an observation together.
 
-    Shown are a sign and a number of 1 to 3, and in an image, or a flag, whether the sign is
-    inverted. The action, or its first part, is the sign, inverted or not; the second is the
-    number, or for flags whether it is more than 1. The reward is the share of right parts.
+    Shown are a sign, a number of 1 to 3, and in an image whether the sign is inverted. The action,
+    or its first part, is the sign, inverted or not; the second is the number. The reward is the
+    share of right parts.
     """
 
     metadata = {'autoreset_mode': gymnasium.vector.AutoresetMode.NEXT_STEP}
 
-    def __init__(self, actions, *, image, num_envs=32):
-        self.single_action_space, self.image, self.num_envs = actions, image, num_envs
+    num_envs = 32
+
+    def __init__(self, actions):
+        self.single_action_space = actions
         self.single_observation_space = spaces.Dict({
-            'inverted': spaces.Box(0, 255, (1, 36, 36), np.uint8) if image else
-            spaces.MultiBinary(1),
+            'inverted': spaces.Box(0, 255, (1, 36, 36), np.uint8),
             'sign': spaces.Box(-1, 1, (1,), np.float64), 'number': spaces.Discrete(3, start=1)})
 
     def reset(self, *, seed=None, options=None):
@@ -204,16 +164,13 @@ class Puzzle(gymnasium.vector.VectorEnv):
     def _observe(self):
         inverted, sign, number = self.rng.integers(0, (2, 2, 3), (self.num_envs, 3)).T
         self.right = np.stack([inverted ^ sign, number], 1)
-        inverted = inverted[:, None]
-        if self.image:
-            half = np.arange(36) < 18
-            inverted = 200 * (half == inverted)[:, None, None, :].repeat(36, 2).astype(np.uint8)
-        return {'inverted': inverted, 'sign': 2.0 * sign[:, None] - 1.0, 'number': number + 1}
+        halves = (np.arange(36) < 18) == inverted[:, None]
+        image = 200 * halves[:, None, None].repeat(36, 2).astype(np.uint8)
+        return {'inverted': image, 'sign': 2.0 * sign[:, None] - 1.0, 'number': number + 1}
 
     def step(self, actions):
         actions = actions.reshape(self.num_envs, -1)
-        right = np.minimum(self.right, 1 if self.single_action_space is FLAGS else 2)
-        rewards = (actions == right[:, :actions.shape[1]]).mean(1) * (not self.over)
+        rewards = (actions == self.right[:, :actions.shape[1]]).mean(1) * (not self.over)
         self.over = not self.over
         return (self._observe(), rewards, np.full(self.num_envs, self.over),
                 np.zeros(self.num_envs, np.bool_), {})
@@ -230,19 +187,10 @@ class Puzzle(gymnasium.vector.VectorEnv):
         return total / 20
 
 
-@cases(('name', 'actions'), ('reinforce', PARTS), ('impala', FLAGS), ('a3c', PARTS),
-       ('ppo', FLAGS))
-def test_several_actions_at_once_are_learned(name, actions):
-    puzzle = Puzzle(actions, image=False)
-    policy = train(name, CheckedVectorEnv(puzzle, seed=3), 40 if name == 'ppo' else 100,
-                   hidden_size=64, entropy_cost=0.1)
-    assert puzzle.solved(policy) > 0.99
-
-
 @cases('name', 'impala', 'ppo', 'dqn', 'sac')
-def test_an_image_and_numbers_are_understood_together(name):
+def test_an_image_and_numbers_are_understood_together_and_several_actions_learned(name):
     replays = name in ('dqn', 'sac')
-    puzzle = Puzzle(ONE if replays else PARTS, image=True)
+    puzzle = Puzzle(ONE if replays else PARTS)
     policy = train(name, CheckedVectorEnv(puzzle, seed=3), 30 if replays else 15
                    if name == 'ppo' else 40, learning_rate=0.001 if replays else 0.002,
                    precision='float32')

@@ -1,7 +1,6 @@
 """PPO: the losses of the paper's equations, what an update does with a batch, the penalty."""
 
 import dataclasses
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -92,55 +91,32 @@ def steps_of(batch):
     return batch.observations[:len(batch.rewards), :, 0].flatten().long()
 
 
-def belong_together(found, names, batch, place):
-    """Assert that steps have what belongs to them, at ``place`` in the batch."""
-    for name in names:
-        assert torch.equal(getattr(found, name), getattr(batch, name)[place]), name
-
-
-@pytest.mark.parametrize('minibatches', [1, 7, 72])
-def test_each_step_is_learned_from_once_an_epoch(
-        batch, linear, algorithm, config, minibatches):
-    batch = numbered(batch)
-    learner = algorithm(linear(), config('ppo', learning_rate=0.0), ppo_epochs=3,
-                        ppo_minibatches=minibatches, ppo_kl_target=10.0)
-    seen = minibatches_of(learner)
-    metrics = learner.update(batch)
-    assert metrics['losses/minibatches'] == len(seen) == 3 * minibatches
-    batch, _ = learner.add_targets(batch)
-    orders = []
-    whole = SimpleNamespace(**{
-        name: getattr(batch, name).flatten(0, 1) for name in STEPWISE})
-    for first in range(0, len(seen), minibatches):
-        epoch = seen[first:first + minibatches]
-        orders.append(torch.cat([steps_of(each) for each in epoch]))
-        assert orders[-1].sort().values.tolist() == list(range(72))
-        for each in epoch:
-            steps = SimpleNamespace(**{name: getattr(each, name)[0] for name in STEPWISE})
-            belong_together(steps, STEPWISE, whole, steps_of(each))
-    assert not torch.equal(orders[0], orders[1])
-
-
-@pytest.mark.parametrize('minibatches', [1, 7])
-def test_minibatches_of_a_recurrent_policy_are_whole_columns(
-        random_unroll, real, config, minibatches, schema):
-    batch = numbered(make_batch([random_unroll(seed) for seed in range(3)], schema))
-    batch = dataclasses.replace(batch, state=torch.randn(9, 10))
-    learner = real(config('ppo', lstm_size=5, learning_rate=0.0), ppo_epochs=2,
+@pytest.mark.parametrize(('lstm_size', 'minibatches'), [(0, 1), (0, 7), (0, 72), (5, 1), (5, 7)])
+def test_each_step_is_learned_from_once_an_epoch_with_a_memory_in_whole_columns(
+        batch, real, config, lstm_size, minibatches):
+    batch = dataclasses.replace(numbered(batch), state=torch.randn(9, 2 * lstm_size))
+    learner = real(config('ppo', lstm_size=lstm_size, learning_rate=0.0), ppo_epochs=2,
                    ppo_minibatches=minibatches, ppo_kl_target=10.0)
     seen = minibatches_of(learner)
-    learner.update(batch)
+    metrics = learner.update(batch)
+    assert metrics['losses/minibatches'] == len(seen) == 2 * minibatches
     batch, _ = learner.add_targets(batch)
-    assert len(seen) == 2 * minibatches
+    orders = []
     for first in (0, minibatches):
-        columns = []
-        for each in seen[first:first + minibatches]:
-            here = each.observations[0, :, 0].long()
-            columns += here.tolist()
-            belong_together(each, ('observations', 'is_reset', *STEPWISE), batch,
-                            (slice(None), here))
-            assert torch.equal(each.state, batch.state[here])
-        assert sorted(columns) == list(range(9))
+        epoch = seen[first:first + minibatches]
+        orders.append([step for each in epoch for step in steps_of(each).tolist()])
+        assert sorted(orders[-1]) == list(range(72))
+        for each in epoch:
+            steps = steps_of(each)
+            for name in STEPWISE:
+                found, expected = (getattr(one, name).flatten(0, 1) for one in (each, batch))
+                assert torch.equal(found, expected[steps]), name
+            if lstm_size:
+                columns = steps[:each.rewards.shape[1]]
+                for name in ('observations', 'is_reset'):
+                    assert torch.equal(getattr(each, name), getattr(batch, name)[:, columns])
+                assert torch.equal(each.state, batch.state[columns])
+    assert orders[0] != orders[1]
 
 
 def test_targets_are_gae_of_the_policy_at_the_start(
@@ -182,18 +158,24 @@ def test_returns_are_normalised_by_all_that_came(
     assert deviation > 5.0
 
 
-def test_epochs_end_early_at_four_times_ppo_kl_target(batch, linear, algorithm, config):
-    def update(target):
-        learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=2,
-                            ppo_minibatches=4, ppo_kl_target=target)
+@pytest.fixture
+def update(batch, linear, algorithm, config):
+    """Return a function: an algorithm of these settings after one update, and its metrics."""
+    def run(**options):
+        learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_minibatches=4,
+                            **options)
         torch.manual_seed(0)
-        return learner.update(batch)
+        return learner, learner.update(batch)
+    return run
 
-    first = update(1e-6)
+
+def test_epochs_end_early_at_four_times_ppo_kl_target(update):
+    _, first = update(ppo_epochs=2, ppo_kl_target=1e-6)
     assert first['losses/minibatches'] == 4
     kl = first['losses/last_kl']
-    assert update(kl / 4 * 0.999)['losses/minibatches'] == 4
-    assert update(kl / 4 * 1.001)['losses/minibatches'] == 8
+    for share, count in ((0.999, 4), (1.001, 8)):
+        _, found = update(ppo_epochs=2, ppo_kl_target=kl / 4 * share)
+        assert found['losses/minibatches'] == count
 
 
 def test_approx_kl_is_from_the_policy_at_the_start_of_the_update(
@@ -216,21 +198,16 @@ def test_approx_kl_is_from_the_policy_at_the_start_of_the_update(
     assert metrics['losses/approx_kl'] == pytest.approx(np.mean(kls), rel=1e-4)
 
 
-def test_beta_adapts_to_the_divergence(batch, linear, algorithm, config):
+def test_beta_adapts_to_the_divergence(update):
     """Twice where it is over 1.5 times the target, half where under the target / 1.5."""
-    def update(**options):
-        learner = algorithm(linear(), config('ppo', learning_rate=0.01), ppo_epochs=1,
-                            ppo_minibatches=4, **options)
-        torch.manual_seed(0)
-        return learner, learner.update(batch)
-
-    kl = update(ppo_form='kl')[1]['losses/last_kl']
+    kl = update(ppo_form='kl', ppo_epochs=1)[1]['losses/last_kl']
     assert kl > 1e-5
     for share, beta in ((1.51, 2.0), (1.49, 1.0), (1 / 1.49, 1.0), (1 / 1.51, 0.5)):
-        learner, metrics = update(ppo_form='kl', ppo_kl_target=kl / share)
+        target = {'ppo_epochs': 1, 'ppo_kl_target': kl / share}
+        learner, metrics = update(ppo_form='kl', **target)
         assert metrics['losses/last_kl'] == kl
         assert learner.penalty.beta == metrics['losses/kl_beta'] == beta, share
-        assert update(ppo_form='clip', ppo_kl_target=kl / share)[0].penalty.beta == 1.0, share
+        assert update(ppo_form='clip', **target)[0].penalty.beta == 1.0, share
 
 
 def test_a_hinge_changes_the_learning_rate_where_beta_cannot(batch, linear, algorithm, config):

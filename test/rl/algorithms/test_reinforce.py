@@ -1,6 +1,5 @@
 """REINFORCE: the loss of whole episodes, and when a step is made."""
 
-import copy
 import dataclasses
 
 import numpy as np
@@ -130,24 +129,3 @@ def test_all_of_a_group_wait_for_the_last(random_unroll, schema, pair, real, con
     assert pair(learn(members[0], many), learn(members[1], few)) == [
         [False, False, True, False]] * 2
     alike(*(member.policy for member in members))
-
-
-def test_two_learners_are_one_with_the_episodes_of_both(episodes, pair, real, config, alike):
-    alone, *members = (
-        real(config('reinforce', normalize_advantages=True, optimizer='rmsprop',
-                    rmsprop_epsilon=1.0, learning_rate=0.3)) for _ in range(3))
-    before = copy.deepcopy(alone.policy)
-
-    def learn(member, part):
-        def run(group):
-            member.group = member.optimizer.group = group
-            return member.optimizer.step(*member.loss(part))
-        return run
-
-    found = pair(learn(members[0], episodes[:2]), learn(members[1], episodes[2:]))
-    expected = alone.optimizer.step(*alone.loss(episodes))
-    for member, metrics in zip(members, found, strict=True):
-        alike(metrics, expected)
-        alike(member.policy, alone.policy)
-    with pytest.raises(AssertionError):
-        alike(before, alone.policy)

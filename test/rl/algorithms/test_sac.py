@@ -21,8 +21,8 @@ SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio
 @pytest.fixture
 def learn(spaces, config, random_unroll):
     """Return a function that makes a learner and a batch for an action space."""
-    def make(actions, changes=None, **options):
-        settings = config('sac', **(changes or {}))
+    def make(actions, **options):
+        settings = config('sac')
         learner = Learner(settings, spaces[0], actions, algorithm_config=make_algorithm_config(
             settings, {**SMALL, **options}))
         unrolls = [random_unroll(seed) for seed in range(3)]
@@ -65,19 +65,19 @@ def soft_values(policy, critics, observations, alpha, noise):
 
 
 @pytest.mark.parametrize(('actions', 'n'), [(ACTIONS, 1), (ACTIONS, 3), (FORCES, 3)], ids=str)
-def test_losses_and_gradients_are_those_of_the_definition(learn, table, actions, n):
+def test_losses_and_gradients_are_those_of_the_definition(learn, actions, n):
     learner, batch = learn(actions, n_step=n, temperature=0.3)
     sac, policy = learner.algorithm, learner.policy
     replay = Replay(learner.schema, 72, 0.9, n, 0.0)
     replay.add(batch, batch.rewards)
-    places, rows = torch.nonzero(replay.valid), table(batch, n)
+    places = torch.nonzero(replay.valid)
     sample, count = Sample(*places.T, torch.ones(len(places))), len(places)
-    rows = [rows[place] for place in map(tuple, places.tolist())]
-    factors = [factor for _, factor, _ in rows]
+    rewards, factors, later = (each[sample.column, sample.time] for each in (
+        replay.returns, replay.factors, replay.times))
     assert 0.0 in factors
-    assert len(set(factors)) == (2 if n == 1 else 4)
+    assert len(factors.unique()) == (2 if n == 1 else 4)
     observations = batch.observations[sample.time, sample.column]
-    following = batch.observations[[later for *_, later in rows], sample.column]
+    following = batch.observations[later, sample.column]
     taken = batch.actions[sample.time, sample.column]
     target_entropy = -2.0 if actions is FORCES else 0.5 * math.log(4)
 
@@ -87,8 +87,7 @@ def test_losses_and_gradients_are_those_of_the_definition(learn, table, actions,
         noise = [torch.randn(count, 2), torch.randn(count, 2)]
     later_values, _ = soft_values(policy, sac.target, following, 0.3, noise[0])
     values, entropies = soft_values(policy, sac.critics, observations, 0.3, noise[1])
-    targets = [reward + factor * value.item() for (reward, factor, _), value in zip(
-        rows, later_values, strict=True)]
+    targets = (rewards + factors * later_values).detach()
     critic_loss = 0.0
     for x, action, target in zip(observations, taken, targets, strict=True):
         q = sac.critics(x[None], None, action.tanh()[None])[:, 0, 0] if actions is FORCES \

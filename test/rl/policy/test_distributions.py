@@ -1,6 +1,5 @@
 """Distributions of actions: densities, entropies, divergences and samples are those of torch."""
 
-import itertools
 import math
 
 import numpy as np
@@ -10,8 +9,10 @@ from gymnasium import spaces
 from torch import distributions as reference
 
 from vdl_ros.rl.policy.distributions import (
+    Boltzmann,
     Categorical,
     DiagonalGaussian,
+    EpsilonGreedy,
     MultiCategorical,
     SquashedGaussian,
     make_distribution,
@@ -32,22 +33,99 @@ def normal(parameters):
     return reference.Normal(mean, log_std.exp())
 
 
-def test_categorical_is_torchs():
-    family, (p, q) = Categorical(5), torch.randn(2, 7, 3, 5) * 3
-    torchs, others = (reference.Categorical(logits=each) for each in (p, q))
-    actions = torchs.sample()
-    torch.testing.assert_close(family.log_prob(p, actions), torchs.log_prob(actions))
-    torch.testing.assert_close(family.entropy(p), torchs.entropy())
+def follow(drawn, probabilities):
+    """Return whether counts of the drawn numbers are within four deviations of the expected."""
+    expected = len(drawn) * probabilities
+    error = (torch.bincount(drawn, minlength=len(probabilities)) - expected).abs()
+    return bool((error <= 4 * (expected * (1 - probabilities)).sqrt() + 1e-3).all())
+
+
+# Parts of the same size, of different sizes, with one that has no choice; one part.
+@pytest.mark.parametrize('sizes', [(3, 3), (2, 4, 3), (1, 5, 2), (6,)], ids=str)
+def test_parts_are_independent_categoricals_of_torch(sizes):
+    family = MultiCategorical(sizes)
+    p, q = torch.randn(2, 7, 3, sum(sizes)) * 3
+    torchs, others = ([reference.Categorical(logits=each) for each in torch.split(x, sizes, -1)]
+                      for x in (p, q))
+
+    def total(values):
+        return torch.stack(list(values)).sum(0)
+
+    actions = [each.sample() for each in torchs]
+    torch.testing.assert_close(family.log_prob(p, torch.stack(actions, -1)), total(
+        each.log_prob(action) for each, action in zip(torchs, actions, strict=True)))
+    torch.testing.assert_close(family.entropy(p), total(each.entropy() for each in torchs))
     # An offset of the logits does not matter.
     torch.testing.assert_close(
-        family.kl(p, q + 3.0), reference.kl_divergence(torchs, others))
-    assert torch.equal(family.mode(p), torchs.mode)
-    probabilities = torch.tensor([0.5, 0.3, 0.13, 0.05, 0.02])
-    drawn = family.sample((probabilities.log() + 12.0).expand(COUNT, 5))
+        family.kl(p, q + 3.0), total(map(reference.kl_divergence, torchs, others)))
+    assert torch.equal(family.mode(p), torch.stack([each.mode for each in torchs], -1))
+    drawn = family.sample(p[0, 0].expand(COUNT, -1))
     assert drawn.dtype == torch.int64
-    expected = probabilities.numpy() * COUNT
-    statistic = ((np.bincount(drawn.numpy(), minlength=5) - expected) ** 2 / expected).sum()
-    assert statistic < 18.5  # chi-square, 4 degrees of freedom, p = 0.001
+    for column, each in zip(drawn.T, torchs, strict=True):
+        assert follow(column, each.probs[0, 0])
+
+
+def test_a_categorical_is_a_single_part():
+    family, parts = Categorical(5), MultiCategorical([5])
+    p, q = torch.randn(2, 7, 3, 5) * 3
+    actions = torch.randint(5, (7, 3))
+    for found, expected in (
+            (family.log_prob(p, actions), parts.log_prob(p, actions[..., None])),
+            (family.entropy(p), parts.entropy(p)), (family.kl(p, q), parts.kl(p, q)),
+            (family.mode(p), parts.mode(p)[..., 0])):
+        torch.testing.assert_close(found, expected)
+    assert follow(family.sample(p[0, 0].expand(COUNT, 5)), p[0, 0].softmax(-1))
+
+
+VALUES = torch.tensor([0.3, -1.0, 2.0, 1.9])
+
+
+def greedy(values, epsilon):
+    """Return the distribution: epsilon shared by all, the rest for the best."""
+    probs = torch.full_like(values, epsilon / len(values))
+    probs[values.argmax()] += 1 - epsilon
+    return reference.Categorical(probs)
+
+
+def boltzmann(values, temperature):
+    return reference.Categorical(logits=values / temperature)
+
+
+def given(exploration, values=VALUES):
+    return torch.cat([values, torch.tensor([exploration])])
+
+
+@pytest.mark.parametrize(('family', 'definition', 'explorations'), [
+    (EpsilonGreedy(4), greedy, (0.0, 0.1, 0.7, 1.0)), (Boltzmann(4), boltzmann, (0.2, 1.0, 7.0))])
+def test_exploration_has_the_probabilities_of_its_definition(family, definition, explorations):
+    for exploration in explorations:
+        expected, parameters = definition(VALUES, exploration), given(exploration)
+        assert follow(family.sample(parameters.expand(COUNT, 5)), expected.probs), exploration
+        found = family.log_prob(parameters.expand(4, 5), torch.arange(4)).exp()
+        torch.testing.assert_close(found, expected.probs, rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(
+            family.entropy(parameters), expected.entropy(), rtol=1e-4, atol=1e-5)
+        assert family.mode(parameters) == 2, 'the best, however much is explored'
+    others = torch.tensor([1.0, 0.5, -0.2, 0.1])
+    expected = reference.kl_divergence(definition(VALUES, 0.4), definition(others, 0.8))
+    torch.testing.assert_close(family.kl(given(0.4), given(0.8, others)), expected)
+    large = given(0.5, VALUES * 1e4)
+    assert torch.isfinite(family.entropy(large))
+    assert family.log_prob(large, torch.tensor(2)) > -0.5
+
+
+def test_actions_with_probability_0_add_nothing_to_the_divergence():
+    sure, sometimes = given(0.0), given(0.4)
+    assert float(EpsilonGreedy(4).kl(sure, sure)) == 0.0
+    assert float(EpsilonGreedy(4).kl(sure, sometimes)) == pytest.approx(-np.log(1 - 0.4 * 3 / 4))
+    assert float(EpsilonGreedy(4).kl(sometimes, sure)) == np.inf
+
+
+def test_a_temperature_of_0_is_greedy():
+    parameters = given(0.0).expand(50, 5)
+    assert Boltzmann(4).sample(parameters).tolist() == [2] * 50
+    assert not Boltzmann(4).log_prob(parameters, torch.full((50,), 2)).any()
+    assert not Boltzmann(4).entropy(parameters).any()
 
 
 def test_gaussian_is_torchs(parameters):
@@ -88,55 +166,6 @@ def test_deviations_stay_within_bounds():
         assert family.sample(given.expand(1000, 2)).std().log() == pytest.approx(used, abs=0.1)
 
 
-# Parts of the same size, of different sizes, with one that has no choice; one part.
-SIZES = [(3, 3), (2, 4, 3), (1, 5, 2), (6,)]
-
-
-def joint(parameters, sizes):
-    """Return the probability of each joint action, by the definition: one part after the other."""
-    found = {}
-    for actions in itertools.product(*map(range, sizes)):
-        found[actions], start = 1.0, 0
-        for action, size in zip(actions, sizes, strict=True):
-            weights = [math.exp(float(each)) for each in parameters[start:start + size]]
-            found[actions] *= weights[action] / sum(weights)
-            start += size
-    return found
-
-
-@pytest.mark.parametrize('sizes', SIZES, ids=str)
-def test_parts_have_the_probabilities_of_joint_actions_and_samples_too(sizes):
-    family = MultiCategorical(sizes)
-    assert family.size == family.num_inputs == sum(sizes)
-    p, q = (torch.randn(2, 3, sum(sizes)) * 2 for _ in range(2))
-    actions = list(joint(p[0, 0], sizes))
-    log_probs = family.log_prob(
-        p.expand(len(actions), 2, 3, -1),
-        torch.tensor(actions)[:, None, None].expand(-1, 2, 3, -1))
-    entropy, divergence, best = family.entropy(p), family.kl(p, q), family.mode(p)
-    for at in np.ndindex(2, 3):
-        wanted, others = joint(p[at], sizes), joint(q[at], sizes)
-        assert sum(wanted.values()) == pytest.approx(1.0)
-        np.testing.assert_allclose(
-            log_probs[(slice(None), *at)].exp(), [wanted[each] for each in actions], rtol=1e-4)
-        assert float(entropy[at]) == pytest.approx(
-            -sum(each * math.log(each) for each in wanted.values()), rel=1e-4, abs=1e-6)
-        assert float(divergence[at]) == pytest.approx(
-            sum(each * math.log(each / others[name]) for name, each in wanted.items()), rel=1e-4,
-            abs=1e-6)
-        assert tuple(best[at].tolist()) == max(wanted, key=wanted.get)
-    parameters = torch.randn(sum(sizes))
-    drawn = family.sample(parameters.expand(COUNT, -1))
-    assert drawn.shape == (COUNT, len(sizes))
-    assert drawn.dtype == torch.int64
-    found, numbers = np.unique(drawn.numpy(), axis=0, return_counts=True)
-    wanted = joint(parameters, sizes)
-    expected = np.array([wanted[tuple(each)] for each in found.tolist()]) * COUNT
-    statistic = ((numbers - expected) ** 2 / expected).sum()
-    assert statistic < 52.6  # chi-square, at most 23 degrees of freedom, p = 0.0004
-    assert expected.sum() > 0.999 * COUNT
-
-
 BOXES = [([-1.0, 0.0], [1.0, 10.0]), ([-0.4, -0.1], [0.4, 0.3]), ([-7.7, 1e-3], [0.1, 2e-3])]
 
 
@@ -147,12 +176,12 @@ def test_squashed_actions_are_within_the_range_and_fill_it():
         wide = torch.tensor([0.0, 0.0, 2.0, 2.0]).expand(2000, 4)
         acted = family.to_environment(family.sample(wide).numpy())
         assert acted.dtype == space.dtype
-        reach = space.high - space.low
         # Within what rounding of the middle and the reach leaves; environments clip.
-        assert (acted >= space.low - 1e-6 * reach).all(), space
-        assert (acted <= space.high + 1e-6 * reach).all(), space
-        assert (acted.min(0) < space.low + 0.001 * reach).all(), space
-        assert (acted.max(0) > space.high - 0.001 * reach).all(), space
+        share = (acted - space.low) / (space.high - space.low)
+        assert (share.min(0) > -1e-6).all(), space
+        assert (share.max(0) < 1 + 1e-6).all(), space
+        assert (share.min(0) < 0.001).all(), space
+        assert (share.max(0) > 0.999).all(), space
         middle = family.to_environment(np.zeros((1, 2), np.float32))[0]
         np.testing.assert_allclose(middle, (space.low + space.high) / 2, rtol=1e-6)
 
@@ -185,5 +214,3 @@ def test_spaces_without_a_distribution_are_refused_in_one_line():
             make_distribution(space)
     endless = spaces.Box(np.array([-1.0, -np.inf]), np.array([1.0, 1.0]), dtype=np.float64)
     assert isinstance(make_distribution(endless), DiagonalGaussian)
-    with pytest.raises(ValueError, match=r"^action_distribution: 'squashed' is not allowed for "):
-        make_distribution(endless, 'squashed')

@@ -1,14 +1,11 @@
 """Torsos: layers as in the papers, independence of the batch, gradients."""
 
-import itertools
-
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from torch import nn
 
-from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
 from vdl_ros.rl.policy.networks import Smoothing, make_torso
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import NETWORKS, TrainConfig
@@ -38,16 +35,6 @@ def test_a_torso_has_the_layers_of_its_paper_and_each_learns():
         outputs.square().sum().backward()
         for name, parameter in torso.named_parameters():
             assert parameter.grad.abs().sum() > 0, (network, name)
-
-
-def test_the_smallest_images_are_accepted():
-    least = SMALLEST_IMAGE
-    shapes = [(1, least, least), (3, least, 50), (2, 61, least)]
-    for network, shape in itertools.product(DRAWN, shapes):
-        torso, features = make_torso(network, shape, 1)
-        found = torso(pictures(2, *shape))
-        assert found.shape == (2, features), (network, shape)
-        assert not torch.equal(found[0], found[1]), (network, shape)
 
 
 def test_smoothing_is_a_gaussian_filter_of_each_channel():

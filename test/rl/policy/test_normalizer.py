@@ -34,24 +34,6 @@ def test_any_split_gives_the_mean_and_variance_of_all(shape):
         assert start == 50
 
 
-def test_statistics_of_several_learners_include_the_numbers_of_all(pair):
-    seen = numbers((2, 3), 60)
-    # What each of the two sees, round by round; the third round only one of them.
-    halves = [[seen[0:7], seen[7:20], seen[20:20]], [seen[20:50], seen[50:55], seen[55:60]]]
-
-    def learn(rank):
-        def run(group):
-            normalizer = Normalizer((2, 3))
-            for number, part in enumerate(halves[rank], 1):
-                normalizer.update(torch.from_numpy(part), group.all_reduce_sum)
-                check(normalizer, np.concatenate(halves[0][:number] + halves[1][:number]))
-            return normalizer.state_dict()
-        return run
-
-    one, other = pair(learn(0), learn(1))
-    assert all(torch.equal(one[name], other[name]) for name in one)
-
-
 def test_numbers_far_from_zero_keep_their_variance():
     seen = numbers((3,), 1000) / 100 + 1e5
     normalizer = Normalizer((3,))

@@ -15,7 +15,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.make_actor import NumpyActor, make_actor
 from vdl_ros.rl.policy.numpy_policy import ActionValues, MultiCategorical, make_numpy_policy
-from vdl_ros.rl.policy.policy import make_policy, weights
+from vdl_ros.rl.policy.policy import load_weights, make_policy, weights
 from vdl_ros.rl.settings import DqnConfig, PpoConfig, SacConfig, TrainConfig
 
 BATCH = 5
@@ -105,23 +105,24 @@ def test_samples_have_the_probabilities_that_are_recorded():
             assert same.mean() == pytest.approx(np.exp(log_probs[same][0]), abs=0.012), kind
 
 
-def test_weights_of_another_policy_are_refused():
-    _, small = both(FLOATS, 'discrete', {})
+def test_weights_of_another_policy_are_refused_and_change_nothing(same):
+    policy, small = both(FLOATS, 'discrete', {})
     other, _ = both(FLOATS, 'discrete', {'lstm_size': 6})
-    good, _ = both(FLOATS, 'discrete', {})
-    with pytest.raises(ValueError, match='are missing or unknown'):
-        small.load(weights(other))
-    arrays = dict(weights(good))
+    before = {name: array.copy() for name, array in weights(policy).items()}
     seen = np.ones((BATCH, 4), np.float32), np.zeros(BATCH, np.bool_), small.initial_state(BATCH)
-    before = small.forward(*seen)[0]
-    for wrong, reason in (
-            (np.full(3, np.nan, np.float32), 'not all finite'),
-            (np.zeros(4, np.float32), 'float32 (4,) is not float32 (3,)'),
-            (np.zeros(3, np.float16), 'float16 (3,) is not float32 (3,)'),
-            (np.zeros(3, '>f4'), '>f4 (3,) is not float32 (3,)')):
-        with pytest.raises(ValueError, match=re.escape(f'policy_head.bias: {reason}')):
-            small.load(arrays | {'policy_head.bias': wrong})
-        assert np.array_equal(small.forward(*seen)[0], before)
+    outputs = small.forward(*seen)[0]
+    cases = [(weights(other), 'weights: names [^\n]* are missing or unknown')]
+    cases += [(before | {'policy_head.bias': wrong}, re.escape(f'policy_head.bias: {reason}'))
+              for wrong, reason in (
+                  (np.full(3, np.nan, np.float32), 'not all finite'),
+                  (np.zeros(4, np.float32), 'float32 (4,) is not float32 (3,)'),
+                  (np.zeros(3, '>f4'), '>f4 (3,) is not float32 (3,)'))]
+    for arrays, reason in cases:
+        for load in (small.load, lambda arrays: load_weights(policy, arrays)):
+            with pytest.raises(ValueError, match=reason):
+                load(arrays)
+    assert same(weights(policy), before)
+    assert np.array_equal(small.forward(*seen)[0], outputs)
 
 
 class Zeros:

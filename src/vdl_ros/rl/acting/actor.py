@@ -62,9 +62,8 @@ class Step(NamedTuple):
 class EnvStepper:
     """Steps environments that reset themselves in the step after the last one of an episode.
 
-    Attributes:
-        observation, is_reset: the current observation [B, ...], and where it is the first of its
-            episode, [B] bool.
+    It has the current ``observation`` [B, ...], and where it ``is_reset``, the first of its
+    episode, [B] bool.
     """
 
     def __init__(self, envs: VectorEnv, seed: int) -> None:
@@ -81,7 +80,6 @@ class EnvStepper:
         return self.record(self.envs.step(self.clip(actions)))
 
     def clip(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions within a Box's bounds."""
         if self._box is None:
             return actions
         clipped: NDArray[Any] = np.clip(actions, self._box.low, self._box.high)
@@ -122,15 +120,14 @@ class Actor(ABC):
         UnrollError: its unrolls would be too large.
     """
 
-    policy: Policy | NumpyPolicy
-    state: Tensor | NDArray[Any]
-
     def __init__(
-        self, envs: VectorEnv, schema: UnrollSchema, seed: int, timer: ThreadTimer | None = None,
+        self, envs: VectorEnv, policy: Policy | NumpyPolicy, schema: UnrollSchema, seed: int,
+        timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
         schema.check_size(envs.num_envs)
-        self.envs = envs
+        self.envs, self.policy = envs, policy
+        self.state: Tensor | NDArray[Any] = policy.initial_state(envs.num_envs)
         self.policy_version = -1
         self._schema = schema
         self._timer = timer or ThreadTimer()
@@ -143,11 +140,7 @@ class Actor(ABC):
         self._episodes = EpisodeCounter(envs.num_envs)
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
-        """Load the weights of a policy that has learned from ``agent_steps``.
-
-        Raises:
-            ValueError: weights of another network.
-        """
+        """Load the weights after ``agent_steps``; ValueError: weights of another network."""
         self.use(arrays, self._exploration(agent_steps))
         self.policy_version = version
 
@@ -161,9 +154,7 @@ class Actor(ABC):
     ) -> tuple[NDArray[Any], NDArray[Any]]:
         """Update the state; return actions, [B] or [B, A], and their log-probabilities, [B].
 
-        Args:
-            observations: [B, ...].
-            is_reset: [B] bool, true where an episode starts.
+        ``observations`` are [B, ...], ``is_reset`` [B] bool.
         """
 
     @abstractmethod
@@ -218,7 +209,6 @@ class Actor(ABC):
         return arrays | self._schema.encode(self._observations, arrays['is_reset']), finished
 
     def close(self) -> None:
-        """Close the environments."""
         self.envs.close()
 
 

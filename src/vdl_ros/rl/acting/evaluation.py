@@ -51,12 +51,10 @@ class Evaluation:
 
     @property
     def mean(self) -> float:
-        """Mean return."""
         return float(np.mean(self.returns))
 
     @property
     def std(self) -> float:
-        """Standard deviation of the returns."""
         return float(np.std(self.returns))
 
     @property

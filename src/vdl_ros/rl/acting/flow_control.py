@@ -14,11 +14,7 @@ from collections.abc import Callable
 
 
 class Credit:
-    """Whether the actor may act.
-
-    Args:
-        timeout: see :attr:`is_lost`, s.
-    """
+    """Whether the actor may act; for ``timeout``, s, see :attr:`is_lost`."""
 
     def __init__(
         self, max_in_flight: int, batch_size: int = 1, timeout: float = 10.0,
@@ -100,7 +96,6 @@ class Credit:
             and self._version - self._oldest_version > self._longest_wait)
 
     def wait_again(self) -> None:
-        """Begin the time-outs of :meth:`is_lost` again."""
         self._policy_at = self._clock()
         self._start_waiting()
 
@@ -128,10 +123,8 @@ class LearnerChoice:
     """Stays with one learner until it is gone or silent.
 
     Otherwise two trainings on one topic would make each actor change its learner, and with it its
-    environments, at every message. A learner that its launch restarted is followed at once.
-
-    Args:
-        patience: silence after which another learner is taken, s.
+    environments, at every message. A learner that its launch restarted is followed at once,
+    another one after ``patience`` seconds of silence.
     """
 
     def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -143,11 +136,7 @@ class LearnerChoice:
         self._left_out = ''
 
     def allows(self, learner_id: str, num_publishers: int) -> bool:
-        """Return whether a policy of this learner may be used.
-
-        Args:
-            num_publishers: of policies; with a single one, an earlier learner is gone.
-        """
+        """Return whether its policy may be used; of a single publisher always: others are gone."""
         if learner_id == self._learner_id:
             self.heard()
             return True
@@ -161,7 +150,6 @@ class LearnerChoice:
         return learner_id in self._earlier
 
     def stay_with(self, learner_id: str) -> None:
-        """Stay with the learner of a policy that could be used."""
         if learner_id != self._learner_id:
             if launch_of(learner_id) != launch_of(self._learner_id):
                 self._earlier.clear()
@@ -171,7 +159,6 @@ class LearnerChoice:
         self.heard()
 
     def heard(self) -> None:
-        """Note that the learner has sent something."""
         self._heard_at = self._clock()
 
     def is_new(self, learner_id: str) -> bool:

@@ -16,6 +16,11 @@ from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.policy.numpy_policy import NumpyPolicy, make_numpy_policy
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from vdl_ros.rl.policy.policy import Policy
+
 
 class NumpyActor(Actor):
     """An actor whose policy NumPy computes; ``seed`` is also of sampling.
@@ -31,9 +36,7 @@ class NumpyActor(Actor):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0, stream: int = 0,
     ) -> None:
-        super().__init__(envs, schema, seed, timer, exploration)
-        self.policy = policy
-        self.state = policy.initial_state(envs.num_envs)
+        super().__init__(envs, policy, schema, seed, timer, exploration)
         self._random = np.random.default_rng([seed, stream])
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
@@ -48,12 +51,6 @@ class NumpyActor(Actor):
 
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
         self.state = self.policy.append_last_action(self.state, actions, rewards)
-
-
-if TYPE_CHECKING:
-    from torch import Tensor
-
-    from vdl_ros.rl.policy.policy import Policy
 
 
 def make_actor(

@@ -70,11 +70,7 @@ class StepSchema:
             self._expected['vectors'] = (np.dtype(np.float32), (-1, mixed.vector_size))
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> int:
-        """Check one step; return its number of environments, B.
-
-        Raises:
-            UnrollError: names the array and what is wrong with it.
-        """
+        """Check one step; return B, or raise an UnrollError that names the array."""
         num_envs = check_arrays(with_optional(self._expected, arrays), arrays)
         index = arrays.get('whole_index')
         if index is not None and index.size and not (
@@ -84,11 +80,7 @@ class StepSchema:
         return num_envs
 
     def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """Check the bytes of each array by name, without looking at the arrays.
-
-        Raises:
-            UnrollError: they cannot be those of a step.
-        """
+        """Raise an UnrollError if arrays of so many bytes, by name, cannot be a step."""
         check_lengths(with_optional(self._expected, lengths), lengths, 1, 1)
 
     def encode(self, observation: NDArray[Any], whole: NDArray[np.bool_]) -> Arrays:
@@ -107,8 +99,7 @@ class StepSchema:
     ) -> None:
         """Write the observation in checked arrays, after ``before``, into ``out`` [B, ...].
 
-        Raises:
-            UnrollError: a stack continues one that was not received.
+        UnrollError: a stack continues one that was not received.
         """
         if self._mixed is not None:
             out, vectors = self._mixed.split(out)
@@ -152,7 +143,6 @@ class RemoteActor:
 
     @property
     def extras(self) -> Mapping[str, NDArray[Any]]:
-        """Return the extras of the last step."""
         return self._last.extras
 
     def take(self, actions: NDArray[Any]) -> list[FinishedEpisode]:

@@ -27,9 +27,7 @@ class TorchActor(Actor):
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:
-        super().__init__(envs, schema, seed, timer, exploration)
-        self.policy = policy.eval()
-        self.state = policy.initial_state(envs.num_envs)
+        super().__init__(envs, policy.eval(), schema, seed, timer, exploration)
         torch.manual_seed(seed)
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:

@@ -15,7 +15,6 @@ from torch import Tensor
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.algorithms.advantages import gae
 from vdl_ros.rl.data.batch import Batch
-from vdl_ros.rl.distributed.collectives import standardized
 
 
 class Algorithm(algorithm.Algorithm):
@@ -27,24 +26,16 @@ class Algorithm(algorithm.Algorithm):
         return metrics
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
-        config, policy = self.config, self.policy
+        policy = self.policy
         parameters, values, _ = policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         parameters = parameters[:-1]
         log_pi = policy.distribution.log_prob(parameters, batch.actions)
         advantages = gae(self.discounts(batch), self.rewards(batch), values.detach(),
-                         batch.valid, config.gae_lambda)
+                         batch.valid, self.config.gae_lambda)
         returns = advantages + values[:-1].detach()
         mask = batch.valid.float()
-        if config.normalize_advantages:
-            advantages = standardized(advantages, mask, self.group)
-        policy_loss = -self.mean(log_pi * advantages, mask)
-        value_loss = 0.5 * self.mean((returns - values[:-1]).square(), mask)
-        entropy = self.mean(policy.distribution.entropy(parameters), mask)
-        loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
-        return loss, {
-            'losses/loss': loss, 'losses/policy_loss': policy_loss,
-            'losses/value_loss': value_loss, 'losses/entropy': entropy,
-            'losses/approx_kl': self.mean(batch.behaviour_log_probs - log_pi, mask),
-            'losses/mean_value': self.mean(values[:-1], mask)}
+        policy_loss = -self.mean(log_pi * self.normalized(advantages, mask), mask)
+        return self.actor_critic_loss(
+            policy_loss, returns, values[:-1], parameters, mask,
+            approx_kl=self.mean(batch.behaviour_log_probs - log_pi, mask))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
@@ -34,27 +32,16 @@ def gae(
     return advantages
 
 
-class VTrace(NamedTuple):
-    """Targets for one batch of unrolls.
-
-    Attributes:
-        targets: [T, B], the value targets, ``vs`` of the paper.
-        advantages: [T, B], ``rho_t (r_t + gamma_t vs_{t+1} - V(x_t))``.
-    """
-
-    targets: Tensor
-    advantages: Tensor
-
-
 @torch.no_grad()
 def vtrace(
     log_rhos: Tensor, discounts: Tensor, rewards: Tensor, values: Tensor, valid: Tensor, *,
     rho_clip: float = 1.0, c_clip: float = 1.0, lambda_: float = 1.0,
-) -> VTrace:
-    """Return V-trace targets and policy-gradient advantages.
+) -> tuple[Tensor, Tensor]:
+    """Return value targets, ``vs`` of the paper, and advantages, both [T, B].
 
-    A step that is not valid (an environment that resets itself ignores one action) has its value
-    as its target, no advantage, and cuts the trace of the step before it, as in :func:`gae`.
+    The advantages are ``rho_t (r_t + gamma_t vs_{t+1} - V(x_t))``. A step that is not valid (an
+    environment that resets itself ignores one action) has its value as its target, no advantage,
+    and cuts the trace of the step before it, as in :func:`gae`.
 
     Args:
         log_rhos: [T, B] float, log pi(a|x) - log mu(a|x).
@@ -73,4 +60,4 @@ def vtrace(
         corrections[t] = deltas[t] + traces[t] * corrections[t + 1]
     targets = values + corrections
     advantages = clipped_rhos * (rewards + discounts * targets[1:] - values[:-1])
-    return VTrace(targets[:-1], advantages)
+    return targets[:-1], advantages

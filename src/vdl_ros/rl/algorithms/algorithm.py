@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, masked_mean
+from vdl_ros.rl.distributed.collectives import Group, masked_mean, standardized
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
@@ -45,7 +45,6 @@ class PolicyOptimizer:
                 self._parameters, config.learning_rate, alpha=0.99, eps=self._epsilon)
 
     def schedule(self, agent_steps: int) -> None:
-        """Set the learning rate by the schedule and the factor."""
         config = self._config
         self.learning_rate = config.learning_rate * self.learning_rate_factor
         if config.learning_rate_schedule == 'linear':
@@ -163,6 +162,26 @@ class Algorithm:
     def discounts(self, batch: Batch) -> Tensor:
         """Return gamma, and 0 where the task terminated, float [T, B]."""
         return self.config.discount * (~batch.terminated).float()
+
+    def normalized(self, advantages: Tensor, mask: Tensor) -> Tensor:
+        return standardized(
+            advantages, mask, self.group) if self.config.normalize_advantages else advantages
+
+    def actor_critic_loss(
+        self, policy_loss: Tensor, returns: Tensor, values: Tensor, parameters: Tensor,
+        mask: Tensor, **others: Tensor,
+    ) -> tuple[Tensor, Metrics]:
+        """Return the sum of the losses of policy and values and the entropy bonus; its metrics.
+
+        All but ``policy_loss`` are [T, B, ...]; ``others`` are further metrics.
+        """
+        value_loss = 0.5 * self.mean((returns - values).square(), mask)
+        entropy = self.mean(self.policy.distribution.entropy(parameters), mask)
+        loss = (policy_loss + self.config.baseline_cost * value_loss
+                - self.config.entropy_cost * entropy)
+        metrics = {'loss': loss, 'policy_loss': policy_loss, 'value_loss': value_loss,
+                   'entropy': entropy, 'mean_value': self.mean(values, mask), **others}
+        return loss, {f'losses/{name}': each for name, each in metrics.items()}
 
     def update_normalizer(self, batch: Batch) -> None:
         """Add the batch's observations to the normalizer's statistics, if there is one."""

@@ -22,7 +22,6 @@ class Algorithm(algorithm.Algorithm):
         return self.optimizer.step(*self.loss(batch))
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
         policy = self.policy
         parameters, _, _ = policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)

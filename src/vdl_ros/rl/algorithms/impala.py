@@ -11,7 +11,6 @@ from torch import Tensor
 from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.algorithms.advantages import vtrace
 from vdl_ros.rl.data.batch import Batch
-from vdl_ros.rl.distributed.collectives import standardized
 from vdl_ros.rl.settings import ImpalaConfig
 
 
@@ -26,28 +25,17 @@ class Algorithm(algorithm.Algorithm):
         return metrics
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
-        config, policy = self.config, self.policy
-        algorithm_config = self.algorithm_config
+        policy, own = self.policy, self.algorithm_config
         parameters, values, _ = policy(
             batch.observations, batch.is_reset, batch.state, batch.actions, batch.rewards)
         parameters = parameters[:-1]
         log_pi = policy.distribution.log_prob(parameters, batch.actions)
         log_rhos = (log_pi - batch.behaviour_log_probs).detach()
-        trace = vtrace(
+        targets, advantages = vtrace(
             log_rhos, self.discounts(batch), self.rewards(batch), values.detach(), batch.valid,
-            rho_clip=algorithm_config.rho_clip, c_clip=algorithm_config.c_clip,
-            lambda_=algorithm_config.vtrace_lambda)
+            rho_clip=own.rho_clip, c_clip=own.c_clip, lambda_=own.vtrace_lambda)
         mask = batch.valid.float()
-        advantages = trace.advantages
-        if config.normalize_advantages:
-            advantages = standardized(advantages, mask, self.group)
-        policy_loss = -self.mean(log_pi * advantages, mask)
-        value_loss = 0.5 * self.mean((trace.targets - values[:-1]).square(), mask)
-        entropy = self.mean(policy.distribution.entropy(parameters), mask)
-        loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
-        return loss, {
-            'losses/loss': loss, 'losses/policy_loss': policy_loss,
-            'losses/value_loss': value_loss, 'losses/entropy': entropy,
-            'losses/mean_rho': self.mean(log_rhos.exp(), mask),
-            'losses/mean_value': self.mean(values[:-1], mask)}
+        policy_loss = -self.mean(log_pi * self.normalized(advantages, mask), mask)
+        return self.actor_critic_loss(
+            policy_loss, targets, values[:-1], parameters, mask,
+            mean_rho=self.mean(log_rhos.exp(), mask))

@@ -21,7 +21,7 @@ from vdl_ros.rl.algorithms.advantages import gae
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import Group, explained_variance, standardized
+from vdl_ros.rl.distributed.collectives import Group, explained_variance
 from vdl_ros.rl.policy.networks import Normalizer
 from vdl_ros.rl.settings import PpoConfig
 
@@ -87,7 +87,6 @@ class KlPenalty:
                 self.learning_rate_factor = min(self.learning_rate_factor * form.factor, largest)
 
     def state(self) -> dict[str, float]:
-        """Return what a checkpoint needs."""
         return {'beta': self.beta, 'learning_rate_factor': self.learning_rate_factor}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -97,7 +96,7 @@ class KlPenalty:
 
 
 # Far above what ratios to a policy of a few updates ago reach.
-_LARGEST_LOG_RATIO = 10.0
+_MAX_LOG_RATIO = 10.0
 # An update ends early once the divergence is this many times ppo_kl_target.
 _STOP_FACTOR = 4.0
 
@@ -186,14 +185,12 @@ class Algorithm(algorithm.Algorithm):
         if self.returns is not None:
             self.returns.update(returns[batch.valid], self.group.all_reduce_sum)
             returns = self.returns(returns)
-        if self.config.normalize_advantages:
-            advantages = standardized(advantages, batch.valid.float(), self.group)
-        return PpoBatch(**vars(batch), old_parameters=parameters[:-1], advantages=advantages,
-                        returns=returns), explained
+        return PpoBatch(
+            **vars(batch), old_parameters=parameters[:-1], returns=returns,
+            advantages=self.normalized(advantages, batch.valid.float())), explained
 
     def loss(self, batch: PpoBatch) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
-        config, policy, clip = self.config, self.policy, self.algorithm_config.ppo_clip
+        policy, clip = self.policy, self.algorithm_config.ppo_clip
         steps = len(batch.rewards)
         parameters, values, _ = policy(
             batch.observations[:steps], batch.is_reset[:steps], batch.state, batch.actions,
@@ -201,7 +198,7 @@ class Algorithm(algorithm.Algorithm):
         mask = batch.valid.float()
         # An infinite ratio has a gradient of NaN, also where it is clipped.
         ratio = (policy.distribution.log_prob(parameters, batch.actions)
-                 - batch.behaviour_log_probs).clamp(max=_LARGEST_LOG_RATIO).exp()
+                 - batch.behaviour_log_probs).clamp(max=_MAX_LOG_RATIO).exp()
         advantages = batch.advantages
         kl = self.mean(policy.distribution.kl(batch.old_parameters, parameters), mask)
         if self.algorithm_config.ppo_form == 'clip':
@@ -210,15 +207,10 @@ class Algorithm(algorithm.Algorithm):
                 torch.minimum(ratio * advantages, clipped * advantages), mask)
         else:
             policy_loss = -self.mean(ratio * advantages, mask) + self.penalty(kl, self.group)
-        value_loss = 0.5 * self.mean((batch.returns - values).square(), mask)
-        entropy = self.mean(policy.distribution.entropy(parameters), mask)
-        loss = policy_loss + config.baseline_cost * value_loss - config.entropy_cost * entropy
         outside = ((ratio - 1).abs() > clip).float()
-        return loss, {
-            'losses/loss': loss, 'losses/policy_loss': policy_loss,
-            'losses/value_loss': value_loss, 'losses/entropy': entropy, 'losses/approx_kl': kl,
-            'losses/clipfrac': self.mean(outside, mask),
-            'losses/mean_value': self.mean(values, mask)}
+        return self.actor_critic_loss(
+            policy_loss, batch.returns, values, parameters, mask, approx_kl=kl,
+            clipfrac=self.mean(outside, mask))
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), **self.penalty.state(),

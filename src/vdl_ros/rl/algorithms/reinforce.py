@@ -7,8 +7,8 @@ the baseline. An episode that began under an older policy is a little off-policy
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 from torch import Tensor
@@ -18,11 +18,10 @@ from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.batch import Batch, transform_rewards
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send
-from vdl_ros.rl.distributed.collectives import standardized
 from vdl_ros.rl.settings import ReinforceConfig
 
 # Unfinished episodes kept; beyond it, the one without data for longest is dropped.
-_MOST = 65_536
+_MAX_PENDING = 65_536
 
 
 @dataclass(frozen=True)
@@ -77,7 +76,7 @@ class EpisodeAssembly:
                     rest.next = source.sequence + 1
                     self._pending[key] = rest
                 column += 1
-        while len(self._pending) > _MOST:
+        while len(self._pending) > _MAX_PENDING:
             del self._pending[next(iter(self._pending))]
         return found
 
@@ -89,35 +88,30 @@ class EpisodeAssembly:
         starts = torch.nonzero(batch.is_reset[:steps, column]).flatten().tolist()
         done = batch.terminated[:, column] | batch.truncated[:, column]
         ends = torch.nonzero(done & batch.valid[:, column]).flatten().tolist()
-        start = 0 if pending is not None else None
-        if starts and starts[0] == 0:
-            start, pending = 0, None
-        elif start is None:
-            start = starts[0] if starts else None
-        while start is not None and start < steps:
-            pending = pending or _Pending(0, [], 0)
-            end = next((each for each in ends if each >= start), steps - 1)
-            begun = next((each for each in starts if start < each <= end), None)
-            if begun is not None:
+        if starts[:1] == [0]:
+            pending = None
+        elif pending is not None:
+            starts.insert(0, 0)
+        for start, following in pairwise([*starts, steps]):
+            episode, pending = pending or _Pending(0, [], 0), None
+            end = next((each for each in ends if start <= each < following), None)
+            if end is None and following < steps:
                 # It was broken off: a robot was lost.
-                start, pending = begun, None
                 continue
-            room = self._longest - pending.steps
-            short = min(end, start + room - 1)
-            part = slice(start, short + 1)
+            stop = following if end is None else end + 1
+            stop = min(stop, start + self._longest - episode.steps)
             # Copies: a view would keep the whole batch in memory until the episode ends.
-            pending.parts.append((
-                batch.observations[start:short + 2, column].clone(),
-                batch.actions[part, column].clone(), batch.rewards[part, column].clone()))
-            pending.steps += short + 1 - start
-            if short in ends or pending.steps == self._longest:
-                self.cut += short not in ends
-                found.append(_join(pending, bool(batch.terminated[short, column])))
-                pending = None
-                start = next((each for each in starts if each > short), None)
+            episode.parts.append((
+                batch.observations[start:stop + 1, column].clone(),
+                batch.actions[start:stop, column].clone(),
+                batch.rewards[start:stop, column].clone()))
+            episode.steps += stop - start
+            if stop - 1 == end or episode.steps == self._longest:
+                self.cut += stop - 1 != end
+                found.append(_join(episode, bool(batch.terminated[stop - 1, column])))
             else:
-                return pending
-        return None
+                pending = episode
+        return pending
 
 
 def _join(pending: _Pending, terminated: bool) -> Episode:
@@ -126,18 +120,6 @@ def _join(pending: _Pending, terminated: bool) -> Episode:
     return Episode(
         torch.cat([*(each[:-1] for each in observations), observations[-1][-1:]]),
         torch.cat(actions), torch.cat(rewards), terminated)
-
-
-def pad(episodes: Sequence[Episode]) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return observations [L + 1, N, ...], actions [L, N, ...], rewards [L, N] of N episodes.
-
-    They are padded to the longest length, L; last comes a mask, float [L, N], 1 where there is a
-    step.
-    """
-    mask = pad_sequence([torch.ones(len(each.rewards)) for each in episodes])
-    return (pad_sequence([each.observations for each in episodes]),
-            pad_sequence([each.actions for each in episodes]),
-            pad_sequence([each.rewards for each in episodes]), mask)
 
 
 class Algorithm(algorithm.Algorithm):
@@ -169,11 +151,13 @@ class Algorithm(algorithm.Algorithm):
         return metrics | {'losses/episodes': ended, 'losses/cut_episodes': cut}
 
     def loss(self, episodes: list[Episode]) -> tuple[Tensor, algorithm.Metrics]:
-        """Return the loss to minimise, a scalar, and its metrics."""
         config, policy = self.config, self.policy
         with_baseline = self.algorithm_config.reinforce_baseline
-        observations, actions, rewards, mask = (
-            send(each, self.device) for each in pad(episodes))
+        # Padded to the longest of N episodes, L steps.
+        observations, actions, rewards, mask = (send(pad_sequence(each), self.device) for each in (
+            [each.observations for each in episodes], [each.actions for each in episodes],
+            [each.rewards for each in episodes],
+            [torch.ones(len(each.rewards)) for each in episodes]))
         steps, count = rewards.shape
         is_reset = torch.zeros(steps + 1, count, dtype=torch.bool, device=self.device)
         parameters, values, _ = policy(
@@ -183,10 +167,8 @@ class Algorithm(algorithm.Algorithm):
         advantages = returns
         if with_baseline:
             advantages = returns - values[:-1].detach()
-        if config.normalize_advantages:
-            advantages = standardized(advantages, mask, self.group)
         log_pi = policy.distribution.log_prob(parameters, actions)
-        policy_loss = -self.mean(log_pi * advantages, mask)
+        policy_loss = -self.mean(log_pi * self.normalized(advantages, mask), mask)
         value_loss = 0.5 * self.mean((returns - values[:-1]).square(), mask)
         entropy = self.mean(policy.distribution.entropy(parameters), mask)
         loss = policy_loss - config.entropy_cost * entropy

@@ -83,7 +83,7 @@ class _Critic(nn.Module):
 
 
 # Beyond it an error counts linearly, so that one trajectory of huge numbers cannot end a run.
-_LARGE_ERROR = 1e4
+_HUBER_DELTA = 1e4
 
 
 class Algorithm(replay_algorithm.ReplayAlgorithm):
@@ -131,7 +131,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         q_values = self._q_values(observations, actions)
         ones = torch.ones_like(returns)
         critic_loss = self.mean(functional.huber_loss(
-            q_values, targets.expand_as(q_values), reduction='none', delta=_LARGE_ERROR).sum(0),
+            q_values, targets.expand_as(q_values), reduction='none', delta=_HUBER_DELTA).sum(0),
             ones)
         policy_loss = -self.mean(soft_values, ones)
         temperature_loss = self.mean(
@@ -170,7 +170,6 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
 
     @torch.no_grad()
     def update_target(self) -> None:
-        """Move the target critics towards the critics."""
         for target, critic in zip(
                 self.target.parameters(), self.critics.parameters(), strict=True):
             target.lerp_(critic, self.algorithm_config.target_smoothing)

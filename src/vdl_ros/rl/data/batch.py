@@ -62,7 +62,6 @@ class Batch:
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        """All tensors of the batch."""
         return tuple(each for each in vars(self).values() if isinstance(each, Tensor))
 
     def columns(self: B, index: Tensor) -> B:
@@ -77,10 +76,8 @@ def make_batch(
 ) -> Batch:
     """Concatenate unrolls along the batch axis; every array is copied once.
 
-    Args:
-        memory: memory of the learner's device; default: host memory. Observations of one unroll
-            are copied while the next one's are decoded; call ``memory.wait_for_copies`` before
-            use.
+    To the ``memory`` of a device the observations of an unroll are copied while the next one's are
+    decoded: call ``memory.wait_for_copies`` before use.
     """
     memory = memory or HostMemory()
     space = schema.observation_space
@@ -107,11 +104,7 @@ def make_batch(
 
 
 def transform_rewards(rewards: Tensor, how: str) -> Tensor:
-    """Return rewards as the loss uses them.
-
-    ``abs_one`` clips to [-1, 1]; ``soft_asymmetric`` is 5 tanh(r / 5), with negative rewards times
-    0.3 (both as in the IMPALA release); ``none`` changes nothing.
-    """
+    """Return rewards by the setting ``reward_transform``, as in the IMPALA release."""
     if how == 'abs_one':
         return rewards.clamp(-1.0, 1.0)
     if how == 'soft_asymmetric':

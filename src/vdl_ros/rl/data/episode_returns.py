@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 # Episodes of each environment that may wait for one that began before them and has not ended.
-_MOST_WAITING = 100
+_MAX_WAITING = 100
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,6 @@ class EpisodeCounter:
                      default=(self._steps, 0))
         taken = []
         while self._waiting and (self._waiting[0][:2] < oldest or
-                                 len(self._waiting) > _MOST_WAITING * self.num_envs):
+                                 len(self._waiting) > _MAX_WAITING * self.num_envs):
             taken.append(heapq.heappop(self._waiting)[2])
         return taken

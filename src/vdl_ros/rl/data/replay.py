@@ -67,12 +67,9 @@ class Replay:
     first, [columns, T, ...]; returns, factors and times are of :func:`n_step_returns`.
 
     Args:
-        size: capacity in steps.
-        n: largest number of rewards in a return.
+        size: capacity in steps; ValueError: more than this learner's part of the free memory.
+        n: maximum number of rewards in a return.
         priority_exponent: alpha; 0: all steps have the same probability.
-
-    Raises:
-        ValueError: the buffer is larger than this learner's part of the free memory.
     """
 
     def __init__(

@@ -66,16 +66,13 @@ def unstack(
 
     Args:
         observations: uint8 [T + 1, B, S, H, W], the oldest frame first.
-        is_reset: bool [T + 1, B], true where an observation does not continue the previous one.
+        is_reset: bool [T + 1, B], true where an observation does not continue the previous one;
+            ValueError: it is not marked.
 
     Returns:
         frames uint8 [T + S, B, H, W]; the positions int32 [n, 2] = (t, b), t >= 1, of the resets
         in increasing order; and the stacks uint8 [n, S, H, W] at these positions. A reset at t = 0
         needs no stack: the frames hold the whole first observation.
-
-    Raises:
-        ValueError: an observation that does not continue the previous one and is not marked as a
-            reset.
     """
     steps, batch, size = observations.shape[:3]
     continues = (observations[1:, :, :-1] == observations[:-1, :, 1:]).all(axis=(2, 3, 4))
@@ -113,7 +110,7 @@ def stack(
 
 
 def _check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> None:
-    """Check the positions (t, b) of resets, int32 [n, 2]: within an unroll and increasing."""
+    """Check that positions (t, b) of resets, int32 [n, 2], are within an unroll and increase."""
     if not len(positions):
         return
     low, high = positions.min(axis=0), positions.max(axis=0)
@@ -127,13 +124,11 @@ def _check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> No
 
 
 Arrays = dict[str, NDArray[Any]]
-#: Bytes of one unroll: the number of environments comes over the network.
-LARGEST = 1 << 31
-
-
+# Bytes of one unroll: the number of environments comes over the network.
+_MAX_BYTES = 1 << 31
 # Squares of sums of these, in float32, are finite: one trajectory must not end a run.
-_LARGEST_VALUE = 1e9
-_LARGEST_BY_NAME = {'actions': 1e6, 'behaviour_log_probs': 1e6}
+_MAX_VALUE = 1e9
+_MAX_BY_NAME = {'actions': 1e6, 'behaviour_log_probs': 1e6}
 
 
 class UnrollError(ValueError):
@@ -161,7 +156,6 @@ class Unroll:
 
     @property
     def num_envs(self) -> int:
-        """Number of environments, B."""
         return int(self.arrays['rewards'].shape[1])
 
 
@@ -200,11 +194,7 @@ def add_extras(arrays: Arrays, extras: Mapping[str, NDArray[Any]], t: int) -> No
 
 
 def check_arrays(expected: Expected, arrays: Mapping[str, NDArray[Any]]) -> int:
-    """Check names, dtypes, shapes and the magnitude of numbers; return B.
-
-    Raises:
-        UnrollError: the message names the array and the reason.
-    """
+    """Check names, dtypes, shapes and the magnitude of numbers; return B or raise UnrollError."""
     _check_names(expected, arrays)
     free: dict[int, int] = {}
     for name, (dtype, shape) in expected.items():
@@ -228,12 +218,7 @@ def check_lengths(
 ) -> int:
     """Check the bytes of each array by name, before the arrays are looked at; return B.
 
-    Args:
-        steps: rows of ``rewards``.
-        resets_per_env: the largest number of resets of one environment.
-
-    Raises:
-        UnrollError: they cannot be of arrays that match.
+    ``steps`` are the rows of ``rewards``. It raises an UnrollError if no arrays can match.
     """
     _check_names(expected, lengths)
     num_envs = lengths['rewards'] // (expected['rewards'][0].itemsize * steps)
@@ -254,7 +239,7 @@ def _check_magnitude(name: str, array: NDArray[Any]) -> None:
     low, high = float(array.min()), float(array.max())
     if not math.isfinite(low) or not math.isfinite(high):
         raise UnrollError(f'{name}: not all finite')
-    largest = _LARGEST_BY_NAME.get(name, _LARGEST_VALUE)
+    largest = _MAX_BY_NAME.get(name, _MAX_VALUE)
     if max(-low, high) > largest:
         raise UnrollError(f'{name}: {low if -low > high else high:g} is not allowed: '
                           f'from {-largest:g} to {largest:g}')
@@ -314,11 +299,7 @@ class UnrollSchema:
         self._whole, self._expected = others | whole, others | sent
 
     def check(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Check names, dtypes, shapes and ranges.
-
-        Raises:
-            UnrollError: the message names the array and the reason.
-        """
+        """Check names, dtypes, shapes and ranges; raise an UnrollError that names the array."""
         check_arrays(with_optional(self._expected, arrays), arrays)
         if self._action_sizes.size:
             actions = arrays['actions'].reshape(-1, self._action_sizes.size)
@@ -331,11 +312,7 @@ class UnrollSchema:
                 arrays['reset_index'], self.unroll_length + 1, arrays['rewards'].shape[1])
 
     def check_lengths(self, lengths: Mapping[str, int]) -> None:
-        """Check the bytes of each array by name, before the arrays are looked at.
-
-        Raises:
-            UnrollError: they cannot be of an unroll.
-        """
+        """Raise an UnrollError if arrays of so many bytes, by name, cannot be an unroll."""
         self.check_size(check_lengths(
             with_optional(self._expected, lengths), lengths, self.unroll_length,
             self.unroll_length))
@@ -346,12 +323,12 @@ class UnrollSchema:
                    for dtype, shape in self._whole.values())
 
     def check_size(self, num_envs: int) -> None:
-        """Raise an UnrollError if an unroll of ``num_envs`` environments exceeds ``LARGEST``."""
+        """Raise an UnrollError if an unroll of ``num_envs`` environments is too large."""
         size = self.num_bytes(num_envs)
-        if size > LARGEST:
+        if size > _MAX_BYTES:
             raise UnrollError(
                 f'unroll_length: {self.unroll_length} steps of {num_envs} environments are '
-                f'{size} bytes, which is not allowed: at most {LARGEST}')
+                f'{size} bytes, which is not allowed: at most {_MAX_BYTES}')
 
     def empty(self, num_envs: int) -> Arrays:
         """Return empty arrays without ``OPTIONAL``; raise an UnrollError if they are too large."""
@@ -393,7 +370,5 @@ class Inbox(Protocol):
     def get(self, timeout: float) -> Unroll:
         """Return the next unroll, whose arrays have passed :meth:`UnrollSchema.check`.
 
-        Raises:
-            queue.Empty: none arrived within ``timeout`` seconds.
-            EndOfBagError: no more will come.
+        It raises ``queue.Empty`` after ``timeout`` seconds, EndOfBagError if no more will come.
         """

@@ -1,14 +1,21 @@
 """Action distributions as functions of a network's outputs.
 
 Of policy networks: Categorical, MultiCategorical, DiagonalGaussian, SquashedGaussian. Of networks
-of action values Q: EpsilonGreedy, Boltzmann.
+of action values Q: EpsilonGreedy, Boltzmann. In all of them:
+
+``parameters``         float [..., ``size``]
+``sample``, ``mode``   int64 [...], int64 [..., A] (discrete in A parts) or float [..., A]
+``log_prob``           float [...], the log-probability, or log-density, of actions
+``entropy``, ``kl``    float [...], in nats; KL(parameters || others)
+``to_environment``     actions for the environment, before they are clipped to its bounds
+``to_network``         actions as input of a network, float [..., ``num_inputs``]
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -17,86 +24,46 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from vdl_ros.rl.policy.numpy_policy import family_of
+from vdl_ros.rl.policy.numpy_policy import LOG_2PI, LOG_STD, NEVER, family_of
 from vdl_ros.rl.settings import AlgorithmConfig
 
-_LOG_2PI = math.log(2 * math.pi)
-# A logit whose probability is 0. It is finite: infinity times 0 is NaN.
-_NEVER = -1e9
-# Limits that keep a policy from collapsing to a point or overflowing float32.
-_LOG_STD = (-5.0, 2.0)
 
-
-class ActionDistribution(Protocol):
-    """A family of distributions with ``size`` parameters.
-
-    ``parameters`` are float [..., size]; a sample is int64 [...] (discrete), int64 [..., A]
-    (discrete in A parts) or float [..., A].
-
-    Attributes:
-        num_inputs: E, size of an action as input of a network.
-    """
-
-    size: int
-    num_inputs: int
-
-    def sample(self, parameters: Tensor) -> Tensor:
-        """Return one action for each set of parameters."""
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        """Return the most likely action."""
-
-    def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        """Return the log-probability, or log-density, of ``actions``, float [...]."""
-
-    def entropy(self, parameters: Tensor) -> Tensor:
-        """Return the entropy in nats, float [...]."""
-
-    def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        """Return the divergence KL(parameters || others) in nats, float [...]."""
-
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return the actions for the environment, before they are clipped to its bounds."""
-
-    def to_network(self, actions: Tensor) -> Tensor:
-        """Return ``actions`` as input of a network, float [..., E]."""
-
-
-class _UnchangedActions:
-    """Actions that are passed to the environment unchanged."""
-
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return actions
-
-
-class Categorical(_UnchangedActions):
+class Categorical:
     """One of ``size`` actions; the parameters are logits."""
 
     def __init__(self, size: int) -> None:
         self.size = self.num_inputs = size
 
+    def logits(self, parameters: Tensor) -> Tensor:
+        return parameters
+
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return actions
+
     def to_network(self, actions: Tensor) -> Tensor:
         return functional.one_hot(actions, self.num_inputs).float()
 
     def sample(self, parameters: Tensor) -> Tensor:
+        logits = self.logits(parameters)
         # The Gumbel-max trick: one pass, no normalisation.
-        noise = torch.empty_like(parameters).exponential_().log_().neg_()
-        return (parameters + noise).argmax(-1)
+        noise = torch.empty_like(logits).exponential_().log_().neg_()
+        return (logits + noise).argmax(-1)
 
     def mode(self, parameters: Tensor) -> Tensor:
-        return parameters.argmax(-1)
+        return self.logits(parameters).argmax(-1)
 
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        log_probs = functional.log_softmax(parameters, -1)
+        log_probs = functional.log_softmax(self.logits(parameters), -1)
         return log_probs.gather(-1, actions.long().unsqueeze(-1)).squeeze(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        log_probs = functional.log_softmax(parameters, -1)
+        log_probs = functional.log_softmax(self.logits(parameters), -1)
         return -(log_probs.exp() * log_probs).sum(-1)
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        log_probs = functional.log_softmax(parameters, -1)
-        return (log_probs.exp() * (log_probs - functional.log_softmax(others, -1))).sum(-1)
+        log_probs, other_log_probs = (
+            functional.log_softmax(self.logits(each), -1) for each in (parameters, others))
+        return (log_probs.exp() * (log_probs - other_log_probs)).sum(-1)
 
 
 class MultiCategorical(Categorical):
@@ -109,36 +76,30 @@ class MultiCategorical(Categorical):
         super().__init__(sum(sizes))
         self._sizes = list(sizes)
 
-    def _parts(self, parameters: Tensor) -> Tensor:
+    def logits(self, parameters: Tensor) -> Tensor:
         """Return the logits of each part, [..., A, largest size]; shorter ones are padded."""
         sizes, most = self._sizes, max(self._sizes)
         if min(sizes) == most:
             return parameters.reshape(*parameters.shape[:-1], len(sizes), most)
         return torch.stack([
-            functional.pad(each, (0, most - each.shape[-1]), value=_NEVER)
+            functional.pad(each, (0, most - each.shape[-1]), value=NEVER)
             for each in torch.split(parameters, sizes, -1)], -2)
 
     def to_network(self, actions: Tensor) -> Tensor:
         return torch.cat([functional.one_hot(each, size) for each, size in zip(
             actions.unbind(-1), self._sizes, strict=True)], -1).float()
 
-    def sample(self, parameters: Tensor) -> Tensor:
-        return super().sample(self._parts(parameters))
-
-    def mode(self, parameters: Tensor) -> Tensor:
-        return super().mode(self._parts(parameters))
-
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        return super().log_prob(self._parts(parameters), actions).sum(-1)
+        return super().log_prob(parameters, actions).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        return super().entropy(self._parts(parameters)).sum(-1)
+        return super().entropy(parameters).sum(-1)
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        return super().kl(self._parts(parameters), self._parts(others)).sum(-1)
+        return super().kl(parameters, others).sum(-1)
 
 
-class DiagonalGaussian(_UnchangedActions):
+class DiagonalGaussian:
     """A normal distribution in each action dimension; the parameters are means, then log-stds.
 
     The log-density is that of the sampled action, before it is clipped for the environment.
@@ -147,12 +108,15 @@ class DiagonalGaussian(_UnchangedActions):
     def __init__(self, dimensions: int) -> None:
         self.size, self.num_inputs = 2 * dimensions, dimensions
 
+    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
+        return actions
+
     def to_network(self, actions: Tensor) -> Tensor:
         return actions
 
     def _split(self, parameters: Tensor) -> tuple[Tensor, Tensor]:
         mean, log_std = parameters.chunk(2, -1)
-        return mean, log_std.clamp(*_LOG_STD)
+        return mean, log_std.clamp(*LOG_STD)
 
     def sample(self, parameters: Tensor) -> Tensor:
         mean, log_std = self._split(parameters)
@@ -164,10 +128,10 @@ class DiagonalGaussian(_UnchangedActions):
     def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         mean, log_std = self._split(parameters)
         scaled = (actions - mean) * (-log_std).exp()
-        return (-0.5 * (scaled.square() + _LOG_2PI) - log_std).sum(-1)
+        return (-0.5 * (scaled.square() + LOG_2PI) - log_std).sum(-1)
 
     def entropy(self, parameters: Tensor) -> Tensor:
-        return (self._split(parameters)[1] + 0.5 * (1 + _LOG_2PI)).sum(-1)
+        return (self._split(parameters)[1] + 0.5 * (1 + LOG_2PI)).sum(-1)
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
         mean, log_std = self._split(parameters)
@@ -213,27 +177,21 @@ class EpsilonGreedy(Categorical):
         super().__init__(actions + 1)
         self.num_inputs = actions
 
-    def _logits(self, parameters: Tensor) -> Tensor:
+    def logits(self, parameters: Tensor) -> Tensor:
         values, epsilon = parameters[..., :-1], parameters[..., -1:]
         best = functional.one_hot(values.argmax(-1), self.size - 1).to(values.dtype)
         return (epsilon / (self.size - 1) + (1 - epsilon) * best).log()
 
-    def sample(self, parameters: Tensor) -> Tensor:
-        return super().sample(self._logits(parameters))
-
     def mode(self, parameters: Tensor) -> Tensor:
         return parameters[..., :-1].argmax(-1)
 
-    def log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
-        return super().log_prob(self._logits(parameters), actions)
-
     def entropy(self, parameters: Tensor) -> Tensor:
-        probs = self._logits(parameters).softmax(-1)
+        probs = self.logits(parameters).softmax(-1)
         entropy: Tensor = -torch.special.xlogy(probs, probs).sum(-1)
         return entropy
 
     def kl(self, parameters: Tensor, others: Tensor) -> Tensor:
-        probs, wanted = (self._logits(each).softmax(-1) for each in (parameters, others))
+        probs, wanted = (self.logits(each).softmax(-1) for each in (parameters, others))
         # With epsilon 0 some probabilities are 0; xlogy makes their terms 0.
         divergence: Tensor = (torch.special.xlogy(probs, probs)
                               - torch.special.xlogy(probs, wanted)).sum(-1)
@@ -246,10 +204,11 @@ class Boltzmann(EpsilonGreedy):
     The parameters are the action values Q, then the temperature, above 0.
     """
 
-    def _logits(self, parameters: Tensor) -> Tensor:
+    def logits(self, parameters: Tensor) -> Tensor:
         return parameters[..., :-1] / parameters[..., -1:].clamp(min=1e-9)
 
 
+ActionDistribution = Categorical | DiagonalGaussian
 _FAMILIES: Mapping[str, Callable[..., ActionDistribution]] = {
     'categorical': Categorical, 'parts': MultiCategorical, 'gaussian': DiagonalGaussian,
     'squashed': SquashedGaussian, 'epsilon': EpsilonGreedy, 'boltzmann': Boltzmann}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector
 from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, orthogonal
+from vdl_ros.rl.settings import TrainConfig
 
 # Units of the layer that joins the features of an image and numbers.
 _JOINT_SIZE = 256
@@ -23,8 +24,6 @@ class Encoder(nn.Module):
     go through one more layer.
 
     Args:
-        network, hidden_size: see :func:`make_torso`.
-        smoothing: standard deviation of the smoothing of images, in pixels; 0: none.
         separate_value: whether the value has a torso of its own, which a network of images lacks.
 
     Attributes:
@@ -35,8 +34,8 @@ class Encoder(nn.Module):
     """
 
     def __init__(
-        self, network: str, observation_space: gymnasium.spaces.Box, *, hidden_size: int,
-        normalize: bool, smoothing: float, separate_value: bool,
+        self, config: TrainConfig, network: str, observation_space: gymnasium.spaces.Box, *,
+        separate_value: bool,
     ) -> None:
         super().__init__()
         self.network, self.observation_shape = network, observation_space.shape
@@ -48,12 +47,16 @@ class Encoder(nn.Module):
         self._channels_last = self.of_images and self._torso_shape[1] >= SMALLEST_IMAGE > \
             self._torso_shape[2]
         shape = self.image_shape if self.of_images else (math.prod(self._torso_shape),)
-        self.normalizer = Normalizer(
-            shape if mixed is None else (mixed.vector_size,)) if normalize else None
-        self.smoothing = Smoothing(smoothing) if smoothing and self.of_images else None
-        self.policy_torso, self.num_features = make_torso(network, shape, hidden_size)
-        separate = separate_value and not self.of_images and mixed is None
-        self.value_torso = make_torso(network, shape, hidden_size)[0] if separate else None
+        self.normalizer: Normalizer | None = None
+        if config.normalize_observations and (mixed is not None or not self.of_images):
+            self.normalizer = Normalizer(shape if mixed is None else (mixed.vector_size,))
+        self.smoothing: Smoothing | None = None
+        if config.observation_smoothing and self.of_images:
+            self.smoothing = Smoothing(config.observation_smoothing)
+        self.policy_torso, self.num_features = make_torso(network, shape, config.hidden_size)
+        self.value_torso: nn.Module | None = None
+        if separate_value and not self.of_images and mixed is None:
+            self.value_torso, _ = make_torso(network, shape, config.hidden_size)
         self.joint: nn.Module | None = None
         if mixed is not None:
             self.joint = nn.Sequential(orthogonal(nn.Linear(

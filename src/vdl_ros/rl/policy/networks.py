@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from vdl_ros.rl.device import CPU
+from vdl_ros.rl.policy.numpy_policy import CLIP
 
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
@@ -47,7 +48,6 @@ def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn
 
 
 def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
-    """Initialize ``layer`` with orthogonal weights and zero biases; return it."""
     nn.init.orthogonal_(layer.weight, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
@@ -120,8 +120,6 @@ class _Section(nn.Module):
 
 
 class _Block(nn.Module):
-    """Two convolutions beside the identity."""
-
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.first, self.second = (
@@ -171,10 +169,6 @@ def _segments(is_reset: Tensor) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], steps], strict=True))
 
 
-# Limit in standard deviations: statistics of few numbers are unreliable.
-_CLIP = 10.0
-
-
 class Normalizer(nn.Module):
     """Normalizes numbers to mean 0 and variance 1 by their running statistics (Chan et al. 1979).
 
@@ -194,10 +188,9 @@ class Normalizer(nn.Module):
     def forward(self, numbers: Tensor) -> Tensor:
         """Return normalized numbers [..., *shape], clipped to 10 standard deviations."""
         scaled = (numbers - self.mean.to(numbers)) / self.deviation.to(numbers)
-        return scaled.clamp(-_CLIP, _CLIP)
+        return scaled.clamp(-CLIP, CLIP)
 
     def undo(self, normalized: Tensor) -> Tensor:
-        """Return the numbers [..., *shape] before normalization."""
         return normalized * self.deviation.to(normalized) + self.mean.to(normalized)
 
     @property

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -18,22 +18,20 @@ from vdl_ros.rl.settings import ALGORITHMS, AlgorithmConfig, DqnConfig, SacConfi
 #: Dtype and shape by name.
 ExpectedWeights = Mapping[str, tuple[np.dtype[Any], tuple[int, ...]]]
 Array = NDArray[Any]
-_LOG_2PI = math.log(2 * math.pi)
-# As in distributions.py and networks.py.
-_NEVER = -1e9
-_LOG_STD = (-5.0, 2.0)
-_CLIP = 10.0
+LOG_2PI = math.log(2 * math.pi)
+#: A logit whose probability is 0. It is finite: infinity times 0 is NaN.
+NEVER = -1e9
+#: Limits that keep a policy from collapsing to a point or overflowing float32.
+LOG_STD = (-5.0, 2.0)
+#: Limit of normalized numbers: statistics of few numbers are unreliable.
+CLIP = 10.0
 _SMALLEST = np.finfo(np.float32).tiny
 # Algorithms that learn by acting, in every space, in words.
 _OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac', 'bc'))
 
 
 def check_weights(expected: ExpectedWeights, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Check names, dtypes and shapes, and that all numbers are finite.
-
-    Raises:
-        ValueError: the message names the array and the reason.
-    """
+    """Check names, dtypes, shapes and that all is finite; a ValueError names the array."""
     if expected.keys() != arrays.keys():
         names = quoted(sorted(expected.keys() ^ arrays.keys()))
         raise ValueError(f'weights: names {names} are missing or unknown')
@@ -51,11 +49,8 @@ def family_of(
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the name of the family of action distributions for a space, and its arguments.
 
-    Args:
-        kind: of a Box, 'gaussian' or 'squashed'; sac squashes.
-
-    Raises:
-        ValueError: a space in which the algorithm cannot act.
+    ``kind`` is of a Box, 'gaussian' or 'squashed'; sac squashes. ValueError: a space in which the
+    algorithm cannot act.
     """
     spaces = gymnasium.spaces
     discrete = isinstance(space, spaces.Discrete) and space.start == 0
@@ -89,24 +84,7 @@ def family_of(
         'or a Box of floats of shape [A]')
 
 
-class NumpyDistribution(Protocol):
-    """A family of distributions, as :class:`distributions.ActionDistribution`."""
-
-    size: int
-    num_inputs: int
-
-    def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
-        """Return actions and their log-probabilities, or log-densities, float32 [B]."""
-
-    def to_environment(self, actions: Array) -> Array:
-        """Return the actions for the environment, before they are clipped to its bounds."""
-
-    def to_network(self, actions: Array) -> Array:
-        """Return ``actions`` as input of a network, float32 [B, E]."""
-
-
 def _one_hot(actions: Array, size: int) -> Array:
-    """Return 1 for the action and 0 for the others, float32 [B, size]."""
     rows = np.zeros((len(actions), size), np.float32)
     rows[np.arange(len(actions)), actions] = 1.0
     return rows
@@ -152,7 +130,7 @@ class MultiCategorical(Categorical):
         self._starts = np.cumsum([0, *sizes[:-1]])
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
-        parts = np.full((len(parameters), len(self._sizes), max(self._sizes)), _NEVER, np.float32)
+        parts = np.full((len(parameters), len(self._sizes), max(self._sizes)), NEVER, np.float32)
         for part, (start, size) in enumerate(zip(self._starts, self._sizes, strict=True)):
             parts[:, part, :size] = parameters[:, start:start + size]
         actions, log_probs = _sample(parts, random)
@@ -193,10 +171,10 @@ class DiagonalGaussian:
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
         mean, log_std = np.split(parameters, 2, -1)
-        log_std = log_std.clip(*_LOG_STD)
+        log_std = log_std.clip(*LOG_STD)
         noise = random.standard_normal(mean.shape, np.float32)
         actions = mean + np.exp(log_std) * noise
-        return actions, (-0.5 * (np.square(noise) + np.float32(_LOG_2PI)) - log_std).sum(-1)
+        return actions, (-0.5 * (np.square(noise) + np.float32(LOG_2PI)) - log_std).sum(-1)
 
     def to_environment(self, actions: Array) -> Array:
         return actions
@@ -218,7 +196,9 @@ class SquashedGaussian(DiagonalGaussian):
         return squashed
 
 
-_FAMILIES: Mapping[str, Any] = {
+#: See ``ActionDistribution``; :meth:`sample` returns log-probabilities, float32 [B], too.
+NumpyDistribution = Categorical | DiagonalGaussian
+_FAMILIES: Mapping[str, Callable[..., NumpyDistribution]] = {
     'categorical': Categorical, 'parts': MultiCategorical, 'gaussian': DiagonalGaussian,
     'squashed': SquashedGaussian, 'epsilon': ActionValues,
     'boltzmann': partial(ActionValues, boltzmann=True)}
@@ -236,28 +216,25 @@ def make_numpy_policy(
         return None
     name, arguments = family_of(action_space, config.action_distribution, algorithm_config)
     return NumpyPolicy(
-        math.prod(observation_space.shape), _FAMILIES[name](*arguments),
-        hidden_size=config.hidden_size, lstm_size=config.lstm_size,
-        last_action_reward=config.last_action_reward, normalize=config.normalize_observations,
-        of_values=isinstance(algorithm_config, DqnConfig),
+        config, math.prod(observation_space.shape), _FAMILIES[name](*arguments),
         of_sac=isinstance(algorithm_config, SacConfig))
 
 
 class NumpyPolicy:
-    """Two layers, optional LSTM, action head; attributes as of :class:`policy.Policy`.
+    """Two layers, optional LSTM, action head; arguments and attributes as of ``policy.Policy``.
 
-    ``of_values`` is for action values, ``of_sac`` for networks without a value that compute log-
-    stds. ``expected`` has dtype and shape of each of the weights, of the value's too.
+    ``expected`` has dtype and shape of each of the weights, of the value's too.
     """
 
     def __init__(
-        self, inputs: int, distribution: NumpyDistribution, *, hidden_size: int, lstm_size: int,
-        last_action_reward: bool, normalize: bool, of_values: bool, of_sac: bool,
+        self, config: TrainConfig, inputs: int, distribution: NumpyDistribution, *, of_sac: bool,
     ) -> None:
+        hidden_size, lstm_size = config.hidden_size, config.lstm_size
+        of_values = isinstance(distribution, ActionValues)
         self.distribution = distribution
         self.exploration = 0.0
         self._lstm_size, self._of_values = lstm_size, of_values
-        self._last_size = distribution.num_inputs + 1 if last_action_reward else 0
+        self._last_size = distribution.num_inputs + 1 if config.last_action_reward else 0
         self.state_size = 2 * lstm_size + self._last_size
         own_log_std = isinstance(distribution, DiagonalGaussian) and not of_sac
         outputs = distribution.size // 2 if own_log_std else distribution.size - of_values
@@ -281,17 +258,16 @@ class NumpyPolicy:
         add('policy_head', (outputs, features))
         if has_value:
             add('value_head', (1, features))
-        if normalize:
+        if config.normalize_observations:
             shapes |= {'normalizer.count': (1,), 'normalizer.mean': (inputs,),
                        'normalizer.variance': (inputs,)}
         self.expected: ExpectedWeights = {
             name: (np.dtype('float64' if name.startswith('normalizer') else 'float32'), shape)
             for name, shape in shapes.items()}
-        self._normalize = normalize
+        self._normalize = config.normalize_observations
         self._arrays: dict[str, Array] = {}
 
     def load(self, arrays: Mapping[str, Array]) -> None:
-        """Copy the weights; see :func:`check_weights`."""
         check_weights(self.expected, arrays)
         # Matrices as they are multiplied.
         found = {name: np.array(each.T if each.ndim == 2 else each, np.float32, order='C')
@@ -301,7 +277,6 @@ class NumpyPolicy:
         self._arrays = found
 
     def initial_state(self, batch: int) -> Array:
-        """Return the state before the first observation, float32 [batch, S]."""
         return np.zeros((batch, self.state_size), np.float32)
 
     def append_last_action(self, state: Array, actions: Array, rewards: Array) -> Array:
@@ -337,11 +312,10 @@ class NumpyPolicy:
         return parameters, state
 
     def _features(self, observations: Array) -> Array:
-        """Return the features of the two layers, float32 [B, hidden_size]."""
         arrays = self._arrays
         x = observations.reshape(len(observations), -1).astype(np.float32)
         if self._normalize:
-            x = ((x - arrays['normalizer.mean']) / arrays['deviation']).clip(-_CLIP, _CLIP)
+            x = ((x - arrays['normalizer.mean']) / arrays['deviation']).clip(-CLIP, CLIP)
         elif observations.dtype == np.uint8:
             x *= np.float32(1 / 255)
         for layer in ('policy_torso.0', 'policy_torso.2'):

@@ -12,11 +12,16 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, is_image
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, is_image
 from vdl_ros.common.tensor_file import faster_in_bfloat16
 from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.device import CPU, computes_bfloat16, to_host
-from vdl_ros.rl.policy import distributions
+from vdl_ros.rl.policy.distributions import (
+    ActionDistribution,
+    DiagonalGaussian,
+    EpsilonGreedy,
+    make_distribution,
+)
 from vdl_ros.rl.policy.encoder import Encoder
 from vdl_ros.rl.policy.networks import orthogonal, run_lstm
 from vdl_ros.rl.policy.numpy_policy import check_weights
@@ -42,12 +47,8 @@ class Policy(Encoder):
     """A network with a policy head and often a value head, or with one head of action values.
 
     Args:
-        lstm_size: cells of the LSTM; 0: none.
-        last_action_reward: whether the last action and reward are inputs.
-        has_value: whether there is a value head; action values need none.
-        has_log_std: whether the network computes the log-std of a Gaussian, which else is one
-            parameter for all observations.
-        initial_std: of a Gaussian whose log-std is a parameter.
+        of_sac: whether there is no value head, and the network computes the log-std of a Gaussian,
+            which else is one parameter for all observations.
 
     Attributes:
         distribution: action distribution of the policy head's outputs.
@@ -59,20 +60,16 @@ class Policy(Encoder):
     exploration: Tensor
 
     def __init__(
-        self, network: str, observation_space: gymnasium.spaces.Box,
-        distribution: distributions.ActionDistribution, *, hidden_size: int = 64,
-        lstm_size: int = 0, last_action_reward: bool = False, normalize: bool = False,
-        smoothing: float = 0.0, has_value: bool = True, has_log_std: bool = False,
-        initial_std: float = 1.0,
+        self, config: TrainConfig, network: str, observation_space: gymnasium.spaces.Box,
+        distribution: ActionDistribution, *, of_sac: bool,
     ) -> None:
-        of_values = isinstance(distribution, distributions.EpsilonGreedy)
-        has_value = has_value and not of_values
+        of_values = self._of_values = isinstance(distribution, EpsilonGreedy)
+        has_value, lstm_size = not of_values and not of_sac, config.lstm_size
         super().__init__(
-            network, observation_space, hidden_size=hidden_size, normalize=normalize,
-            smoothing=smoothing, separate_value=has_value and not lstm_size)
-        self.distribution, self.last_action_reward = distribution, last_action_reward
-        self._of_values = of_values
-        last_size = distribution.num_inputs + 1 if last_action_reward else 0
+            config, network, observation_space, separate_value=has_value and not lstm_size)
+        self.distribution = distribution
+        self.last_action_reward = config.last_action_reward
+        last_size = distribution.num_inputs + 1 if config.last_action_reward else 0
         self._lstm_state_size = 2 * lstm_size
         self.state_size = self._lstm_state_size + last_size
         self.register_buffer('exploration', torch.zeros(1), persistent=False)
@@ -83,23 +80,19 @@ class Policy(Encoder):
             for name, parameter in self.lstm.named_parameters():
                 (nn.init.orthogonal_ if 'weight' in name else nn.init.zeros_)(parameter)
             features = lstm_size
-        own_log_std = isinstance(distribution, distributions.DiagonalGaussian) and not has_log_std
+        own_log_std = isinstance(distribution, DiagonalGaussian) and not of_sac
         outputs = distribution.size // 2 if own_log_std else distribution.size - of_values
-        self.policy_head = orthogonal(
-            nn.Linear(features, outputs), 1.0 if of_values else 0.01)
+        self.policy_head = orthogonal(nn.Linear(features, outputs), 1.0 if of_values else 0.01)
         self.value_head = orthogonal(nn.Linear(features, 1), 1.0) if has_value else None
-        self.log_std = (
-            nn.Parameter(torch.full((outputs,), math.log(initial_std))) if own_log_std else None)
+        self.log_std = nn.Parameter(torch.full(
+            (outputs,), math.log(config.initial_std))) if own_log_std else None
 
     def initial_state(self, batch: int) -> Tensor:
         """Return the state before the first observation, [batch, S]."""
         return self.policy_head.weight.new_zeros(batch, self.state_size)
 
     def append_last_action(self, state: Tensor, actions: Tensor, rewards: Tensor) -> Tensor:
-        """Return the state, [B, S], with last action and reward, if they are inputs of the policy.
-
-        ``actions`` are [B] or [B, A], and ``rewards`` float [B].
-        """
+        """Return the state, [B, S], with last action and reward, if they are inputs."""
         if not self.last_action_reward:
             return state
         return torch.cat(
@@ -121,9 +114,8 @@ class Policy(Encoder):
                 images are scaled to [0, 1], float images are as they are.
             is_reset: [T, B] bool, true where an episode starts: the state is reset there.
             state: [B, S], before the first observation; unused if S is 0.
-            actions: [T - 1, B] or [T - 1, B, A], or longer, after the observations; unused if T
-                is 1 or the last action and reward are not inputs.
-            rewards: [T - 1, B] float, or longer, likewise.
+            actions, rewards: [T - 1, B, ...] or longer, after the observations; unused if T is 1
+                or the last action and reward are not inputs.
             numbers: [T * B, V], the numbers of observations that are an image and numbers; then
                 ``observations`` are the images, [T, B, *image].
         """
@@ -174,15 +166,10 @@ class Policy(Encoder):
         return (rows * ~is_reset.unsqueeze(-1)).flatten(0, 1)
 
 
-# Batch size of the measurement that chooses the precision.
-_PRECISION_BATCH = 16
-
-
 def choose_precision(policy: Policy, precision: str) -> None:
-    """Set the precision of a policy's torso: 'float32', 'bfloat16' or 'auto'.
+    """Set the precision of a policy's torso by the setting ``precision``; float32 without images.
 
-    'auto' is on a CPU the faster one, on a CUDA device bfloat16 if the hardware supports it. It
-    has the exponent range of float32, so gradients need no scaling. Without images it is float32.
+    bfloat16 has the exponent range of float32, so gradients need no scaling.
     """
     if precision == 'auto' and policy.of_images:
         precision = 'bfloat16' if _faster_in_bfloat16(policy) else 'float32'
@@ -194,8 +181,8 @@ def _faster_in_bfloat16(policy: Policy) -> bool:
     device = policy.policy_head.weight.device
     if device != CPU:
         return computes_bfloat16(device)
-    # Random images would change the random state of the run.
-    images = torch.full((_PRECISION_BATCH, *policy.image_shape), 0.5)
+    # A batch of 16; random images would change the random state of the run.
+    images = torch.full((16, *policy.image_shape), 0.5)
     with torch.no_grad():
         return faster_in_bfloat16(lambda: policy.policy_torso(images))
 
@@ -219,22 +206,13 @@ def make_policy(
     action_space: gymnasium.Space[Any], algorithm_config: AlgorithmConfig | None = None,
     device: torch.device = CPU,
 ) -> Policy:
-    """Return a policy for the spaces of one environment.
+    """Return a policy for the spaces of one environment; ValueError: one that is not supported.
 
-    Weights are initialized on the CPU, so that they do not depend on the device.
-
-    Args:
-        config: network ``auto`` is impala for images, uint8 [C, H, W] or [H, W, C]; for precision
-            see :func:`choose_precision`.
-        observation_space: a Box: numbers, images, or an :class:`ImageAndVector`.
-        algorithm_config: with the settings of dqn the network has action values, of sac no value.
-
-    Raises:
-        ValueError: a space, or a combination of network and space, that is not supported.
+    Weights are initialized on the CPU, so that they do not depend on the device. With the settings
+    of dqn the network has action values, with those of sac no value.
     """
     if not isinstance(observation_space, gymnasium.spaces.Box):
         raise ValueError(f'observation space {observation_space} is not supported: a Box')
-    mixed = isinstance(observation_space, ImageAndVector)
     image = is_image(getattr(observation_space, 'image', observation_space))
     network = config.network
     if network == 'auto':
@@ -243,14 +221,8 @@ def make_policy(
         raise ValueError(
             f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
             f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
-    of_sac = isinstance(algorithm_config, SacConfig)
-    policy = Policy(
-        network, observation_space, distributions.make_distribution(
-            action_space, config.action_distribution, algorithm_config),
-        hidden_size=config.hidden_size, lstm_size=config.lstm_size,
-        last_action_reward=config.last_action_reward,
-        normalize=config.normalize_observations and (mixed or network == 'mlp'),
-        smoothing=config.observation_smoothing, has_value=not of_sac, has_log_std=of_sac,
-        initial_std=config.initial_std)
+    policy = Policy(config, network, observation_space, make_distribution(
+        action_space, config.action_distribution, algorithm_config),
+        of_sac=isinstance(algorithm_config, SacConfig))
     choose_precision(policy.to(device), config.precision)
     return policy
