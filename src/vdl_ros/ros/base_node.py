@@ -67,9 +67,6 @@ class BaseNode(Node):
         IS_BACKGROUND: whether it only shows a training, and must not slow it down.
         given: settings of the user by name.
         refused: messages that could not be used.
-
-    Raises:
-        ValueError: a parameter, or a file that a parameter names, that cannot be used.
     """
 
     NAME: ClassVar[str]
@@ -87,22 +84,18 @@ class BaseNode(Node):
         return take_settings(self, *self.SETTINGS, ProcessConfig)[0]
 
     def settings(self, kind: type[T]) -> T:
-        """Return the settings of one of the dataclasses."""
         return select(kind, self.given)
 
     def pub(self, topic: str) -> Publisher:
-        """Return a publisher; see :func:`qos.pub`."""
         return qos.pub(self, topic)
 
     def sub(
         self, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None,
     ) -> Subscription:
-        """Return a subscription; see :func:`qos.sub`."""
         return qos.sub(self, topic, callback, profile)
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the node's time is simulated."""
         return bool(self.get_parameter('use_sim_time').value)
 
     def every(
@@ -123,11 +116,9 @@ class BaseNode(Node):
         return f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}'
 
     def now(self) -> float:
-        """Return the node's time, s."""
         return float(self.get_clock().now().nanoseconds * 1e-9)
 
     def stamp(self) -> Time:
-        """Return the node's time for a header."""
         return self.get_clock().now().to_msg()
 
     def refuse(self, line: str) -> None:
@@ -146,7 +137,6 @@ class BaseNode(Node):
         """End what the node has begun; called after :meth:`work`, also after an error in it."""
 
     def run(self, stop: threading.Event) -> int:
-        """Work with an executor, and return the exit status."""
         executor = make_executor(self.settings(ProcessConfig).executor)
         executor.add_node(self)
         try:

@@ -63,7 +63,6 @@ _HIDDEN = ('launch_id',)
 
 
 def declare(*classes: type) -> list[DeclareLaunchArgument]:
-    """Return one launch argument per setting, with description, range and default."""
     return [
         DeclareLaunchArgument(
             name, default_value=as_text(setting.default),
@@ -80,9 +79,6 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
 
     Args:
         node: whose section of ``params_file`` is for the launch too; empty: none.
-
-    Raises:
-        SettingError: an invalid value, or a file that cannot be read.
     """
     config = context.launch_configurations.get('config', '')
     in_file = read_config(Path(config), ProcessConfig) if config else {}
@@ -108,9 +104,6 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
 
     Args:
         name: of the node, in the namespace of the launch.
-
-    Raises:
-        SettingError: a parameter that the node does not have, or an invalid value.
     """
     sections = _sections(context)
     known, found = settings_of(*classes), {}
@@ -131,11 +124,7 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
 
 
 def namespace(context: LaunchContext) -> str:
-    """Return the argument ``namespace``.
-
-    Raises:
-        SettingError: a name that ROS does not allow.
-    """
+    """Return the argument ``namespace``."""
     text = str(context.launch_configurations.get('namespace', ''))
     if text and not _NAMESPACE.fullmatch(text):
         raise SettingError(f'namespace: {quoted(text)} is not allowed: letters, digits and _, '
@@ -157,9 +146,6 @@ def reject_unknown_arguments(
         file: name of the launch file; nothing is checked if another file includes it, because
             that file has other arguments.
         classes: dataclasses of the settings that its parameter file may have for every node.
-
-    Raises:
-        SettingError: an argument that the file does not have, or a parameter that no node has.
     """
     if not any(word.rsplit('/', 1)[-1] == file for word in sys.argv):
         return
@@ -175,7 +161,6 @@ def reject_unknown_arguments(
 
 
 def _is_set(context: LaunchContext, setting: Setting) -> bool:
-    """Return whether the command line or an including launch file sets this."""
     on_command_line = {
         current_name(word.split(':=', 1)[0]) for word in context.argv if ':=' in word}
     text = _text(context, setting.name)
@@ -192,7 +177,6 @@ def _text(context: LaunchContext, name: str) -> str | None:
 
 
 def _sections(context: LaunchContext) -> dict[str, dict[str, object]]:
-    """Return the parameter file by names of nodes, {} without one."""
     path = context.launch_configurations.get('params_file', '')
     return parameters.read_parameter_file(Path(path)) if path else {}
 

@@ -90,9 +90,6 @@ def node(
         given: settings of the user; those that the node does not have are ignored.
         settings: dataclasses of the node's settings.
         sigterm_timeout: time to end after SIGINT, s; None: that of launch.
-
-    Raises:
-        SettingError: the parameter file has something for this node that it cannot have.
     """
     known = settings_of(*settings)
     values = {key: value for key, value in given.items() if key in known}
@@ -192,13 +189,11 @@ def watched(
     processes: Sequence[Any],
     on_exit: Callable[[ProcessExited, LaunchContext], list[Any] | None] = end_all,
 ) -> list[Any]:
-    """Return the actions that start processes, and what their end means."""
     return [*(RegisterEventHandler(OnProcessExit(target_action=each, on_exit=on_exit))
               for each in processes), *processes]
 
 
 def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
-    """Return the process of a program of this package that is no node."""
     path = PathJoinSubstitution([FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', name])
     return ExecuteProcess(cmd=[path, *words], name=name, output='screen', **options)
 
@@ -221,7 +216,6 @@ class RestartDelays:
         self._ends = 0.0
 
     def next(self, lived_s: float) -> float | None:
-        """Return the delay in seconds after a process lived for ``lived_s``; None: no restart."""
         self._ends = max(self._ends - lived_s / _WORK_S, 0.0) + 1.0
         if self._ends > _MOST:
             return None

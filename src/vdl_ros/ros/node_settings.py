@@ -97,11 +97,7 @@ class PolicyConfig:
 
     @property
     def path(self) -> Path:
-        """Return the file of the policy.
-
-        Raises:
-            SettingError: there is none.
-        """
+        """Return the file of the policy."""
         if not self.policy:
             raise SettingError('policy: not set: policy:=runs/<name>')
         path = checkpoint_file(Path(self.policy))
@@ -167,11 +163,7 @@ class SimArmConfig:
 
     @property
     def pose(self) -> dict[str, float]:
-        """Return ``start_pose`` by joint, rad.
-
-        Raises:
-            SettingError: a word that is not joint=number.
-        """
+        """Return ``start_pose`` by joint, rad."""
         found = {}
         for word in self.start_pose.split():
             name, _, value = word.partition('=')

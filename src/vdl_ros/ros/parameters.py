@@ -42,9 +42,6 @@ def read_parameter_file(path: Path) -> dict[str, dict[str, object]]:
     """Return the parameters in a file by the names of nodes, which begin with ``/``.
 
     Nested parameters get names with dots, such as ``qos_overrides./policy.publisher.depth``.
-
-    Raises:
-        SettingError: the file cannot be read, or is not a ROS parameter file.
     """
     try:
         content = yaml.safe_load(path.read_text(encoding='utf-8'))
@@ -73,7 +70,6 @@ def of_node(sections: Mapping[str, Mapping[str, object]], node: str) -> dict[str
 
 
 def _expression(pattern: str) -> str:
-    """Return the regular expression of a pattern of node names."""
     words = {'/**': r'(/\w+)*', '*': r'\w+'}
     return ''.join(words.get(each, re.escape(each)) for each in re.split(r'(/\*\*|\*)', pattern))
 
@@ -105,9 +101,6 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
 
     rclpy ignores parameters that are not declared, and rejects 1 for a float; here the first is
     an error and the second is accepted.
-
-    Raises:
-        SettingError: an unknown name or an invalid value.
     """
     qos.check(
         node, {name: each.value for name, each in node._parameter_overrides.items()})

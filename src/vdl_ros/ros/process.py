@@ -22,7 +22,7 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.command_line import set_by_signals, signal_at_death_of
+from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
@@ -67,9 +67,6 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
 
     Returns:
         Settings of the user by name, and the settings of the process.
-
-    Raises:
-        SettingError: an unknown parameter or an invalid value.
     """
     given = parameters.given(node, *classes)
     parameters.declare(node, given, *classes)
@@ -80,7 +77,6 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
 
 
 def make_executor(kind: str) -> Executor:
-    """Return an executor by its name in :class:`ProcessConfig`."""
     if kind == 'events':
         try:
             from rclpy.experimental import EventsExecutor
@@ -103,7 +99,6 @@ def call_back(executor: Executor, timeout: float) -> None:
 
 
 def spin(executor: Executor, stop: threading.Event) -> None:
-    """Run callbacks until ``stop`` is set."""
     spin_until(lambda: False, executor, stop)
 
 
@@ -228,10 +223,3 @@ def run_node(
         # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set; later signals have no effect."""
-    event = threading.Event()
-    set_by_signals(event, signal.SIGINT, signal.SIGTERM)
-    return event

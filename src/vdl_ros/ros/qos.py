@@ -64,9 +64,6 @@ COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 MOTORS = COMMAND
 MOTORS_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# Feedback of an action, as rcl_action has it.
-ACTION_FEEDBACK = _profile(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
-
 # The emergency stop: each of several publishers latches its last message. A subscriber has to
 # queue the messages of all publishers, or the last to arrive would hide one that says stop.
 LATCHED_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
@@ -138,28 +135,33 @@ TOPICS = {name: each.offered for name, each in TABLE.items()}
 
 
 def subscription(topic: str) -> QoSProfile:
-    """Return the profile with which this package subscribes to ``topic``."""
     return TABLE[topic].subscribed or TABLE[topic].offered
 
 
-def pub(node: Node, topic: str) -> Publisher:
-    """Return a publisher of a topic of :data:`TABLE`, as overridden by the node's parameters."""
+def pub(node: Node, topic: str, *, name: str = '') -> Publisher:
+    """Return a publisher of a topic of :data:`TABLE`, as overridden by the node's parameters.
+
+    Args:
+        name: another name of the topic, such as ``chaser/policy``.
+    """
     found = TABLE[topic]
     return node.create_publisher(
-        found.message, topic, copy.copy(found.offered), **_overriding(found))
+        found.message, name or topic, copy.copy(found.offered), **_overriding(found))
 
 
 def sub(
-    node: Node, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None,
+    node: Node, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None, *,
+    name: str = '',
 ) -> Subscription:
     """Return a subscription to a topic of :data:`TABLE`, as overridden by parameters.
 
     Args:
         profile: for a subscriber that needs more, or less, messages than others.
+        name: as for :func:`pub`.
     """
     found = TABLE[topic]
     return node.create_subscription(
-        found.message, topic, callback, copy.copy(profile or subscription(topic)),
+        found.message, name or topic, callback, copy.copy(profile or subscription(topic)),
         **_overriding(found))
 
 
@@ -180,10 +182,6 @@ def check(node: Node, overrides: Mapping[str, object]) -> None:
     """Check the parameters of a node that override quality of service.
 
     A parameter file may be for several nodes, so the node need not have the topic.
-
-    Raises:
-        SettingError: a topic that cannot be overridden, which rclpy would ignore, or a value that
-            is not allowed.
     """
     allowed = sorted(
         node.resolve_topic_name(name) for name, each in TABLE.items() if each.overridable)

@@ -59,7 +59,6 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
 
 
 def moves(message: MotorCommand) -> bool:
-    """Return whether a command switches a motor on."""
     return any(getattr(message, name) for name in JOINTS)
 
 
@@ -90,13 +89,11 @@ class MotorsPublisher:
         self._node, self.publisher = node, qos.pub(node, 'arm/motors')
 
     def send(self, motors: Motors, *, with_lamp: bool = False) -> None:
-        """Command the motors, and the lamp too with ``with_lamp``."""
         self.publisher.publish(message_from_motors(
             motors, self._node.stamp(), self._node.get_fully_qualified_name(),
             with_lamp=with_lamp))
 
     def wait_for_acks(self) -> None:
-        """Wait until the last command has arrived, in a node that is about to end."""
         wait_for_acks(self.publisher)
 
 
@@ -199,7 +196,6 @@ class ArmTopics:
         self._tick()
 
     def _publish_stop(self) -> None:
-        """Publish the state of the emergency stop if it changed."""
         state = self._stop.state
         message = EmergencyStopState(
             engaged=state.engaged, sender=state.sender, reason=state.reason,

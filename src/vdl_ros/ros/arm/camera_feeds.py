@@ -37,9 +37,6 @@ class SimulatedFeed:
     """Renders the arm at its latest joint positions; an image has their stamp.
 
     Must be made, used and closed by one thread.
-
-    Raises:
-        ValueError: a description that cannot be rendered, or a machine without OpenGL.
     """
 
     #: Longest wait of the executor between calls of :meth:`poll`, s.
@@ -101,23 +98,17 @@ class SimulatedFeed:
             self._draw()
 
     def health(self) -> Health:
-        """Return whether joint states arrive."""
         quiet = time.monotonic() - self._received_at
         warning = '' if quiet < _QUIET_S else 'waiting for arm/joint_states' + (
             f', last received {quiet:.0f} s ago' if np.isfinite(quiet) else '')
         return warning, {'joint states refused': self._node.refused, 'lamp': self._lamp}
 
     def close(self) -> None:
-        """Free the OpenGL context."""
         self._renderer.close()
 
 
 class RealFeed:
-    """Publishes the images of a device, video or folder, each with its time.
-
-    Raises:
-        ValueError: a calibration or a file that cannot be used.
-    """
+    """Publishes the images of a device, video or folder, each with its time."""
 
     poll_timeout = 0.0
 
@@ -171,7 +162,6 @@ class RealFeed:
         return uncalibrated(width, height)
 
     def health(self) -> Health:
-        """Return whether images arrive."""
         reader = self._reader
         quiet = time.monotonic() - self._last_at
         warning = reader.fault or ('end of the source' if reader.ended else '') or (
@@ -179,7 +169,6 @@ class RealFeed:
         return warning, {'images damaged': reader.damaged, 'images missed': reader.missed}
 
     def close(self) -> None:
-        """Stop reading."""
         self._reader.close()
 
 

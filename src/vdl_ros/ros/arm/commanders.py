@@ -32,11 +32,7 @@ def is_program(sender: str) -> bool:
 
 
 def check_program(node: Node) -> None:
-    """Check that others see that ``node`` is a program.
-
-    Raises:
-        SettingError: it was given another name.
-    """
+    """Check that others see that ``node`` is a program."""
     if not is_program(node.get_name()):
         raise SettingError(
             f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '

@@ -226,11 +226,7 @@ def _point(values: Positions, indices: Sequence[int]) -> JointTrajectoryPoint:
 
 
 def _tolerances(request: FollowJointTrajectory.Goal) -> GoalTolerances:
-    """Return the tolerances of a goal.
-
-    Raises:
-        ToleranceError: tolerances, or a part of the trajectory, that this arm cannot have.
-    """
+    """Return the tolerances of a goal."""
     if (request.multi_dof_trajectory.points or request.component_path_tolerance
             or request.component_goal_tolerance):
         raise ToleranceError('multi_dof_trajectory: not allowed: each joint has one axis')

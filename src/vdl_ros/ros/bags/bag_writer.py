@@ -32,11 +32,7 @@ _FORM = re.compile(r'([a-z][a-z0-9_]{0,254})/msg/([A-Z][A-Za-z0-9]{0,254})')
 
 
 def check_topic(name: str) -> None:
-    """Check a full topic name: DDS does not, and rclpy raises an error for each use of a bad one.
-
-    Raises:
-        BagError: not a topic name of ROS.
-    """
+    """Check a full topic name, which DDS does not."""
     try:
         validate_full_topic_name(name)
     except InvalidTopicNameException:
@@ -44,11 +40,7 @@ def check_topic(name: str) -> None:
 
 
 def check_type(type_name: str) -> tuple[str, str]:
-    """Return package and name of ``pkg/msg/Name``; nothing is imported.
-
-    Raises:
-        BagError: not a name of that form, or the ament index has no such message.
-    """
+    """Return package and name of ``pkg/msg/Name``; nothing is imported."""
     found = _FORM.fullmatch(type_name)
     if found is None:
         raise BagError(f'{quoted(type_name)}: not a message type: package/msg/Name')
@@ -81,7 +73,6 @@ DEPTH = 100
 
 
 def to_bag(profile: QoSProfile) -> dict[str, Any]:
-    """Return an offered profile as rosbag2 stores it."""
     def duration(value: Any) -> dict[str, int]:
         whole = int(value.nanoseconds)
         return {'sec': whole // 10**9, 'nsec': whole % 10**9}
@@ -123,11 +114,7 @@ _COMPRESSION = {
 
 
 def definition(type_name: str) -> str:
-    """Return the definition of ``pkg/msg/Name`` with those of the types in it, as MCAP stores it.
-
-    Raises:
-        BagError: the type, or one in it, is not installed here.
-    """
+    """Return the definitions of ``pkg/msg/Name`` and of the types in it, as MCAP stores them."""
     found: dict[str, str] = {}
     waiting = [type_name]
     while waiting:
@@ -172,9 +159,6 @@ class BagWriter:
 
     Attributes:
         labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.
-
-    Raises:
-        BagError: the folder exists or cannot be made.
     """
 
     def __init__(
@@ -206,9 +190,6 @@ class BagWriter:
 
         Args:
             type_name: as ``pkg/msg/Name``.
-
-        Raises:
-            BagError: the type is not installed here.
         """
         if type_name not in self._schemas:
             self._schemas[type_name] = self._writer.register_schema(
@@ -236,7 +217,6 @@ class BagWriter:
             self._writer.flush()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Write the index and the metadata."""
         if self._stream.closed:
             return
         try:
@@ -246,19 +226,16 @@ class BagWriter:
             self._stream.close()
 
     def __enter__(self) -> BagWriter:
-        """Return this bag."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Close the bag."""
         self.close()
 
     @property
     def parts(self) -> list[BagPart]:
-        """Return the bag's files, this one last."""
         known = self.count > 0
         start, end = (self._first, self._last) if known else (0, 0)
         return [*self._earlier, BagPart(

@@ -37,9 +37,6 @@ class EpisodeBags:
 
     Attributes:
         count: messages of the current episode, or of the one before.
-
-    Raises:
-        BagError: the folder holds something else, or cannot be made.
     """
 
     def __init__(self, path: Path, *, compression: str = 'none', distribution: str = '') -> None:
@@ -70,15 +67,10 @@ class EpisodeBags:
 
     @property
     def is_recording(self) -> bool:
-        """Return whether an episode is being recorded."""
         return self._bag is not None
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
-        """Announce a topic; return its handle. See :meth:`BagWriter.add_topic`.
-
-        Raises:
-            BagError: the type is not installed here.
-        """
+        """Announce a topic; return its handle. See :meth:`BagWriter.add_topic`."""
         definition(type_name)
         with self._lock:
             self._topics.append((name, type_name, profiles))
@@ -119,11 +111,7 @@ class EpisodeBags:
             self._bag, self.count = bag, len(self._latched)
 
     def save(self, labels: EpisodeLabels) -> Path:
-        """End the episode and keep it; return its folder.
-
-        Raises:
-            OSError: the disk is full.
-        """
+        """End the episode and keep it; return its folder."""
         bag, path = self._take(), self.path / self.name
         bag.labels = labels.texts()
         bag.close()
@@ -134,7 +122,6 @@ class EpisodeBags:
         return path
 
     def discard(self) -> None:
-        """End the episode and remove it."""
         bag = self._take()
         bag.close()
         shutil.rmtree(bag.path.parent)
@@ -178,7 +165,6 @@ class Recording:
         self._thread.start()
 
     def discover_topics(self) -> None:
-        """Subscribe to topics that are new since the last call."""
         for name, types in self._node.get_topic_names_and_types():
             if name in self._seen or not self._matches(name):
                 continue
@@ -252,6 +238,5 @@ class Recording:
         written.wait()
 
     def close(self) -> None:
-        """Write the queued messages and end the thread."""
         self._messages.put(None)
         self._thread.join()

@@ -44,7 +44,6 @@ class Ports(msgspec.Struct):
 
 
 def domain_ports(domain: int) -> range:
-    """Return the UDP ports of a domain."""
     return range(7400 + 250 * domain, min(7400 + 250 * domain + 250, 65536))
 
 
@@ -57,11 +56,7 @@ def interface_mtu(address: str) -> int:
 
 
 class Datagrams:
-    """The sockets of one host: those of a free DDS participant, and that of multicast.
-
-    Raises:
-        OSError: all ports of the domain are taken.
-    """
+    """The sockets of one host: those of a free DDS participant, and that of multicast."""
 
     def __init__(self, address: str, domain: int) -> None:
         self._address, self._group = address, (GROUP, domain_ports(domain)[0])
@@ -75,7 +70,6 @@ class Datagrams:
 
     @property
     def ports(self) -> Ports:
-        """Return the unicast ports."""
         return Ports(*(self._sockets[name].getsockname()[1] for name in ('discovery', 'data')))
 
     def send(self, address: str, ports: Ports, mark: str) -> None:
@@ -115,7 +109,6 @@ class Datagrams:
         return frozenset(found)
 
     def close(self) -> None:
-        """Close the sockets."""
         for each in self._sockets.values():
             each.close()
 

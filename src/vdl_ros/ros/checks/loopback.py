@@ -58,12 +58,10 @@ class Endpoint:
         return condition()
 
     def matched(self) -> bool:
-        """Return whether both topics are connected."""
         return bool(self.publisher.get_subscription_count() > 0
                     and self.node.count_publishers(self.subscription.topic_name) > 0)
 
     def close(self) -> None:
-        """End the node."""
         self.executor.shutdown()
         self.node.destroy_node()
         self.context.try_shutdown()
@@ -74,9 +72,6 @@ def measure() -> dict[int, tuple[float, float]]:
 
     Returns:
         By their size in bytes: median of the round trips, ms, and rate of both directions, MB/s.
-
-    Raises:
-        TimeoutError: a message did not come back.
     """
     name = f'vdl_doctor_{os.getpid()}'
     arrivals: list[float] = []
@@ -102,7 +97,6 @@ def measure() -> dict[int, tuple[float, float]]:
 
 
 def end_echo(process: subprocess.Popen[Any]) -> None:
-    """End a process that runs :func:`echo`."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -142,7 +136,6 @@ def round_trips(
 
 
 def echo_command(name: str) -> list[str]:
-    """Return the command of a process that runs :func:`echo`."""
     # Not `-m`, which warns: the package has imported this module by then.
     return [sys.executable, '-c', f'from {__name__} import echo; echo({name!r})']
 

@@ -122,9 +122,6 @@ def serve(allowed: str, port: int, log: Callable[[str], None]) -> NoReturn:
     Args:
         allowed: host that may ask; '' for any.
         log: takes each line for the user.
-
-    Raises:
-        OSError: ``allowed`` has no address, or the port cannot be used.
     """
     address = ''
     if allowed:
@@ -196,7 +193,6 @@ def _answer(connection: socket.socket, stack: contextlib.ExitStack) -> None:
 
 
 def _start_echo(stack: contextlib.ExitStack) -> str:
-    """Start the process that returns messages; return the name of its topics."""
     name = f'vdl_doctor_{secrets.token_hex(8)}'
     # In a session of its own: Ctrl-C ends this process, which ends it.
     process = subprocess.Popen(
@@ -210,7 +206,6 @@ def _start_echo(stack: contextlib.ExitStack) -> str:
 
 
 def _ipv4_address(host: str) -> str:
-    """Return the first IPv4 address of a host; raises OSError if it has none."""
     try:
         return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
     except UnicodeError:
@@ -318,7 +313,6 @@ def _rate(stream: Callable[[int], None]) -> float:
 
 
 def _dds(name: str) -> Finding:
-    """Exchange ROS messages with the process that returns them."""
     if importlib.util.find_spec('rclpy') is None:
         return Finding('DDS', 'fail', 'not measured: rclpy cannot be imported',
                        'source setup.bash')

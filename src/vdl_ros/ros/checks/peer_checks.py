@@ -14,7 +14,7 @@ from vdl_ros.ros.checks.machine import (
     LOOPBACK_ADVICE,
     Finding,
     System,
-    loopback_is_up,
+    is_up,
     middleware,
     ros_version,
 )
@@ -36,7 +36,6 @@ class Exchange:
 
     @property
     def delay(self) -> int:
-        """Return the time on the way, both ways, in ns."""
         return (self.returned - self.sent) - (self.answered - self.received)
 
     @property
@@ -56,7 +55,6 @@ def estimate_offset(exchanges: Sequence[Exchange]) -> tuple[float, float]:
 
 
 def domain_id(environ: Mapping[str, str]) -> int:
-    """Return ROS_DOMAIN_ID; raises ValueError."""
     value = environ.get('ROS_DOMAIN_ID') or '0'
     if not value.isdecimal() or int(value) > 232:
         raise ValueError(f'ROS_DOMAIN_ID is {shown(value)}; allowed: a whole number from 0 to 232')
@@ -76,7 +74,7 @@ def read_settings(system: System) -> dict[str, str]:
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
-        'loop-back': 'up' if loopback_is_up(system) else 'down',
+        'loop-back': 'up' if is_up(system, 'lo') else 'down',
         'transport': choice.name,
         'messages': _messages(),
         'SROS2': 'on' if environ.get('ROS_SECURITY_ENABLE') == 'true' else 'off',
@@ -93,7 +91,6 @@ def _messages() -> str:
 
 
 def check_domain_ids(here: Mapping[str, str], there: Mapping[str, str]) -> Finding:
-    """Compare ROS_DOMAIN_ID."""
     ours, theirs = here['domain'], there['domain']
     if ours != theirs:
         return Finding('domain', 'fail', f'ROS_DOMAIN_ID is {ours} here and {shown(theirs)} there',
@@ -104,7 +101,6 @@ def check_domain_ids(here: Mapping[str, str], there: Mapping[str, str]) -> Findi
 def check_ranges(
     here: Mapping[str, str], there: Mapping[str, str], addresses: tuple[str, str],
 ) -> Finding:
-    """Check that discovery includes the other host; ``addresses`` are ours and the peer's."""
     down = [place for place, host in (('here', here), ('there', there))
             if host['loop-back'] == 'down']
     if down:
@@ -166,7 +162,6 @@ class Way:
 
     @property
     def unicast(self) -> bool:
-        """Return whether small datagrams arrive at both ports."""
         return {('discovery', SMALL), ('data', SMALL)} <= self.arrived
 
     @property
@@ -177,17 +172,14 @@ class Way:
 
     @property
     def expected_packet(self) -> int:
-        """Return the largest packet that was sent, bytes."""
         return max(size for size in PACKETS if size <= max(self.mtu, PACKETS[0]))
 
 
 def _at(ways: Sequence[Way]) -> str:
-    """Return where nothing arrives."""
     return ' and '.join(f'at {way.receiver}' for way in ways)
 
 
 def check_unicast(ways: Sequence[Way]) -> Finding:
-    """Check that datagrams arrive at the ports of DDS."""
     closed = [way for way in ways if not way.unicast]
     if not closed:
         return Finding('unicast', 'ok', 'the UDP ports of DDS are reached in both directions')
@@ -199,7 +191,6 @@ def check_unicast(ways: Sequence[Way]) -> Finding:
 
 
 def check_multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
-    """Check that datagrams to the group of discovery arrive."""
     if ways[0].domain != ways[1].domain:
         return Finding('multicast', 'warn', 'not tested: the domains differ', 'see domain')
     silent = [way for way in ways if ('multicast', SMALL) not in way.arrived]
@@ -249,7 +240,6 @@ def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
 
 
 def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
-    """Estimate the offset of the peer's clock."""
     offset, uncertainty = estimate_offset(exchanges)
     text = f'{abs(offset) * 1e3:.3f} ms {"ahead" if offset >= 0 else "behind"}, ' \
            f'uncertain by {uncertainty * 1e3:.3f} ms'

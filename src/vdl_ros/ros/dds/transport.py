@@ -69,7 +69,6 @@ class Host:
 
     @classmethod
     def read(cls, root: Path = Path('/')) -> Host:
-        """Read the limits of the machine whose file system starts at ``root``."""
         def limit(name: str) -> int | None:
             try:
                 return int((root / 'proc/sys/net/core' / name).read_text())
@@ -104,7 +103,6 @@ class TransportChoice:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def describe(self) -> str:
-        """Return the transport, the reason and the sizes in one line."""
         sizes = {
             'segment': self.segment_bytes, 'send buffer': self.send_bytes,
             'receive buffer': self.receive_bytes, 'datagram': self.datagram_bytes,
@@ -119,10 +117,6 @@ def configure(
     """Select the transport of this process and set its environment; call before ``rclpy.init()``.
 
     A second call, or one in a child process, has the same result.
-
-    Raises:
-        ValueError: ``VDL_TRANSPORT`` has an unknown value.
-        OSError: the profile cannot be written.
     """
     choice = choose(environ, host or Host.read())
     if choice.name in ('user', 'default'):
@@ -140,11 +134,7 @@ def configure(
 
 
 def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
-    """Return the transport for an environment and a machine's limits; changes nothing.
-
-    Raises:
-        ValueError: ``VDL_TRANSPORT`` has an unknown value.
-    """
+    """Return the transport for an environment and a machine's limits; changes nothing."""
     requested = environ.get('VDL_TRANSPORT', '') or 'auto'
     if requested not in CHOICES:
         raise ValueError(f'VDL_TRANSPORT is {requested!r}; allowed: {", ".join(CHOICES)}')
@@ -184,7 +174,6 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
 
 
 def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
-    """Return whether nodes with this environment can discover nodes of another machine."""
     if environ.get('ROS_LOCALHOST_ONLY') == '1':
         return False
     scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
@@ -218,7 +207,6 @@ def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> st
 
 
 def package_version(package: str, environ: Mapping[str, str]) -> str:
-    """Return the version of an installed ROS package; '' if it is not installed."""
     for prefix in environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep):
         manifest = Path(prefix) / 'share' / package / 'package.xml'
         if prefix and manifest.is_file():

@@ -57,9 +57,6 @@ def to_image(
     Args:
         pixels: uint8 [height, width, channels], or [height, width] for mono8.
         encoding: one of ``encodings.ENCODINGS``.
-
-    Raises:
-        ImageError: another encoding, or pixels of another type or shape.
     """
     if encoding not in ENCODINGS:
         raise ImageError(
@@ -176,18 +173,13 @@ def uncalibrated(width: int, height: int) -> CameraInfo:
 
 
 def stamped(info: CameraInfo, stamp: Time, frame_id: str = CAMERA_FRAME) -> CameraInfo:
-    """Return a copy with the header of an image taken at ``stamp``."""
     message = copy.copy(info)
     message.header = type(info.header)(stamp=stamp, frame_id=frame_id)
     return message
 
 
 def load_calibration(path: str) -> CameraInfo:
-    """Return the message of a calibration file, YAML as ``camera_calibration`` writes it.
-
-    Raises:
-        SettingError: no such file, invalid YAML, or an invalid entry; the message names it.
-    """
+    """Return the message of a calibration file, YAML as ``camera_calibration`` writes it."""
     try:
         entries = yaml.safe_load(Path(path).read_text())
         return _calibration(msgspec.convert(entries, _Calibration))

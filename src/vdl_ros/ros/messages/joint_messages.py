@@ -24,7 +24,6 @@ from vdl_ros.msg import ArmPose, EmergencyStopState
 
 
 def seconds(stamp: Time | Duration) -> float:
-    """Return a stamp or duration in seconds."""
     return float(stamp.sec + stamp.nanosec * 1e-9)
 
 
@@ -179,7 +178,6 @@ class FrameTree:
         self._transforms: dict[str, TransformStamped] = {}
 
     def add(self, message: TFMessage) -> None:
-        """Add transforms."""
         self._transforms |= {each.child_frame_id: each for each in message.transforms}
 
     def point(self, place: ArrayLike, frame: str, target: str) -> Array:

@@ -61,9 +61,6 @@ def to_tensors(
     Args:
         arrays: by name.
         compression: 'none', or 'zstd' for arrays that it makes smaller.
-
-    Raises:
-        TensorError: a dtype that cannot be sent.
     """
     tensors = []
     compressor = zstandard.ZstdCompressor(level=_LEVEL) if compression == 'zstd' else None
@@ -88,11 +85,7 @@ def to_tensors(
 
 
 def array_length(tensor: Tensor) -> int:
-    """Return the number of bytes of an array, decompressed.
-
-    Raises:
-        TensorError: too many axes; an unknown dtype that is compressed, or nothing saved by it.
-    """
+    """Return the number of bytes of an array, decompressed."""
     _check_axes(tensor)
     length = len(tensor.data)
     if not tensor.dtype.endswith(_COMPRESSED):
@@ -181,5 +174,4 @@ def _decompressed(tensor: Tensor, length: int) -> bytes:
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the total size of the data of ``tensors``, in bytes."""
     return sum(len(tensor.data) for tensor in tensors)

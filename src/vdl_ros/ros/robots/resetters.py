@@ -29,11 +29,7 @@ CONFIRM = 'robot/confirm'
 
 
 def check_reset(contract: Contract) -> None:
-    """Resolve the names in the reset of a contract.
-
-    Raises:
-        ContractError: a service that is not installed, or a request that does not fit.
-    """
+    """Resolve the names in the reset of a contract."""
     if isinstance(contract.reset, ServiceReset):
         kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
         _request(contract, kind, np.random.default_rng(0))
@@ -107,8 +103,7 @@ class _ByTrajectory:
         self, reset: TrajectoryReset, node: Node, full: Callable[[str], str],
     ) -> None:
         self._reset = reset
-        self._publisher = node.create_publisher(
-            JointTrajectory, full(reset.topic), qos.TOPICS['arm/joint_trajectory'])
+        self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
         self._deadline = 0.0
         self._is_sent = False
 

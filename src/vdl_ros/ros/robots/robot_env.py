@@ -57,10 +57,6 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         render_mode: None: there is nothing to draw.
         max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
         stop: ends ``reset`` and ``step`` with EnvStopped when set.
-
-    Raises:
-        ContractError: a type, field or function that is not there.
-        EnvError: more robots than the contract has.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -137,17 +133,12 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             'action_age': ages[1], 'reaction_time': parts, 'late_actions': late}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Send neutral actions, and end the thread."""
         if self._graph is not None:
             self._graph.close()
             self._graph = None
 
     def _wait(self) -> list[Result | None]:
-        """Return what each robot has to say after the next tick.
-
-        Raises:
-            EnvStopped: the process ends.
-        """
+        """Return what each robot has to say after the next tick."""
         assert self._graph is not None
         while not self._stop.is_set():
             results = self._graph.results(_LOOK_S)
@@ -179,9 +170,6 @@ def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> Non
     """Register ``robot/NAME`` for each contract of this host.
 
     What comes over the graph can only choose among them. A contract is read when it is chosen.
-
-    Raises:
-        SettingError: the user's folder is not there.
     """
     for name, path in known_contracts(config.robots).items():
         gymnasium.registry.pop(f'{ROBOT}{name}', None)

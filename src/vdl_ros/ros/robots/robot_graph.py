@@ -67,13 +67,11 @@ class RobotGraph:
         for robot, session in zip(self._robots, self._sessions, strict=True):
             robot.connect(session)
         if contract.simulated_clock:
-            self._node.create_subscription(
-                Clock, '/clock', self._on_clock, qos.subscription('/clock'))
+            qos.sub(self._node, '/clock', self._on_clock)
         self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
         self._thread.start()
 
     def restart(self, randoms: Sequence[np.random.Generator]) -> None:
-        """Begin new episodes."""
         with self._lock:
             for session, random in zip(self._sessions, randoms, strict=True):
                 session.seed(random)
@@ -109,7 +107,6 @@ class RobotGraph:
         return self._robots[robot].action_lag
 
     def close(self) -> None:
-        """Send neutral actions and leave the graph."""
         with self._lock:
             if self._is_closed:
                 return

@@ -151,11 +151,7 @@ _FOUND_S = 0.5
 
 
 class RobotInterfaces:
-    """The message types of a contract with functions for their fields; no node yet.
-
-    Raises:
-        ContractError: a type that is not installed, or a field that it does not have.
-    """
+    """The message types of a contract with functions for their fields; no node yet."""
 
     def __init__(self, contract: Contract) -> None:
         self.contract, file = contract, f'{contract.name}.yaml'
@@ -198,12 +194,10 @@ class RobotInterfaces:
         return message
 
     def is_neutral(self, message: Any) -> bool:
-        """Return whether a message moves nothing."""
         neutral = self.message(np.array(self.contract.actions.neutral), Time(), '')
         return self.values(message) == self.values(neutral)
 
     def values(self, message: Any) -> list[Any]:
-        """Return the numbers of an action message."""
         found = []
         for part in self.contract.actions.parts:
             value = follow(message, part.field)
@@ -242,12 +236,10 @@ class RobotTopics:
             interfaces.action, self.topic, qos.MOTORS)
 
     def full(self, name: str) -> str:
-        """Return a name of the contract with the robot's namespace."""
         return name if name.startswith('/') or not self._namespace else (
             f'{self._namespace}/{name}')
 
     def send(self, action: NDArray[np.float64]) -> None:
-        """Publish an action, float64 [parts]."""
         message = self._interfaces.message(action, self._stamp(), self._name)
         values = self._interfaces.values(message)
         if self._sent is None or self._sent[1] != values:
@@ -262,7 +254,6 @@ class RobotTopics:
         return now - self._found >= _FOUND_S
 
     def connect(self, session: Session) -> None:
-        """Subscribe to the topics of the contract."""
         self._session = session
         node, interfaces, contract = self._node, self._interfaces, self._interfaces.contract
         for key, topic in contract.topics.items():

@@ -48,7 +48,6 @@ class Figures:
 
 
 def combine(windows: Sequence[Window]) -> Figures:
-    """Return the figures of all ``windows``; the last one of LOSS includes those before it."""
     ages, periods, losses = ([each for each in windows if each.metric == metric]
                              for metric in (AGE, PERIOD, LOSS))
     # Messages without a stamp have no age, but a period.
@@ -220,7 +219,6 @@ class TopicTable:
         source.windows.append((now, window))
 
     def has_rows(self) -> bool:
-        """Return whether there are rows."""
         return bool(self._sources)
 
     def rows(self, now: float) -> list[Row]:
@@ -248,7 +246,6 @@ class TopicTable:
 
 
 def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
-    """Return the rows as aligned lines under a header, without a trailing newline."""
     lines = []
     if rows:
         cells = [_HEADER, *(_cells(row) for row in rows)]

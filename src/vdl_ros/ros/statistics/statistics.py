@@ -70,7 +70,6 @@ _Report = tuple[str, Sequence[StatisticDataPoint], ClockTime]
 
 
 def _unit(metric: str) -> str | None:
-    """Return the unit of a metric of this package; None for others."""
     return 'scalar' if metric.startswith(_SCALAR) else _UNITS.get(metric)
 
 
@@ -96,7 +95,6 @@ class _Publisher:
                 window_start=begin.to_msg(), window_stop=now.to_msg(), statistics=points))
 
     def close(self) -> None:
-        """Stop publishing."""
         self._node.destroy_timer(self._timer)
         self._node.destroy_publisher(self._publisher)
 

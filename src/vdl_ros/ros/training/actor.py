@@ -15,7 +15,7 @@ from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import quoted
-from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
@@ -52,16 +52,13 @@ class PolicyInbox:
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
         self._statistics = TopicStatistics(node, topic)
-        self._subscription = node.create_subscription(
-            Policy, topic, self.put, qos.TOPICS['policy'])
+        self._subscription = qos.sub(node, 'policy', self.put, name=topic)
 
     @property
     def topic(self) -> str:
-        """Full name of the topic."""
         return str(self._subscription.topic_name)
 
     def put(self, message: Policy) -> None:
-        """Take a message of the topic."""
         self._statistics.received(message.header.stamp)
         if self.choice.is_over(message.learner_id):
             return
@@ -84,7 +81,6 @@ class PolicyInbox:
             message.learner_id, self._node.count_publishers(self._subscription.topic_name))
 
     def take(self) -> Policy | None:
-        """Return the newest policy if it was not taken before."""
         if self._other_policy is not None and self._allows(self._other_policy):
             self._policy, self._other_policy = self._other_policy, None
         message, self._policy = self._policy, None
@@ -147,10 +143,9 @@ class LocalInferenceMode:
         self._learner_id = ''
         self._awaits_recorder_until = (
             time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
-        self._publisher = node.create_publisher(
-            Trajectory, f'{namespace}trajectories', qos.TOPICS['trajectories'])
-        self._busy = node.create_subscription(
-            String, f'{namespace}learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+        self._publisher = qos.pub(node, 'trajectories', name=f'{namespace}trajectories')
+        self._busy = qos.sub(
+            node, 'learner_busy', self._on_busy, name=f'{namespace}learner_busy')
 
     def _on_busy(self, message: String) -> None:
         """Wait for the policy: the learner has what it needs for its update."""
@@ -160,7 +155,6 @@ class LocalInferenceMode:
 
     @property
     def sequence(self) -> int:
-        """Number of the next trajectory."""
         return self._credit.sequence
 
     def on_policy(self, message: Policy) -> None:
@@ -178,7 +172,6 @@ class LocalInferenceMode:
             message.learner_id, used, message.version, len(message.credits))
 
     def act(self) -> bool:
-        """Record and publish one unroll if there is credit."""
         if not self.is_ready():
             return False
         self.publish(*self.actor.unroll())
@@ -195,11 +188,9 @@ class LocalInferenceMode:
 
     @property
     def has_learner(self) -> bool:
-        """Whether anybody subscribes to the trajectories."""
         return bool(self._publisher.get_subscription_count())
 
     def publish(self, arrays: Arrays, finished: list[FinishedEpisode]) -> None:
-        """Publish an unroll, and the episodes that ended."""
         version, context = self.actor.policy_version, self._context
         with context.timer('encode'):
             message = to_trajectory(
@@ -235,7 +226,6 @@ class LocalInferenceMode:
         self._credit.write_off()
 
     def close(self) -> None:
-        """Close the environments and the topic."""
         self.actor.close()
         self._context.node.destroy_publisher(self._publisher)
         self._context.node.destroy_subscription(self._busy)
@@ -259,11 +249,9 @@ class CentralInferenceMode:
         self._whole = True
         self._action: Action | None = None
         self._stamp = node.get_clock().now().to_msg()
-        self._publisher = node.create_publisher(
-            Observation, 'observations', qos.TOPICS['observations'])
+        self._publisher = qos.pub(node, 'observations')
         self._statistics = TopicStatistics(node, 'actions')
-        self._subscription = node.create_subscription(
-            Action, 'actions', self._on_action, qos.TOPICS['actions'])
+        self._subscription = qos.sub(node, 'actions', self._on_action)
 
     def _on_action(self, message: Action) -> None:
         if message.start_id != self._context.start_id:
@@ -314,7 +302,6 @@ class CentralInferenceMode:
         return False
 
     def close(self) -> None:
-        """Close the environments and topics."""
         self._actor.envs.close()
         self._statistics.close()
         self._context.node.destroy_publisher(self._publisher)

@@ -61,11 +61,9 @@ class InferenceService:
         self._thread = threading.Thread(target=self._run, name='inference')
 
     def start(self) -> None:
-        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._over.set()
         if self._thread.ident is not None:
             self._thread.join()
@@ -73,7 +71,6 @@ class InferenceService:
     def load(
         self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
     ) -> None:
-        """Use these weights from now on."""
         self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:

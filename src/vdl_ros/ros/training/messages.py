@@ -94,20 +94,14 @@ class ActorMessages(Generic[M]):
         return kept, age_s
 
     def refusal(self, actor_id: str, error: Exception) -> str:
-        """Return the line that an actor's message was refused."""
         return f'{self._name} of {quoted(actor_id)} refused: {error}'
 
     def __len__(self) -> int:
-        """Return the number of messages."""
         return self._kept.qsize()
 
 
 def _checked_length(message: Observation | Trajectory, schema: UnrollSchema | StepSchema) -> int:
-    """Return the size of a message, bytes, whose arrays have the right names and lengths.
-
-    Raises:
-        TensorError, UnrollError: the message does not match ``schema``.
-    """
+    """Return the size of a message, bytes, whose arrays have the right names and lengths."""
     lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
     schema.check_lengths(lengths)
     if len(message.tensors) > len(lengths):
@@ -141,7 +135,6 @@ def to_policy(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, learner_id: str, version: int,
     agent_steps: int, config: str, flow_stats: FlowStats,
 ) -> Policy:
-    """Return the message with weights, settings and the actors' credits."""
     return Policy(
         header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
         agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
@@ -193,12 +186,10 @@ class TrajectoryInbox:
             'trajectory', schema, learner_id, warn, _QUEUE, max_bytes)
 
     def put(self, message: Trajectory, age_s: float) -> None:
-        """Enqueue a message; one that is dropped is counted as lost later."""
         self._messages.put(message, age_s)
 
     @property
     def waiting(self) -> int:
-        """Number of messages in the queue."""
         return len(self._messages)
 
     def get(self, timeout: float) -> Unroll:
@@ -257,7 +248,6 @@ def to_observation(
     arrays: Arrays, *, stamp: TimeMessage, actor_id: str, start_id: int, step: int,
     learner_id: str,
 ) -> Observation:
-    """Return the message of one step; ``stamp`` is the time of the step."""
     return Observation(
         header=Header(stamp=stamp), actor_id=actor_id, start_id=start_id, step=step,
         learner_id=learner_id, tensors=to_tensors(arrays))
@@ -266,7 +256,6 @@ def to_observation(
 def to_episode(
     episode: FinishedEpisode, *, stamp: Time, actor_id: str, policy_version: int,
 ) -> Episode:
-    """Return the message of an episode that ended at ``stamp``."""
     return Episode(
         header=Header(stamp=stamp.to_msg()), actor_id=actor_id, environment=episode.environment,
         episode_return=episode.episode_return, length=episode.length,

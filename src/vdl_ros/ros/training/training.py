@@ -27,8 +27,8 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
-from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.msg import Evaluation as EvaluationMessage
+from vdl_ros.msg import Observation, Trajectory
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.device import CPU, ThreadChoice, describe
@@ -78,7 +78,6 @@ class ConnectedActors:
         self._patience = clock() + PATIENCE_S
 
     def report(self, count: int) -> None:
-        """Log what is new of ``count`` actors."""
         if count != self._count:
             self._count, self._patience = count, math.inf
             text = f'{count} {"actor is" if count == 1 else "actors are"} connected'
@@ -108,11 +107,9 @@ class EndOfBag:
         self._timer = node.create_timer(_END_OF_BAG_S, self._check)
 
     def on_message(self) -> None:
-        """Count a message."""
         self._received += 1
 
     def is_over(self) -> bool:
-        """Return whether no message will come any more."""
         return self._is_over
 
     def _check(self) -> None:
@@ -146,10 +143,8 @@ class RemoteEvaluator:
         self._node, self._learner_id, self._config = node, learner_id, config
         self._num_episodes, self._warn = num_episodes, warn
         self._messages: deque[EvaluationMessage] = deque(maxlen=_QUEUE)
-        self._policies = node.create_publisher(
-            Policy, 'evaluated_policy', qos.TOPICS['evaluated_policy'])
-        self._subscription = node.create_subscription(
-            EvaluationMessage, 'evaluations', self._on_evaluation, qos.TOPICS['evaluations'])
+        self._policies = qos.pub(node, 'evaluated_policy')
+        self._subscription = qos.sub(node, 'evaluations', self._on_evaluation)
 
     def _on_evaluation(self, message: EvaluationMessage) -> None:
         if message.learner_id == self._learner_id:
@@ -157,7 +152,6 @@ class RemoteEvaluator:
 
     @property
     def present(self) -> bool:
-        """Whether an evaluator is on the graph."""
         return bool(self._node.count_publishers(self._subscription.topic_name))
 
     def start(self, policy: EvaluatedPolicy) -> None:
@@ -168,7 +162,6 @@ class RemoteEvaluator:
             flow_stats=FlowStats()))
 
     def take(self) -> Result | None:
-        """Return a result that was not returned before, if there is one."""
         while self._messages:
             message = self._messages.popleft()
             try:
@@ -178,11 +171,7 @@ class RemoteEvaluator:
         return None
 
     def _result(self, message: EvaluationMessage) -> Result:
-        """Return the result in a message.
-
-        Raises:
-            ValueError: the message is malformed.
-        """
+        """Return the result in a message."""
         if message.problem:
             return Result(message.agent_steps, None, quoted(message.problem, 200))
         if len(message.episodes) != self._num_episodes:
@@ -243,19 +232,18 @@ class _Source:
                 timers[INFERENCE],
                 partial(exploration_schedule, learner.algorithm_config, frozen=train.freeze),
                 train.synchronous, max_bytes=2 * memory_budget())
-            actions = node.create_publisher(Action, 'actions', qos.TOPICS['actions'])
             self.inference = InferenceService(
-                central, steps, flow_stats, settings.learner_id, publish=actions.publish,
-                warn=warn, timer=timers[INFERENCE], training_timer=timers[TRAINING])
+                central, steps, flow_stats, settings.learner_id,
+                publish=qos.pub(node, 'actions').publish, warn=warn, timer=timers[INFERENCE],
+                training_timer=timers[TRAINING])
         self.inbox = self.inference or TrajectoryInbox(
             learner.schema, flow_stats, settings.learner_id, warn, timers[TRAINING],
             is_over=self._end_of_bag.is_over if self._end_of_bag else None)
         self._subscribe(self.inbox)
 
     def _subscribe(self, inbox: InferenceService | TrajectoryInbox) -> None:
-        """Enqueue the actors' messages in the inbox."""
         central = self.inference is not None
-        topic, kind = ('observations', Observation) if central else ('trajectories', Trajectory)
+        topic = 'observations' if central else 'trajectories'
         # A lost observation is sent again, so only lost trajectories are counted.
         statistics = TopicStatistics(
             self._node, topic, lost=None if central else lambda: self._flow_stats.lost)
@@ -265,11 +253,9 @@ class _Source:
             if self._end_of_bag is not None:
                 self._end_of_bag.on_message()
 
-        self._subscription = self._node.create_subscription(
-            kind, topic, receive, qos.TOPICS[topic])
+        self._subscription = qos.sub(self._node, topic, receive)
 
     def report(self) -> None:
-        """Log what is new of the actors; a bag has none."""
         if self._subscription is not None and self._end_of_bag is None:
             self._connected.report(
                 self._node.count_publishers(self._subscription.topic_name))
@@ -280,9 +266,6 @@ class Training:
 
     Attributes:
         folder: folder of the run; None for all learners but learner 0.
-
-    Raises:
-        ValueError: an environment, a folder or a checkpoint that cannot be used.
     """
 
     def __init__(self, node: Node, group: Group, settings: TrainingSettings) -> None:
@@ -307,8 +290,7 @@ class Training:
             Path(settings.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
             launch_id=launch_id, resume=bool(settings.resume),
             config=settings.folder) if first else None
-        self._policy = node.create_publisher(
-            Policy, 'policy', qos.TOPICS['policy']) if first else None
+        self._policy = qos.pub(node, 'policy') if first else None
         # With inference at the learner actors need no weights, only one message with the settings.
         self._announced = False
         self._source = _Source(
@@ -324,7 +306,7 @@ class Training:
             evaluator=RemoteEvaluator(
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
             ) if first and train.eval_every else None, timers=self._timers)
-        self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
+        self._busy = qos.pub(node, 'learner_busy')
         # They end with this object.
         self._kept = (node.create_timer(_BUSY_S, self._report_busy),
                       ThreadTimeStatistics(node, self._timers),
@@ -427,7 +409,6 @@ class Training:
             self._busy.publish(String(data=self._settings.learner_id))
 
     def _health(self) -> Health:
-        """Return the warning and the values for ``/diagnostics``."""
         flow_stats, learner = self._flow_stats, self._learner
         num_actors = self._settings.run.own_actors
         warning = ''

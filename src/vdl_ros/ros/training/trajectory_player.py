@@ -36,9 +36,6 @@ class TrajectoryPlayer:
     Each recorded actor has the credit that it had as an actor, so nothing is lost however slow
     the learner is. Sequence numbers are counted again; policy versions stay as recorded, and the
     stamp is the time of sending.
-
-    Raises:
-        BagError: the bag holds no trajectory.
     """
 
     def __init__(self, node: Node, bag: BagReader) -> None:
@@ -51,12 +48,9 @@ class TrajectoryPlayer:
         self._credits: dict[int, Credit] = {}
         # Per start_id: numbers seen and the last one, as recorded.
         self._recorded: dict[int, tuple[int, int]] = {}
-        self._publisher = node.create_publisher(
-            Trajectory, 'trajectories', qos.TOPICS['trajectories'])
-        self._policy = node.create_subscription(
-            Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
-        self._busy = node.create_subscription(
-            String, 'learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+        self._publisher = qos.pub(node, 'trajectories')
+        qos.sub(node, 'policy', self._on_policy)
+        qos.sub(node, 'learner_busy', self._on_busy)
 
     @property
     def missing(self) -> int:
@@ -89,7 +83,6 @@ class TrajectoryPlayer:
         return count, True
 
     def _messages(self) -> Iterator[tuple[int, bytes]]:
-        """Yield number and CDR of each trajectory."""
         found = (message.data for message in self._bag if message.type == _TYPE)
         return enumerate(found)
 
