@@ -101,10 +101,9 @@ class BaseNode(Node):
     def every(
         self, seconds: float, callback: Callable[[], None], *, simulated: bool = False,
     ) -> Timer:
-        """Call back at a rate of the steady clock: the system's may be set back, and then pauses.
+        """Call back by the steady clock, or with ``simulated`` by the node's if that is simulated.
 
-        Args:
-            simulated: by the node's clock if its time is simulated.
+        A timer of the system's clock would pause when that is set back.
         """
         clock = (self.get_clock() if simulated and self.is_simulated
                  else Clock(clock_type=ClockType.STEADY_TIME))

@@ -75,10 +75,7 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
     """Return the settings that the user gives for all nodes.
 
     Of several ways to give one the first counts: the command line or an including launch file,
-    ``params_file``, ``config``.
-
-    Args:
-        node: whose section of ``params_file`` is for the launch too; empty: none.
+    ``params_file`` (with the section of ``node``), ``config``.
     """
     config = context.launch_configurations.get('config', '')
     in_file = read_config(Path(config), ProcessConfig) if config else {}
@@ -100,11 +97,7 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
 
 
 def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scalar]:
-    """Return what the parameter file has for one node, besides the settings for every node.
-
-    Args:
-        name: of the node, in the namespace of the launch.
-    """
+    """Return what the parameter file has for one node, besides the settings for every node."""
     sections = _sections(context)
     known, found = settings_of(*classes), {}
     for_all = {key: value for key, value in sections.pop(parameters.EVERY_NODE, {}).items()
@@ -142,10 +135,8 @@ def reject_unknown_arguments(
 ) -> None:
     """Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
 
-    Args:
-        file: name of the launch file; nothing is checked if another file includes it, because
-            that file has other arguments.
-        classes: dataclasses of the settings that its parameter file may have for every node.
+    Nothing is checked if another launch file, with other arguments, includes ``file``. ``classes``
+    are of the settings that its parameter file may have for every node.
     """
     if not any(word.rsplit('/', 1)[-1] == file for word in sys.argv):
         return
@@ -161,11 +152,10 @@ def reject_unknown_arguments(
 
 
 def _is_set(context: LaunchContext, setting: Setting) -> bool:
-    on_command_line = {
-        current_name(word.split(':=', 1)[0]) for word in context.argv if ':=' in word}
     text = _text(context, setting.name)
-    return setting.name in on_command_line or (
-        text is not None and text != as_text(setting.default))
+    return (text is not None and text != as_text(setting.default)) or any(
+        current_name(word.split(':=', 1)[0]) == setting.name
+        for word in context.argv if ':=' in word)
 
 
 def _text(context: LaunchContext, name: str) -> str | None:

@@ -44,14 +44,12 @@ def described(
     file: str, arguments: Sequence[DeclareLaunchArgument], settings: Sequence[type],
     start: Callable[[LaunchContext], list[Any]], *, local: bool = False,
 ) -> LaunchDescription:
-    """Return the description of a launch file; namespace and environment end with it.
-
-    So a launch file that includes it keeps its own.
+    """Return the description of a launch file; one that includes it keeps its own environment.
 
     Args:
         arguments: of the file, besides those of every launch file.
         settings: dataclasses of the settings that a parameter file may have for every node.
-        start: returns the actions; called with the context.
+        start: returns the actions.
         local: whether all nodes are on this machine: then, unless the user says otherwise, no
             other host discovers them, and shared memory is used.
     """
@@ -86,16 +84,16 @@ def node(
     """Return a node of this package.
 
     Args:
-        executable: its name, also of the node unless ``name`` is set.
         given: settings of the user; those that the node does not have are ignored.
         settings: dataclasses of the node's settings.
+        name: of the node; ``executable`` by default.
         sigterm_timeout: time to end after SIGINT, s; None: that of launch.
     """
-    known = settings_of(*settings)
+    known, name = settings_of(*settings), name or executable
     values = {key: value for key, value in given.items() if key in known}
-    values |= launch_arguments.of_node(context, name or executable, *settings)
+    values |= launch_arguments.of_node(context, name, *settings)
     return make_node(
-        context, executable, name=name or executable, remappings=remappings,
+        context, executable, name=name, remappings=remappings,
         parameters=[parameters(values | {'launch_id': launch_id} | more)],
         **({} if sigterm_timeout is None else {'sigterm_timeout': sigterm_timeout}))
 
@@ -113,14 +111,9 @@ def make_node(
 
 
 def of_learner(rank: int) -> list[tuple[str, str]]:
-    """Return the topic remappings of the learner ``rank`` and of its actors.
-
-    Learner 0 keeps the names of a single learner. All learners share ``policy``.
-    """
-    if rank == 0:
-        return []
+    """Return the topic remappings of a learner and of its actors; all share ``policy``."""
     return [(topic, f'learner_{rank}/{topic}')
-            for topic in ('trajectories', 'observations', 'actions')]
+            for topic in ('trajectories', 'observations', 'actions')] if rank else []
 
 
 def announced(context: LaunchContext) -> list[LogInfo]:
@@ -154,13 +147,10 @@ def recorder(context: LaunchContext) -> list[Node]:
 def end_with(
     event: ProcessExited, context: LaunchContext, *, on_success: bool,
 ) -> list[Any] | None:
-    """Handle the exit of a node that is restarted when it fails.
+    """Handle the exit of a node that is restarted when it fails; errors end the launch.
 
     Args:
         on_success: whether status 0 ends the launch.
-
-    Raises:
-        RuntimeError: the node rejected its settings; the launch ends with status 1.
     """
     if context.is_shutdown:
         return None
@@ -173,11 +163,7 @@ def end_with(
 
 
 def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
-    """End the launch when a node exits that all others depend on.
-
-    Raises:
-        RuntimeError: its status is not 0; the launch ends with status 1.
-    """
+    """End the launch when a node exits that all others depend on."""
     if context.is_shutdown:
         return None
     if event.returncode:
@@ -231,10 +217,9 @@ def restarted(
     The ``respawn`` of ``launch`` has one delay and counts restarts for ever.
 
     Args:
-        make: returns the node's action; called for every start.
+        make: called for every start.
         on_success: whether status 0 ends the launch.
         needed: whether the launch ends if the node ends again and again.
-        clock: time, s.
     """
     delays = RestartDelays()
     # Of the first start: the scope of an including launch file has ended at the others.

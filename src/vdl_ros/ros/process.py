@@ -28,10 +28,9 @@ from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
 from vdl_ros.ros.node_settings import ProcessConfig
 
-# From <malloc.h> of glibc.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Bytes: the largest threshold that glibc accepts, and the freed memory to keep.
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = 32 << 20, 256 << 20
+# Of <malloc.h> of glibc: M_MMAP_THRESHOLD with the largest value that it accepts, and
+# M_TRIM_THRESHOLD with the freed memory to keep, bytes.
+_THRESHOLDS = {-3: 32 << 20, -1: 256 << 20}
 
 
 def keep_large_blocks() -> None:
@@ -43,8 +42,8 @@ def keep_large_blocks() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
-        mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+        for parameter, value in _THRESHOLDS.items():
+            mallopt(parameter, value)
 
 
 N = TypeVar('N', bound=Node)
@@ -66,7 +65,7 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
         classes: dataclasses of its settings, :class:`ProcessConfig` among them.
 
     Returns:
-        Settings of the user by name, and the settings of the process.
+        Settings of the user by name, and those of the process.
     """
     given = parameters.given(node, *classes)
     parameters.declare(node, given, *classes)
@@ -78,11 +77,9 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
 
 def make_executor(kind: str) -> Executor:
     if kind == 'events':
-        try:
+        with contextlib.suppress(ImportError):
             from rclpy.experimental import EventsExecutor
-        except ImportError:
-            return SingleThreadedExecutor()
-        return EventsExecutor()
+            return EventsExecutor()
     return SingleThreadedExecutor()
 
 
@@ -123,10 +120,7 @@ def die_with_parent() -> None:
 
 
 def lower_priority() -> None:
-    """Leave 96 % of a core to a busy thread of normal priority; call it before threads start.
-
-    For what only shows a training: it must not slow the training down.
-    """
+    """Leave 96 % of a core to a busy thread of normal priority; call it before threads start."""
     os.nice(_NICENESS)
 
 
@@ -157,10 +151,9 @@ class _SetUpError(Exception):
 
 @contextlib.contextmanager
 def set_up() -> Iterator[None]:
-    """Report a ValueError or OSError of the block as an input that cannot be used.
+    """End the process with one line and status 2 at a ValueError or OSError of the block.
 
-    The process then ends with one line on stderr and status 2. :func:`run_node` does that while it
-    makes the node; use this for set-up that ``work`` does.
+    :func:`run_node` does that while it makes the node; use this for set-up that ``work`` does.
     """
     try:
         yield
@@ -175,18 +168,14 @@ def run_node(
     settings: Sequence[type],
     args: Sequence[str] | None = None,
 ) -> int:
-    """Run one node in this process.
+    """Run one node in this process; return the exit status.
 
     Args:
         make: returns the node; see :func:`set_up` for its errors.
-        work: called with the node and the stop event; returns the exit status. Its errors are
-            bugs: they end the process with a traceback and status 1, and its launch may start it
-            again.
+        work: returns the exit status. Its errors are bugs: they end the process with a traceback
+            and status 1, and its launch may start it again.
         settings: dataclasses of the node's parameters, for ``--help``.
         args: command-line arguments; those of the process by default.
-
-    Returns:
-        The exit status.
     """
     words = list(sys.argv[1:] if args is None else args)
     try:

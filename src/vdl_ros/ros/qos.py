@@ -179,10 +179,7 @@ _POLICIES = {each.name: each for each in (
 
 
 def check(node: Node, overrides: Mapping[str, object]) -> None:
-    """Check the parameters of a node that override quality of service.
-
-    A parameter file may be for several nodes, so the node need not have the topic.
-    """
+    """Check parameters that override quality of service; the node need not have the topic."""
     allowed = sorted(
         node.resolve_topic_name(name) for name, each in TABLE.items() if each.overridable)
     for name, value in overrides.items():

@@ -35,15 +35,10 @@ _RECORDER_S = 30.0
 
 
 class PolicyInbox:
-    """Subscribes to policies and keeps the newest one.
+    """Subscribes to policies on ``topic`` and keeps the newest one.
 
     Args:
-        topic: such as ``policy``.
         patience: silence after which another learner is taken, s.
-
-    Attributes:
-        choice: which learner's policies are taken.
-        last_error: of the last policy that was refused; it is logged once.
     """
 
     def __init__(self, node: Node, topic: str, patience: float) -> None:
@@ -101,7 +96,6 @@ class ActorContext:
         finished: called with finished episodes and the policy version that acted last.
         heard: called when the learner has sent something besides policies.
         on_extras: called with the extras of steps, by the names of rl/data/unroll.py.
-        credit_timeout: as ActorConfig has it, s.
     """
 
     node: Node
@@ -121,7 +115,6 @@ class LocalInferenceMode:
 
     Args:
         sequence: number of the first trajectory.
-        await_recorder: as ActorConfig has it.
         namespace: such as ``chaser/``; begins the names of topics.
         attacked: ``envs`` under an attack, if there is one.
     """
@@ -163,8 +156,7 @@ class LocalInferenceMode:
         Raises:
             ValueError: weights that are malformed or of another network.
         """
-        self.actor.load(
-            from_tensors(message.tensors), message.version, message.agent_steps)
+        self.actor.load(from_tensors(message.tensors), message.version, message.agent_steps)
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
                      if credit.start_id == self._context.start_id), None)

@@ -32,27 +32,21 @@ class InferenceService:
     The executor's thread calls ``put``, the training thread ``get`` and ``load``.
 
     Args:
-        schema: schema of a step.
-        publish: called with each action message.
         warn: called with one line for each rejected message.
-        timer: timer of the service's thread, also used by ``central``.
-        training_timer: timer of the thread that calls :meth:`get`.
-        max_bytes: of observations that may wait, and of unrolls with which it goes on
-            answering; by default :func:`memory_budget`.
+        timer: of the service's thread, also used by ``central``.
+        training_timer: of the thread that calls :meth:`get`.
     """
 
     def __init__(
         self, central: CentralInference, schema: StepSchema, flow_stats: FlowStats,
-        learner_id: str, *,
-        publish: Callable[[Action], None], warn: Callable[[str], None],
+        learner_id: str, *, publish: Callable[[Action], None], warn: Callable[[str], None],
         timer: ThreadTimer | None = None, training_timer: ThreadTimer | None = None,
-        max_bytes: int | None = None,
     ) -> None:
         self._timer, self._training_timer = timer or ThreadTimer(), training_timer or ThreadTimer()
         self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
         self._messages = ActorMessages[Observation](
-            'observation', schema, learner_id, warn, _QUEUE, max_bytes)
+            'observation', schema, learner_id, warn, _QUEUE)
         self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
         self._unroll_bytes, self._unroll_lock = 0, threading.Lock()
         self._stamps: dict[int, Time] = {}

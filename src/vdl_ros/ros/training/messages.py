@@ -44,8 +44,7 @@ class ActorMessages(Generic[M]):
     """A queue from the executor's thread, which calls ``put``, to another one.
 
     Args:
-        name: what a message is, for the warnings.
-        warn: called with one line for each message that is dropped.
+        name: what a message is, for the lines that ``warn`` gets.
         max_bytes: of messages that may wait; by default :func:`memory_budget`.
     """
 
@@ -69,7 +68,12 @@ class ActorMessages(Generic[M]):
             return
         kept: M | str = message
         try:
-            size = _checked_length(message, self._schema)
+            lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
+            self._schema.check_lengths(lengths)
+            if len(message.tensors) > len(lengths):
+                raise TensorError('a duplicate name')
+            # Decompressed: a message must not need more memory than a queue may have.
+            size = sum(lengths.values())
         except (TensorError, UnrollError) as error:
             kept, size = self.refusal(message.actor_id, error), 0
         try:
@@ -100,18 +104,8 @@ class ActorMessages(Generic[M]):
         return self._kept.qsize()
 
 
-def _checked_length(message: Observation | Trajectory, schema: UnrollSchema | StepSchema) -> int:
-    """Return the size of a message, bytes, whose arrays have the right names and lengths."""
-    lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
-    schema.check_lengths(lengths)
-    if len(message.tensors) > len(lengths):
-        raise TensorError('a duplicate name')
-    # Decompressed: a message must not need more memory than a queue may have.
-    return sum(lengths.values())
-
-
 # Characters; all settings together have about 2,000.
-_LARGEST_CONFIG = 1 << 16
+_MAX_CONFIG = 1 << 16
 _Config = dict[str, bool | int | float | str | None]
 # Messages that may wait; more than credit lets actors send.
 _QUEUE = 256
@@ -121,10 +115,7 @@ def to_trajectory(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, start_id: int,
     sequence: int, learner_id: str, policy_version: int, compression: str = 'none',
 ) -> Trajectory:
-    """Return the message of an unroll.
-
-    ``stamp`` is the time of its last step; for ``compression`` see :func:`to_tensors`.
-    """
+    """Return the message of an unroll; ``stamp`` is the time of its last step."""
     return Trajectory(
         header=Header(stamp=stamp.to_msg()), actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=policy_version,
@@ -148,9 +139,9 @@ def policy_config(message: Policy) -> dict[str, Any]:
     Raises:
         ValueError: the config is too long, or not a flat JSON object.
     """
-    if len(message.config) > _LARGEST_CONFIG:
+    if len(message.config) > _MAX_CONFIG:
         raise ValueError(f'config: {len(message.config)} characters are not allowed: '
-                         f'at most {_LARGEST_CONFIG}')
+                         f'at most {_MAX_CONFIG}')
     try:
         return msgspec.json.decode(message.config, type=_Config)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -169,10 +160,8 @@ class TrajectoryInbox:
 
     Args:
         warn: called with one line for each rejected message.
-        timer: timer of the thread that calls :meth:`get`.
-        max_bytes: of messages that may wait; by default :func:`memory_budget`.
-        is_over: for a bag, in which every message has to be valid: returns whether no more
-            will come.
+        timer: of the thread that calls :meth:`get`.
+        is_over: for a bag, in which every message has to be valid: whether no more will come.
     """
 
     def __init__(

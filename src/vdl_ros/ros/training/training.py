@@ -65,9 +65,7 @@ class ConnectedActors:
     """Logs their number when it changes, and once if there is none.
 
     Args:
-        logger: of the learner's node.
         needed: number of actors for which each update waits; 0: updates wait for none.
-        clock: time, s.
     """
 
     def __init__(
@@ -95,10 +93,7 @@ class ConnectedActors:
 
 
 class EndOfBag:
-    """Whether the player of a bag has ended and everything that it sent has been received.
-
-    All methods run in the executor's thread, but for :meth:`is_over`.
-    """
+    """Whether the player of a bag has ended and everything that it sent has been received."""
 
     def __init__(self, node: Node, topic: str) -> None:
         self._node, self._topic = node, topic
@@ -128,12 +123,8 @@ class EndOfBag:
 class RemoteEvaluator:
     """Publishes policies on ``evaluated_policy``, and takes results from ``evaluations``.
 
-    The executor's thread receives; the training thread calls all methods.
-
-    Args:
-        node: the learner's node.
-        config: JSON: every setting of environment and training.
-        warn: called with one line for each result that is refused.
+    The executor's thread receives; the training thread calls all methods. ``config`` is the JSON
+    of every setting of environment and training.
     """
 
     def __init__(
@@ -164,19 +155,16 @@ class RemoteEvaluator:
     def take(self) -> Result | None:
         while self._messages:
             message = self._messages.popleft()
+            steps, count = message.agent_steps, len(message.episodes)
+            if message.problem:
+                return Result(steps, None, quoted(message.problem, 200))
             try:
-                return self._result(message)
+                if count != self._num_episodes:
+                    raise ValueError(f'episodes: {count} is not {self._num_episodes}')
+                return Result(steps, Evaluation(tuple(map(from_episode, message.episodes))))
             except ValueError as error:
                 self._warn(f'evaluation refused: {error}')
         return None
-
-    def _result(self, message: EvaluationMessage) -> Result:
-        """Return the result in a message."""
-        if message.problem:
-            return Result(message.agent_steps, None, quoted(message.problem, 200))
-        if len(message.episodes) != self._num_episodes:
-            raise ValueError(f'episodes: {len(message.episodes)} is not {self._num_episodes}')
-        return Result(message.agent_steps, Evaluation(tuple(map(from_episode, message.episodes))))
 
 
 @dataclass(frozen=True)
@@ -257,8 +245,7 @@ class _Source:
 
     def report(self) -> None:
         if self._subscription is not None and self._end_of_bag is None:
-            self._connected.report(
-                self._node.count_publishers(self._subscription.topic_name))
+            self._connected.report(self._node.count_publishers(self._subscription.topic_name))
 
 
 class Training:
@@ -338,16 +325,16 @@ class Training:
             finally:
                 over.set()
 
-        of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
-        source = '' if of_demonstrations else 'waiting for trajectories; '
-        node.get_logger().info(f'learning on {describe(self._settings.device)}; {source}the run '
-                               f'is {where}')
+        waits = not isinstance(self._source.inbox, DemonstrationInbox)
+        node.get_logger().info(f'learning on {describe(self._settings.device)}; '
+                               f'{"waiting for trajectories; " * waits}the run is {where}')
         executor = make_executor(self._settings.process.executor)
         executor.add_node(node)
         thread = threading.Thread(target=loop, name='training')
         thread.start()
-        if self._source.inference is not None:
-            self._source.inference.start()
+        inference = self._source.inference
+        if inference is not None:
+            inference.start()
         try:
             while not over.is_set():
                 with self._timers[CALLBACKS].executor_wait():
@@ -355,8 +342,8 @@ class Training:
         finally:
             stop.set()
             thread.join()
-            if self._source.inference is not None:
-                self._source.inference.stop()
+            if inference is not None:
+                inference.stop()
             executor.remove_node(node)
         if failure:
             raise failure[0]
@@ -414,8 +401,7 @@ class Training:
         warning = ''
         if flow_stats.lost or flow_stats.rejected:
             warning = f'{flow_stats.lost} trajectories lost, {flow_stats.rejected} rejected'
-        elif flow_stats.actors < num_actors:
-            missing = num_actors - flow_stats.actors
+        elif missing := max(num_actors - flow_stats.actors, 0):
             warning = f'nothing received lately from {missing} of {num_actors} actors'
         return warning, {
             'waiting trajectories': self._source.inbox.waiting, 'actors': flow_stats.actors,

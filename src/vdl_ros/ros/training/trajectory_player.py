@@ -83,8 +83,7 @@ class TrajectoryPlayer:
         return count, True
 
     def _messages(self) -> Iterator[tuple[int, bytes]]:
-        found = (message.data for message in self._bag if message.type == _TYPE)
-        return enumerate(found)
+        return enumerate(message.data for message in self._bag if message.type == _TYPE)
 
     def _wait_for_credit(
         self, start_id: int, stop: threading.Event, executor: Executor,
@@ -92,7 +91,8 @@ class TrajectoryPlayer:
         """Return whether a trajectory may be sent; False if the learner or this node ends."""
         call_back(executor, 0.0)
         while not self._may_send(start_id):
-            if stop.is_set() or self._learner_has_ended():
+            has_ended = self._learner_id and not self._node.count_publishers('policy')
+            if stop.is_set() or has_ended:
                 return False
             call_back(executor, _WAIT_S)
             if self._restarted:
@@ -114,9 +114,6 @@ class TrajectoryPlayer:
             credit.on_policy(self._learner_id, None)
         return self._credits[start_id].available
 
-    def _learner_has_ended(self) -> bool:
-        return bool(self._learner_id) and not self._node.count_publishers('policy')
-
     def _send(self, message: Trajectory) -> None:
         count, _ = self._recorded.get(message.start_id, (0, 0))
         self._recorded[message.start_id] = count + 1, message.sequence
@@ -128,7 +125,13 @@ class TrajectoryPlayer:
     def _on_policy(self, message: Policy) -> None:
         """Take the credits of the first learner that waits for a bag."""
         if not self._learner_id:
-            self._choose(message)
+            try:
+                config = policy_config(message)
+                if config.get('relearn'):
+                    self._train = select(TrainConfig, config)
+                    self._learner_id = message.learner_id
+            except ValueError as error:
+                self._node.get_logger().warning(f'policy refused: {error}')
         if message.learner_id != self._learner_id:
             self._restarted |= bool(self._learner_id) and (
                 launch_of(message.learner_id) == launch_of(self._learner_id))
@@ -137,15 +140,6 @@ class TrajectoryPlayer:
         for start_id, credit in self._credits.items():
             credit.on_policy(message.learner_id, used.get(start_id), message.version,
                              len(message.credits))
-
-    def _choose(self, message: Policy) -> None:
-        try:
-            config = policy_config(message)
-            if config.get('relearn'):
-                self._train = select(TrainConfig, config)
-                self._learner_id = message.learner_id
-        except ValueError as error:
-            self._node.get_logger().warning(f'policy refused: {error}')
 
     def _on_busy(self, message: String) -> None:
         """Wait longer: the learner has what it needs for its update."""
