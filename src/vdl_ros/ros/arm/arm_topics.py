@@ -44,10 +44,7 @@ _ACK_S = 1.0
 
 
 def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
-    """Return the command in a message.
-
-    Args:
-        lamp: whether it is lit now, for messages that do not change it.
+    """Return the command in a message; ``lamp``: whether it is lit, if that does not change it.
 
     Raises:
         MotorError: a motor or the lamp has a value other than -1, 0, 1.
@@ -100,11 +97,7 @@ class MotorsPublisher:
 def stop_request(
     sender: str, reason: str, releases: EmergencyStopState | None = None,
 ) -> EmergencyStopMessage:
-    """Return the message that requests the emergency stop, or its release.
-
-    Args:
-        releases: the state to release, as the driver published it; None to stop.
-    """
+    """Return the message that stops, or that releases the state that the driver published."""
     # Not the node's time: simulated time can stand still, and each request has another stamp.
     message = EmergencyStopMessage(header=Header(stamp=Clock().now().to_msg()),
                                    engage=releases is None, sender=sender, reason=reason)
@@ -114,11 +107,7 @@ def stop_request(
 
 
 class ArmTopics:
-    """Connects an :class:`ArmDriver`, its ``driver``, to topics.
-
-    Args:
-        values: returns more values for ``/diagnostics``.
-    """
+    """Connects an :class:`ArmDriver` to topics; ``values`` are more values of diagnostics."""
 
     def __init__(
         self, node: BaseNode, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],

@@ -67,8 +67,7 @@ class SimulatedFeed:
 
     def _on_joint_states(self, message: JointState) -> None:
         try:
-            positions = positions_of(message)
-            missing = [name for name, value in zip(JOINTS, positions, strict=True)
+            missing = [name for name, value in zip(JOINTS, positions_of(message), strict=True)
                        if np.isnan(value)]
             if missing:
                 raise ValueError(f'positions: none of {", ".join(missing)}')
@@ -77,8 +76,7 @@ class SimulatedFeed:
             return
         self._received_at = time.monotonic()
         last = self._shown
-        if (last is not None and message.header.stamp == last.header.stamp
-                and message.position == last.position):
+        if last and (message.header.stamp, message.position) == (last.header.stamp, last.position):
             return
         self._next = message
         # The arm's time, which may be slow, fast or stepped; wall time without a stamp.
@@ -179,8 +177,7 @@ def _renderer(
         # Imported only here: the import needs OpenGL, and other sources need none.
         from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
         from vdl_ros.arm.simulation.scene import build_scene
-        scene = build_scene(
-            geometry, field_of_view=field_of_view, width=width, height=height)
+        scene = build_scene(geometry, field_of_view=field_of_view, width=width, height=height)
         return ArmRenderer(scene, width, height), camera_matrix(scene, width, height)
     except ValueError:
         raise  # the description cannot be rendered

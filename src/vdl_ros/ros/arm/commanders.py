@@ -58,12 +58,8 @@ class Precedence:
 class CommandConflictDetector:
     """Detects two publishers that command the motors at the same time.
 
-    Senders name themselves in their messages; for unnamed ones the publishers in the graph are
-    counted.
-
-    Args:
-        window: senders that alternate within this time conflict, s.
-        publishers: returns the full names of all nodes that publish commands.
+    Senders name themselves in their messages; for unnamed ones the ``publishers`` in the graph, by
+    their full names, are counted. Senders that alternate within ``window``, s, conflict.
     """
 
     def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
@@ -104,8 +100,7 @@ class CommandConflictDetector:
 class SecondArmDetector:
     """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``.
 
-    Args:
-        publishers: returns the full names of all nodes that publish the state of a stop.
+    ``publishers`` returns the full names of all nodes that publish the state of a stop.
     """
 
     def __init__(self, publishers: Callable[[], list[str]]) -> None:

@@ -72,10 +72,9 @@ class TrajectoryAction:
     """Serves the action; the node gives it time by :meth:`update`.
 
     Args:
-        node: the controller's.
         start: starts a trajectory, or refuses it with a reason in ``controller.reason``.
         stop: ends the trajectory with a reason, motors off.
-        is_busy: returns whether a trajectory runs, or waits for its time.
+        is_busy: whether a trajectory runs, or waits for its time.
     """
 
     def __init__(
@@ -125,9 +124,10 @@ class TrajectoryAction:
             if violation:
                 self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, violation)
             else:
-                self._end(goal, goal.handle.succeed, _Result.SUCCESSFUL, '')
+                self._end(goal.handle, goal.handle.succeed, _Result.SUCCESSFUL, '')
         elif goal.handle.is_cancel_requested:
-            self._end(goal, goal.handle.canceled, _Result.SUCCESSFUL, self._controller.reason)
+            self._end(goal.handle, goal.handle.canceled, _Result.SUCCESSFUL,
+                      self._controller.reason)
         else:
             self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, self._controller.reason)
 
@@ -139,7 +139,7 @@ class TrajectoryAction:
             tolerances = _tolerances(request)
         except ToleranceError as error:
             self._stop(str(error))
-            self._finish(handle, handle.abort, _Result.INVALID_GOAL, str(error))
+            self._end(handle, handle.abort, _Result.INVALID_GOAL, str(error))
             return
         points = request.trajectory.points
         duration = seconds(points[-1].time_from_start) if points else 0.0
@@ -209,15 +209,12 @@ class TrajectoryAction:
                 error=_point(-controller.error, moved))))
 
     def _abort(self, goal: _Goal, code: int, reason: str) -> None:
-        self._end(goal, goal.handle.abort, code, reason)
+        self._end(goal.handle, goal.handle.abort, code, reason)
 
-    def _end(self, goal: _Goal, end: Callable[[], None], code: int, reason: str) -> None:
-        self._goal = None
-        self._finish(goal.handle, end, code, reason)
-
-    def _finish(
+    def _end(
         self, handle: ServerGoalHandle, end: Callable[[], None], code: int, reason: str,
     ) -> None:
+        self._goal = None
         self._server.finish(handle, end, _Result(error_code=code, error_string=reason))
 
 

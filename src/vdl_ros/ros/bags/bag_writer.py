@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import yaml
@@ -16,12 +16,7 @@ from ament_index_python.packages import get_package_share_directory
 from ament_index_python.resources import get_resource
 from mcap.writer import CompressionType, Writer
 from rclpy.exceptions import InvalidTopicNameException
-from rclpy.qos import (
-    DurabilityPolicy,
-    HistoryPolicy,
-    QoSProfile,
-    ReliabilityPolicy,
-)
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vdl_ros.bags.reader import BagError, BagPart, BagTopic
@@ -74,8 +69,7 @@ DEPTH = 100
 
 def to_bag(profile: QoSProfile) -> dict[str, Any]:
     def duration(value: Any) -> dict[str, int]:
-        whole = int(value.nanoseconds)
-        return {'sec': whole // 10**9, 'nsec': whole % 10**9}
+        return dict(zip(('sec', 'nsec'), divmod(int(value.nanoseconds), 10**9), strict=True))
 
     return {
         # Discovery does not report a publisher's history; rosbag2 stores the same.
@@ -148,8 +142,8 @@ def _types_in(text: str, package: str) -> list[str]:
     return found
 
 
-class BagWriter:
-    """A bag that grows; use it in a ``with`` statement.
+class BagWriter(contextlib.AbstractContextManager['BagWriter']):
+    """A bag that grows.
 
     Args:
         path: a folder that does not exist yet, unless it holds ``earlier``.
@@ -186,11 +180,7 @@ class BagWriter:
         self._write_metadata()
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
-        """Announce a topic; return its handle.
-
-        Args:
-            type_name: as ``pkg/msg/Name``.
-        """
+        """Announce a topic of ``pkg/msg/Name``; return its handle."""
         if type_name not in self._schemas:
             self._schemas[type_name] = self._writer.register_schema(
                 type_name, 'ros2msg', definition(type_name).encode())
@@ -225,21 +215,14 @@ class BagWriter:
         finally:
             self._stream.close()
 
-    def __enter__(self) -> BagWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def parts(self) -> list[BagPart]:
-        known = self.count > 0
-        start, end = (self._first, self._last) if known else (0, 0)
+        start, end = (self._first, self._last) if self.count else (0, 0)
         return [*self._earlier, BagPart(
-            self._name, start, end, tuple(copy.copy(each) for each in self._topics.values()))]
+            self._name, start, end, tuple(map(copy.copy, self._topics.values())))]
 
     def _write_metadata(self) -> None:
         """Write metadata.yaml as rosbag2 does, version 9."""
@@ -248,9 +231,8 @@ class BagWriter:
         for topic in (topic for part in parts for topic in part.topics):
             first = total.setdefault(topic.name, BagTopic(topic.name, topic.type, topic.qos))
             first.count += topic.count
-        times = [(part.start_ns, part.end_ns) for part in parts if part.count]
-        start = min((begin for begin, _ in times), default=0)
-        end = max((end for _, end in times), default=0)
+        start = min((part.start_ns for part in parts if part.count), default=0)
+        end = max(part.end_ns for part in parts)
         info = {'rosbag2_bagfile_information': {
             'version': 9, 'storage_identifier': 'mcap',
             'duration': {'nanoseconds': end - start},

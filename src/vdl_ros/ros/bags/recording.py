@@ -15,14 +15,8 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from vdl_ros.bags.reader import PREFIX, BagError, EpisodeLabels, find_bags
 from vdl_ros.common.quoting import quoted
 from vdl_ros.robots.contract import Contract
-from vdl_ros.ros.bags.bag_writer import (
-    DEPTH,
-    BagWriter,
-    check_topic,
-    definition,
-    message_class,
-    weakest,
-)
+from vdl_ros.ros.bags import bag_writer
+from vdl_ros.ros.bags.bag_writer import DEPTH, BagWriter
 from vdl_ros.ros.node_settings import RecordConfig
 
 # Folder of the episode that is being recorded.
@@ -33,10 +27,8 @@ class EpisodeBags:
     """Episodes of one folder; messages between them are dropped. Another thread may write.
 
     An episode begins with the latest message of each latched topic. One that was neither saved
-    nor discarded, because its recorder was killed, is removed.
-
-    Attributes:
-        count: messages of the current episode, or of the one before.
+    nor discarded, because its recorder was killed, is removed. ``count`` is the number of messages
+    of the current episode, or of the one before.
     """
 
     def __init__(self, path: Path, *, compression: str = 'none', distribution: str = '') -> None:
@@ -54,8 +46,7 @@ class EpisodeBags:
         except OSError as error:
             raise BagError(f'{path} cannot be made: {error.strerror}') from None
         if others:
-            raise BagError(f'{path} holds {sorted(others)[0]}, which is no episode; name another '
-                           'folder')
+            raise BagError(f'{path} holds {min(others)}, which is no episode; name another folder')
         found = [each for each in find_bags(path) if each != path]
         self.saved = len(found)
         self._number = int(found[-1].name.removeprefix(PREFIX)) + 1 if found else 0
@@ -71,7 +62,7 @@ class EpisodeBags:
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
         """Announce a topic; return its handle. See :meth:`BagWriter.add_topic`."""
-        definition(type_name)
+        bag_writer.definition(type_name)
         with self._lock:
             self._topics.append((name, type_name, profiles))
             handle = len(self._topics) - 1
@@ -80,11 +71,7 @@ class EpisodeBags:
             return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
-        """Write a message, if an episode is being recorded.
-
-        Raises:
-            OSError: the disk is full.
-        """
+        """Write a message, if an episode is being recorded; OSError if the disk is full."""
         with self._lock:
             profiles = self._topics[handle][2]
             if all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in profiles):
@@ -94,11 +81,7 @@ class EpisodeBags:
                 self.count += 1
 
     def start(self, stamp_ns: int) -> None:
-        """Begin an episode.
-
-        Raises:
-            BagError, OSError: the bag cannot be made.
-        """
+        """Begin an episode; BagError or OSError if the bag cannot be made."""
         with self._lock:
             assert self._bag is None
             bag = BagWriter(
@@ -169,20 +152,20 @@ class Recording:
             if name in self._seen or not self._matches(name):
                 continue
             try:
-                check_topic(name)
+                bag_writer.check_topic(name)
                 infos = self._node.get_publishers_info_by_topic(name)
                 if not infos:
                     continue
-                kind = message_class(types[0])
+                kind = bag_writer.message_class(types[0])
+                offered = [info.qos_profile for info in infos]
                 with self._bag_lock:
-                    handle = self._bag.add_topic(
-                        name, types[0], [info.qos_profile for info in infos])
+                    handle = self._bag.add_topic(name, types[0], offered)
             except BagError as error:
                 self._seen.add(name)
                 self._node.get_logger().warning(f'{quoted(name)} is not recorded: {error}')
                 continue
             self._seen.add(name)
-            self._subscribe(name, kind, handle, [info.qos_profile for info in infos])
+            self._subscribe(name, kind, handle, offered)
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 
     def _matches(self, name: str) -> bool:
@@ -196,7 +179,7 @@ class Recording:
         self, name: str, kind: type, handle: int, offered: list[QoSProfile],
     ) -> None:
         """Request no more than every publisher offers, so that all match."""
-        profile = weakest(
+        profile = bag_writer.weakest(
             all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
             all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered))
         self._node.create_subscription(

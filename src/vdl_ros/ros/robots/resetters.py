@@ -13,12 +13,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
-from vdl_ros.robots.contract import (
-    Contract,
-    ContractError,
-    ServiceReset,
-    TrajectoryReset,
-)
+from vdl_ros.robots.contract import Contract, ContractError, ServiceReset, TrajectoryReset
 from vdl_ros.robots.session import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
@@ -45,7 +40,6 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
 
     Args:
         contract: checked by :func:`check_reset`.
-        node: owner of client or publisher.
         full: returns a name with the robot's namespace.
     """
     if isinstance(contract.reset, ServiceReset):

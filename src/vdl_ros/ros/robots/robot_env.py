@@ -138,7 +138,6 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self._graph = None
 
     def _wait(self) -> list[Result | None]:
-        """Return what each robot has to say after the next tick."""
         assert self._graph is not None
         while not self._stop.is_set():
             results = self._graph.results(_LOOK_S)
@@ -167,10 +166,7 @@ def _action_space(actions: Actions) -> spaces.Space[Any]:
 
 
 def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> None:
-    """Register ``robot/NAME`` for each contract of this host.
-
-    What comes over the graph can only choose among them. A contract is read when it is chosen.
-    """
+    """Register ``robot/NAME`` for each contract of this host: messages can only choose one."""
     for name, path in known_contracts(config.robots).items():
         gymnasium.registry.pop(f'{ROBOT}{name}', None)
         gymnasium.register(

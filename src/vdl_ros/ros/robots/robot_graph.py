@@ -35,11 +35,9 @@ _WAIT_S = 0.05
 
 
 class RobotGraph:
-    """Robots with their sessions; all methods are for the agent's thread.
+    """Robots with their sessions and tasks; all methods are for the agent's thread.
 
-    Args:
-        tasks: one for each robot.
-        max_steps: replaces ``episode_steps`` of the contract, unless it is 0.
+    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0.
     """
 
     def __init__(

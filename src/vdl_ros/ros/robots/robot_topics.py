@@ -210,8 +210,7 @@ class RobotInterfaces:
 class RobotTopics:
     """Connects the :class:`Session` of one robot to its topics; callbacks hold its lock.
 
-    Args:
-        now: returns the time of the robot's clock, s.
+    ``now`` returns the time of the robot's clock, s.
     """
 
     def __init__(
@@ -232,8 +231,7 @@ class RobotTopics:
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
-        self._publisher = node.create_publisher(
-            interfaces.action, self.topic, qos.MOTORS)
+        self._publisher = node.create_publisher(interfaces.action, self.topic, qos.MOTORS)
 
     def full(self, name: str) -> str:
         return name if name.startswith('/') or not self._namespace else (
