@@ -59,13 +59,11 @@ class Diagnostics:
 
 
 class BaseNode(Node):
-    """A node with the settings of its user; :meth:`main` is its program.
+    """A node with the settings of its user, ``given`` by name; :meth:`main` is its program.
 
     Attributes:
-        NAME: of the node and of its program.
         SETTINGS: dataclasses of its parameters, besides :class:`ProcessConfig`.
         IS_BACKGROUND: whether it only shows a training, and must not slow it down.
-        given: settings of the user by name.
         refused: messages that could not be used.
     """
 

@@ -147,11 +147,7 @@ def recorder(context: LaunchContext) -> list[Node]:
 def end_with(
     event: ProcessExited, context: LaunchContext, *, on_success: bool,
 ) -> list[Any] | None:
-    """Handle the exit of a node that is restarted when it fails; errors end the launch.
-
-    Args:
-        on_success: whether status 0 ends the launch.
-    """
+    """Handle the exit of a node that is restarted when it fails; errors end the launch."""
     if context.is_shutdown:
         return None
     if event.returncode == EXIT_BAD_INPUT:

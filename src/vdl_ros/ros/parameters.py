@@ -39,10 +39,7 @@ def is_ros_parameter(name: str) -> bool:
 
 
 def read_parameter_file(path: Path) -> dict[str, dict[str, object]]:
-    """Return the parameters in a file by the names of nodes, which begin with ``/``.
-
-    Nested parameters get names with dots, such as ``qos_overrides./policy.publisher.depth``.
-    """
+    """Return the parameters in a file by the names of nodes, which begin with ``/``."""
     try:
         content = yaml.safe_load(path.read_text(encoding='utf-8'))
         return dict(_sections(content, ''))

@@ -59,13 +59,9 @@ _NICENESS = 14
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
-    """Declare a node's parameters; a node started by a launch file also ends with the launch.
+    """Declare a node's parameters: return those of the user by name, and its process's settings.
 
-    Args:
-        classes: dataclasses of its settings, :class:`ProcessConfig` among them.
-
-    Returns:
-        Settings of the user by name, and those of the process.
+    A node started by a launch file also ends with the launch.
     """
     given = parameters.given(node, *classes)
     parameters.declare(node, given, *classes)
@@ -111,11 +107,7 @@ def spin_until(
 
 
 def die_with_parent() -> None:
-    """Let the kernel send SIGINT to this process when its parent dies.
-
-    Otherwise the nodes of a killed ``ros2 launch`` would keep running, and an actor would wait for
-    a learner forever.
-    """
+    """Let the kernel send SIGINT to this process when its parent, a ``ros2 launch``, is killed."""
     signal_at_death_of(PARENT_PID, signal.SIGINT)
 
 

@@ -1,7 +1,4 @@
-"""Every topic of this package: its message, its quality of service, whether a user overrides it.
-
-:func:`pub` and :func:`sub` take all of that from :data:`TABLE` by the topic's name.
-"""
+"""Every topic of this package: its message, its quality of service, what a user overrides."""
 
 from __future__ import annotations
 
@@ -71,11 +68,9 @@ LATCHED_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANS
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its type as ``package/Name``, and its profiles.
+    """A topic: its type as ``package/Name``, and its profiles; subscribed as offered by default.
 
-    Attributes:
-        subscribed: the profile of subscriptions; None: as offered.
-        overridable: parameters of a node may change depth and reliability.
+    ``overridable``: parameters of a node may change depth and reliability.
     """
 
     type: str
@@ -139,11 +134,7 @@ def subscription(topic: str) -> QoSProfile:
 
 
 def pub(node: Node, topic: str, *, name: str = '') -> Publisher:
-    """Return a publisher of a topic of :data:`TABLE`, as overridden by the node's parameters.
-
-    Args:
-        name: another name of the topic, such as ``chaser/policy``.
-    """
+    """Return a publisher of a topic of :data:`TABLE`, or of its like with another ``name``."""
     found = TABLE[topic]
     return node.create_publisher(
         found.message, name or topic, copy.copy(found.offered), **_overriding(found))
@@ -153,11 +144,9 @@ def sub(
     node: Node, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None, *,
     name: str = '',
 ) -> Subscription:
-    """Return a subscription to a topic of :data:`TABLE`, as overridden by parameters.
+    """Return a subscription to a topic of :data:`TABLE`, or to its like with another ``name``.
 
-    Args:
-        profile: for a subscriber that needs more, or less, messages than others.
-        name: as for :func:`pub`.
+    ``profile`` is for a subscriber that needs more, or less, messages than others.
     """
     found = TABLE[topic]
     return node.create_subscription(

@@ -1,10 +1,7 @@
 """Topics of the arm's driver, the same for the real and the simulated arm.
 
-Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop``
-(vdl_ros/EmergencyStop, latched).
-Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``arm/emergency_stop_state``
-(vdl_ros/EmergencyStopState, latched), ``arm/emergency_stop_marker`` (visualization_msgs/Marker,
-latched), ``/diagnostics``, ``/statistics``.
+Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
+``arm/emergency_stop_state``, ``arm/emergency_stop_marker``, ``/diagnostics``, ``/statistics``.
 """
 
 from __future__ import annotations
@@ -44,11 +41,7 @@ _ACK_S = 1.0
 
 
 def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
-    """Return the command in a message; ``lamp``: whether it is lit, if that does not change it.
-
-    Raises:
-        MotorError: a motor or the lamp has a value other than -1, 0, 1.
-    """
+    """Return the command in a message, which may leave the ``lamp`` as is; raises MotorError."""
     if message.lamp not in (-1, 0, 1):
         raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 unchanged')
     return Motors.of([getattr(message, name) for name in JOINTS],

@@ -34,10 +34,7 @@ _SETTLED_S = 0.5
 
 
 class SimulatedFeed:
-    """Renders the arm at its latest joint positions; an image has their stamp.
-
-    Must be made, used and closed by one thread.
-    """
+    """Renders the arm at its latest joint positions, whose stamp it keeps; for one thread."""
 
     #: Longest wait of the executor between calls of :meth:`poll`, s.
     poll_timeout = 0.1

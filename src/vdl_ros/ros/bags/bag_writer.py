@@ -50,11 +50,7 @@ def check_type(type_name: str) -> tuple[str, str]:
 
 
 def message_class(type_name: str) -> type:
-    """Return the Python class of ``pkg/msg/Name``; only an installed message's module is imported.
-
-    Raises:
-        BagError: it is not installed here.
-    """
+    """Return the class of an installed ``pkg/msg/Name``; else import nothing, raise BagError."""
     package, name = check_type(type_name)
     try:
         found: type = getattr(importlib.import_module(f'{package}.msg'), name)
@@ -146,10 +142,9 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
     """A bag that grows.
 
     Args:
-        path: a folder that does not exist yet, unless it holds ``earlier``.
+        path: a folder that does not exist yet, unless it holds ``earlier`` files of the bag.
         compression: none, lz4 or zstd.
         distribution: of ROS 2, for the metadata.
-        earlier: files of the bag; see ``bags.reader.read_part``.
 
     Attributes:
         labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.
@@ -192,11 +187,7 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
         return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
-        """Write one serialised message, received at ``stamp_ns``.
-
-        Raises:
-            OSError: the disk is full; what was written before stays readable.
-        """
+        """Write one serialised message; after an OSError what was written before is readable."""
         self._writer.add_message(handle, stamp_ns, data, stamp_ns)
         self._topics[handle].count += 1
         self.count += 1

@@ -127,9 +127,7 @@ def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
 class Recording:
     """Subscribes to topics that match and writes their messages in a thread of its own.
 
-    Attributes:
-        dropped: those of them that did not fit into the memory limit.
-        failure: why writing ended early; None while it continues.
+    ``dropped`` ones did not fit into the memory limit; ``failure`` is why writing ended early.
     """
 
     def __init__(

@@ -1,8 +1,4 @@
-"""Measure the round trip of messages between two processes.
-
-The second one runs :func:`echo`. Topics are ``NAME/ping`` and ``NAME/pong``,
-std_msgs/UInt8MultiArray, reliable and latched.
-"""
+"""Measure the round trip of messages to a second process, which runs :func:`echo`."""
 
 from __future__ import annotations
 
@@ -68,11 +64,7 @@ class Endpoint:
 
 
 def measure() -> dict[int, tuple[float, float]]:
-    """Exchange messages with a second process over the configured transport.
-
-    Returns:
-        By their size in bytes: median of the round trips, ms, and rate of both directions, MB/s.
-    """
+    """Exchange messages with a second process: median round trip, ms, and rate, MB/s, by size."""
     name = f'vdl_doctor_{os.getpid()}'
     arrivals: list[float] = []
     child = subprocess.Popen(echo_command(name), stdin=subprocess.PIPE,
@@ -114,10 +106,7 @@ def round_trips(
 ) -> list[float]:
     """Return the times of ``rounds`` messages of ``size`` bytes there and back, in s, sorted.
 
-    ``arrivals`` is the list to which the callback of ``peer`` appends times.
-
-    Raises:
-        TimeoutError: a response did not arrive within ``deadline`` seconds.
+    ``arrivals`` is the list to which the callback of ``peer`` appends times. Raises TimeoutError.
     """
     from std_msgs.msg import UInt8MultiArray
 

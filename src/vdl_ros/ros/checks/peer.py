@@ -117,12 +117,7 @@ class _Wire:
 
 
 def serve(allowed: str, port: int, log: Callable[[str], None]) -> NoReturn:
-    """Answer until KeyboardInterrupt; the settings of this host must be valid.
-
-    Args:
-        allowed: host that may ask; '' for any.
-        log: takes each line for the user.
-    """
+    """Answer ``allowed``, or any host if it is '', until KeyboardInterrupt."""
     address = ''
     if allowed:
         try:

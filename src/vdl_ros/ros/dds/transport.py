@@ -1,19 +1,13 @@
 """Configure the Fast DDS transport of this process: shared memory or UDP, buffer sizes.
 
 ``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile for this machine, sets
-the environment variable that selects it, and returns the choice with its reason. The template is
-``config/dds/fastdds.xml.in``; ``docs/transport.md`` has the reasons for its values. Launch
-files pass ``TransportChoice.environment`` to nodes of other packages.
+the environment variable that selects it, and returns the choice with its reason.
+docs/transport.md has the reasons for the values of ``config/dds/fastdds.xml.in``. Launch files
+pass ``TransportChoice.environment`` to nodes of other packages.
 
 Fast DDS uses one fragment size for all receivers. Large fragments are cheap through shared memory.
 Between hosts they become IP fragments, and a few lost ones fill the kernel's reassembly memory for
-30 s, during which no large message arrives. So ``auto`` selects shared memory and 64 KB fragments
-if discovery is limited to this host, and otherwise UDP datagrams that fit one Ethernet frame.
-
-With discovery limited to this host UDP receives on 127.0.0.1 only, where no packet of another host
-arrives.
-
-Environment: ``VDL_TRANSPORT`` = ``auto``, ``shm``, ``udp`` or ``default``.
+30 s, during which no large message arrives.
 """
 
 from __future__ import annotations
@@ -57,11 +51,7 @@ FASTDDS_3_TAGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """Limits of this machine.
-
-    ``rmem_max`` and ``wmem_max`` are the kernel's largest socket buffers, ``shm_free`` the free
-    space of ``/dev/shm``, all in bytes; ``None`` if unreadable.
-    """
+    """Limits of this machine, bytes: largest socket buffers, free ``/dev/shm``; None: unknown."""
 
     rmem_max: int | None = None
     wmem_max: int | None = None
@@ -86,9 +76,8 @@ class Host:
 class TransportChoice:
     """The selected transport.
 
-    ``name`` is ``shm``, ``udp``, ``default`` (DDS not configured, on request) or ``user`` (not
-    configured, because the user has configured it). Sizes are in bytes, 0 where they do not apply
-    or the system's default is kept. ``loopback`` is whether UDP uses only 127.0.0.1.
+    ``name`` is ``shm``, ``udp``, ``default`` or ``user``: with the last two DDS is not configured.
+    A size is 0 where it does not apply or is the system's. ``loopback``: UDP uses only 127.0.0.1.
     ``environment`` holds the variables that were set.
     """
 
@@ -188,10 +177,7 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
 
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
-    """Return the Fast DDS profile for ``choice``; ``template`` is ``config/dds/fastdds.xml.in``.
-
-    ``fastdds_major`` is 2 (Humble to Jazzy) or 3 (Kilted and later).
-    """
+    """Return the Fast DDS profile for ``choice``, of version 3 for Kilted and later."""
     unused = [part for part, is_used in (('shm', choice.name != 'udp'),
                                          ('loop-back', choice.loopback)) if not is_used]
     for part in unused:

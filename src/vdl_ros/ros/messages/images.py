@@ -52,11 +52,9 @@ class ImageError(ValueError):
 def to_image(
     pixels: NDArray[np.uint8], stamp: Time, frame_id: str = CAMERA_FRAME, encoding: str = 'rgb8',
 ) -> Image:
-    """Return the message of an image; its bytes are copied once.
+    """Return the message of an image of ``encodings.ENCODINGS``; its bytes are copied once.
 
-    Args:
-        pixels: uint8 [height, width, channels], or [height, width] for mono8.
-        encoding: one of ``encodings.ENCODINGS``.
+    ``pixels`` are uint8 [height, width, channels], or [height, width] for mono8.
     """
     if encoding not in ENCODINGS:
         raise ImageError(
@@ -75,25 +73,16 @@ def to_image(
 def to_compressed_image(
     pixels: NDArray[np.uint8], stamp: Time, quality: int, frame_id: str = CAMERA_FRAME,
 ) -> CompressedImage:
-    """Return the message of an image as JPEG; its ``format`` is that of image_transport.
-
-    Args:
-        pixels: RGB, uint8 [height, width, 3].
-        quality: of the JPEG, 1 to 100.
-    """
+    """Return the message of an image, RGB, uint8 [height, width, 3], as JPEG."""
     return CompressedImage(
         header=Header(stamp=stamp, frame_id=frame_id), format='rgb8; jpeg compressed bgr8',
         data=array.array('B', encodings.encode(pixels, quality)))
 
 
 def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
-    """Return the image in a message, RGB, uint8 [height, width, 3].
+    """Return the image in a message, RGB, uint8 [height, width, 3]; raises ImageError.
 
     A message of rgb8 without padding is not copied: the result is a read-only view of it.
-
-    Raises:
-        ImageError: no pixels, fewer bytes in a row than its pixels need, a wrong number of bytes,
-            an encoding that cannot be converted, or a compressed image that is damaged.
     """
     if isinstance(message, CompressedImage):
         try:

@@ -56,12 +56,7 @@ class TensorError(ValueError):
 def to_tensors(
     arrays: Mapping[str, NDArray[Any]], compression: str = 'none',
 ) -> list[Tensor]:
-    """Return messages for named arrays.
-
-    Args:
-        arrays: by name.
-        compression: 'none', or 'zstd' for arrays that it makes smaller.
-    """
+    """Return messages for arrays by name; with zstd those are compressed that it makes smaller."""
     tensors = []
     compressor = zstandard.ZstdCompressor(level=_LEVEL) if compression == 'zstd' else None
     for name, value in arrays.items():
@@ -99,15 +94,10 @@ def array_length(tensor: Tensor) -> int:
 def from_tensors(
     tensors: Iterable[Tensor], *, checked_lengths: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """Return named arrays: read-only views of the messages' bytes.
+    """Return named arrays, read-only views of the messages' bytes; raises TensorError.
 
-    Args:
-        checked_lengths: whether the caller has compared each :func:`array_length` with what it
-            expects. Otherwise compressed arrays are refused: a few bytes may say to be billions.
-
-    Raises:
-        TensorError: an unknown dtype, a wrong number of bytes, a duplicate name, data that cannot
-            be decompressed.
+    ``checked_lengths``: the caller has compared each :func:`array_length` with what it expects.
+    Otherwise compressed arrays are refused: a few bytes may say to be billions.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for tensor in tensors:

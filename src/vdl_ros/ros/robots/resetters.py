@@ -36,12 +36,7 @@ def check_reset(contract: Contract) -> None:
 
 
 def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) -> Resetter | None:
-    """Return what resets one robot; None if it starts where it is.
-
-    Args:
-        contract: checked by :func:`check_reset`.
-        full: returns a name with the robot's namespace.
-    """
+    """Return what resets one robot; ``full`` returns names with its namespace."""
     if isinstance(contract.reset, ServiceReset):
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):

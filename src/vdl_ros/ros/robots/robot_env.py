@@ -51,12 +51,10 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     Continuous actions are -1 to 1, for ``low`` to ``high`` of the contract. Autoreset is
     NEXT_STEP. A step ends at the next tick at which a robot has something to say, so while no
-    robot runs it waits for one.
+    robot runs it waits for one; EnvStopped is raised once ``stop`` is set.
 
     Args:
-        render_mode: None: there is nothing to draw.
         max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
-        stop: ends ``reset`` and ``step`` with EnvStopped when set.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}

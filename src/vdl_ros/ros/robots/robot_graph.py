@@ -85,11 +85,7 @@ class RobotGraph:
             self._taken = self._ticks
 
     def results(self, timeout: float) -> list[Result | None] | None:
-        """Wait for a tick that was not seen yet; return what the robots have to say, None without.
-
-        Raises:
-            Exception: what ended the thread, such as an error in the task.
-        """
+        """Wait for a new tick: return what the robots say, None without; raise its errors."""
         with self._lock:
             self._lock.wait_for(
                 lambda: self._ticks > self._taken or self._failure is not None, timeout)

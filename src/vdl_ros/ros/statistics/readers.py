@@ -33,10 +33,7 @@ from vdl_ros.ros.statistics.statistics import (
 class Figures:
     """Several windows of one subscription combined; NaN where nothing was measured.
 
-    Attributes:
-        rate_hz: messages per second.
-        age_mean_ms: from the header's stamp to the callback, as the two that follow.
-        lost: messages lost since the subscription began; None if unknown.
+    Ages are from the header's stamp to the callback; ``lost`` is since the subscription began.
     """
 
     rate_hz: float
@@ -132,10 +129,9 @@ class TopicScalars:
 
 
 def scalars(topic: str, subscribers: list[list[Window]]) -> dict[str, float]:
-    """Return the scalars of one topic over the windows of each subscriber; no unknown ones.
+    """Return the known scalars of one topic over the windows of each subscriber.
 
-    ``rate_hz`` is the mean over the subscribers, ``lost`` their sum; ages are over all messages
-    of all subscribers.
+    ``rate_hz`` is the mean over the subscribers, ``lost`` their sum; ages are over all messages.
     """
     each = [combine(windows) for windows in subscribers]
     together = combine([window for windows in subscribers for window in windows])
@@ -181,16 +177,12 @@ class _Source:
 
 
 class TopicTable:
-    """Collects windows and returns rows.
+    """Collects windows and returns rows; ``left_out`` counts reports of other metrics.
 
     Args:
         topics: shell patterns, separated by commas; one without a leading / matches in
             every namespace.
-        span_s: figures are over the windows that arrived in the last ``span_s`` seconds, or
-            over the newest one if none did.
-
-    Attributes:
-        left_out: reports not used: malformed, or of other metrics.
+        span_s: figures are over the windows of the last seconds, at least over the newest one.
     """
 
     def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:
@@ -293,11 +285,7 @@ class Screen:
         self._shown = False
 
     def show(self, text: str) -> None:
-        """Print ``text``, on a terminal over the previous one.
-
-        Raises:
-            BrokenPipeError: the reader of the pipe has closed it.
-        """
+        """Print ``text``, on a terminal over the previous one."""
         if self._in_place:
             size = shutil.get_terminal_size()
             # Lines that wrap or exceed the screen could not be overwritten.

@@ -1,18 +1,15 @@
 """What nodes measure, on ``/statistics``: published each second, and read.
 
 rclpy has no topic statistics. The messages follow rclcpp: one ``statistics_msgs/MetricsMessage``
-each second for ``message_age`` and one for ``message_period``, in ms, with average, minimum,
-maximum, standard deviation and count of that second, NaN where nothing was measured. Unlike in
-rclcpp, ``measurement_source_name`` is ``<node>:<topic>``, which distinguishes the subscriptions of
-a node. The age of messages from another host requires synchronised clocks.
+each second for ``message_age`` and one for ``message_period``, in ms, NaN where nothing was
+measured. Unlike in rclcpp, ``measurement_source_name`` is ``<node>:<topic>``, which distinguishes
+the subscriptions of a node. The age of messages from another host requires synchronised clocks.
 
-A subscriber that counts lost messages adds a third message, ``message_loss`` in messages: its
-window starts with the subscription and its only point is the count of that window. A listener
-that joins late or misses a report thus still gets the total.
+A subscriber that counts lost messages adds a third message, ``message_loss``: its window starts
+with the subscription, so that a listener that joins late or misses a report gets the total.
 
 Nodes of a training also publish the time shares of their threads, reaction times and the scalars
-of a run. The reader accepts messages of any publisher, such as rclcpp: it skips what it cannot
-interpret and never raises.
+of a run. The reader skips what it cannot interpret, of any publisher, and never raises.
 """
 
 from __future__ import annotations
@@ -102,11 +99,7 @@ class _Publisher:
 class TopicStatistics(_Publisher):
     """Age, period and loss of the messages of one subscription.
 
-    Call :meth:`received` first in the subscription's callback.
-
-    Args:
-        topic: name of the topic, as the node uses it.
-        lost: returns the number of messages lost so far; None if it is unknown.
+    Call :meth:`received` first in its callback. ``lost`` returns the number lost so far.
     """
 
     def __init__(
@@ -119,14 +112,7 @@ class TopicStatistics(_Publisher):
         self._periods_ms: list[float] = []
 
     def received(self, stamp: Time | None = None) -> float:
-        """Record that a message has arrived.
-
-        Args:
-            stamp: of its header, the time of measurement; None if it has no header.
-
-        Returns:
-            Its age in seconds; NaN without a stamp.
-        """
+        """Record a message by its header's stamp; return its age, s, NaN without a stamp."""
         now = time.monotonic()
         if self._last is not None:
             self._periods_ms.append((now - self._last) * 1e3)
@@ -212,16 +198,13 @@ def statistic_points(values: Sequence[float]) -> list[StatisticDataPoint]:
 
 @dataclass(frozen=True)
 class Window:
-    """One metric of one subscription over one time window.
+    """One metric of one subscription over one time window; NaN where something is unknown.
 
     Attributes:
         topic: absolute name; '' if the report has none, as those of rclcpp.
         metric: AGE, PERIOD or LOSS.
-        seconds: length of the window; NaN if it is invalid.
         count: messages measured in it; with LOSS those lost in it.
-        mean: ms; NaN if it is unknown, as the two that follow.
-        maximum: ms.
-        deviation: standard deviation, ms.
+        mean: ms, as ``maximum`` and the standard ``deviation``.
     """
 
     node: str

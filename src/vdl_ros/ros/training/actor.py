@@ -35,11 +35,7 @@ _RECORDER_S = 30.0
 
 
 class PolicyInbox:
-    """Subscribes to policies on ``topic`` and keeps the newest one.
-
-    Args:
-        patience: silence after which another learner is taken, s.
-    """
+    """Keeps the newest policy of a learner, and takes another learner after ``patience`` s."""
 
     def __init__(self, node: Node, topic: str, patience: float) -> None:
         self.choice, self.last_error = LearnerChoice(patience), ''
@@ -151,11 +147,7 @@ class LocalInferenceMode:
         return self._credit.sequence
 
     def on_policy(self, message: Policy) -> None:
-        """Load the weights and update the credit.
-
-        Raises:
-            ValueError: weights that are malformed or of another network.
-        """
+        """Load the weights and update the credit; raises ValueError for weights it cannot have."""
         self.actor.load(from_tensors(message.tensors), message.version, message.agent_steps)
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits

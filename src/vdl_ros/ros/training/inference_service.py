@@ -29,12 +29,8 @@ _CREDIT_PERIOD_S = 0.005
 class InferenceService:
     """Answers observation messages in its own thread and collects unrolls.
 
-    The executor's thread calls ``put``, the training thread ``get`` and ``load``.
-
-    Args:
-        warn: called with one line for each rejected message.
-        timer: of the service's thread, also used by ``central``.
-        training_timer: of the thread that calls :meth:`get`.
+    The executor's thread calls ``put``, the training thread ``get`` and ``load``. ``central`` uses
+    ``timer`` too; ``training_timer`` is of the thread that calls :meth:`get`.
     """
 
     def __init__(
@@ -77,12 +73,7 @@ class InferenceService:
         return self._unrolls.qsize()
 
     def get(self, timeout: float) -> Unroll:
-        """Return the next unroll.
-
-        Raises:
-            queue.Empty: none within ``timeout`` seconds.
-            Exception: the one that ended the service's thread.
-        """
+        """Return the next unroll; raises queue.Empty, or what ended the service's thread."""
         if self._failure is not None:
             raise self._failure
         with self._training_timer('wait'):

@@ -87,11 +87,7 @@ class ActorMessages(Generic[M]):
                        f'of {self._bytes} bytes are waiting')
 
     def get(self, timeout: float) -> tuple[M | str, float]:
-        """Return the next message, or the line why it was refused, and its age, s.
-
-        Raises:
-            queue.Empty: none within ``timeout`` seconds.
-        """
+        """Return the next message, or why it was refused, and its age, s; raises queue.Empty."""
         kept, age_s, size = self._kept.get(timeout=timeout)
         with self._lock:
             self._bytes -= size
@@ -134,11 +130,7 @@ def to_policy(
 
 
 def policy_config(message: Policy) -> dict[str, Any]:
-    """Return the learner's settings from a policy message.
-
-    Raises:
-        ValueError: the config is too long, or not a flat JSON object.
-    """
+    """Return the learner's settings from a policy message; raises ValueError."""
     if len(message.config) > _MAX_CONFIG:
         raise ValueError(f'config: {len(message.config)} characters are not allowed: '
                          f'at most {_MAX_CONFIG}')
@@ -156,12 +148,7 @@ class TrajectoryInbox:
     """A bounded queue of trajectory messages that returns checked unrolls.
 
     The executor's thread calls ``put``, which only enqueues; the training thread calls ``get``,
-    which decodes.
-
-    Args:
-        warn: called with one line for each rejected message.
-        timer: of the thread that calls :meth:`get`.
-        is_over: for a bag, in which every message has to be valid: whether no more will come.
+    which decodes. A bag, in which every message has to be valid, tells whether it ``is_over``.
     """
 
     def __init__(
@@ -184,10 +171,7 @@ class TrajectoryInbox:
     def get(self, timeout: float) -> Unroll:
         """Return the next valid unroll.
 
-        Raises:
-            queue.Empty: none within ``timeout`` seconds.
-            EndOfBagError: no more will come.
-            RefusedError: the next one of a bag is not valid.
+        Raises queue.Empty, EndOfBagError, or RefusedError if the next one of a bag is not valid.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -254,11 +238,7 @@ def to_episode(
 
 
 def from_episode(message: Episode) -> FinishedEpisode:
-    """Return the episode in a message.
-
-    Raises:
-        ValueError: the return is not finite, or the length is 0.
-    """
+    """Return the episode in a message; raises ValueError."""
     if not math.isfinite(message.episode_return) or not message.length:
         raise ValueError(f'episode: return {message.episode_return}, length {message.length} is '
                          'not allowed: finite, 1 or more')

@@ -123,8 +123,7 @@ class EndOfBag:
 class RemoteEvaluator:
     """Publishes policies on ``evaluated_policy``, and takes results from ``evaluations``.
 
-    The executor's thread receives; the training thread calls all methods. ``config`` is the JSON
-    of every setting of environment and training.
+    The executor's thread receives; the training thread calls all methods.
     """
 
     def __init__(
@@ -171,9 +170,7 @@ class RemoteEvaluator:
 class TrainingSettings:
     """The settings of a learner's process, as resolved.
 
-    Attributes:
-        resume: folder of the run to resume; empty: a new run.
-        learner_id: identifies this start of the learners to their actors.
+    ``resume`` is the folder of a run, or ''; ``learner_id`` identifies this start to the actors.
     """
 
     env: EnvConfig
@@ -190,11 +187,7 @@ class TrainingSettings:
 
 
 class _Source:
-    """What a learner learns from: the messages of actors or of a bag, or demonstrations.
-
-    Attributes:
-        inference: answers the actors' observations; None unless the learner acts for them.
-    """
+    """What a learner learns from: the messages of actors or of a bag, or demonstrations."""
 
     def __init__(
         self, node: Node, settings: TrainingSettings, learner: Learner, flow_stats: FlowStats,
@@ -249,11 +242,7 @@ class _Source:
 
 
 class Training:
-    """A learner with its topics, its run folder and its training loop.
-
-    Attributes:
-        folder: folder of the run; None for all learners but learner 0.
-    """
+    """A learner with its topics and its loop; only learner 0 has a run ``folder``."""
 
     def __init__(self, node: Node, group: Group, settings: TrainingSettings) -> None:
         self._node, self._settings, run = node, settings, settings.run
@@ -301,15 +290,9 @@ class Training:
                       Diagnostics(node, self._health))
 
     def run(self, stop: threading.Event) -> str:
-        """Run the training loop in a thread, and the callbacks in this one, until the run is over.
+        """Run the training loop in a thread, and the callbacks in this one; return why it ended.
 
-        Returns:
-            Why it ended; see :meth:`Trainer.run`.
-
-        Raises:
-            GroupError: another learner is gone.
-            OSError: the folder cannot be written.
-            RefusedError: a trajectory of a bag is not one of this run's environment.
+        Raises GroupError, OSError, or RefusedError for a trajectory of another environment.
         """
         node, over = self._node, threading.Event()
         failure: list[BaseException] = []

@@ -58,14 +58,9 @@ class TrajectoryPlayer:
         return sum(last + 1 - count for count, last in self._recorded.values())
 
     def play(self, stop: threading.Event, executor: Executor) -> tuple[int, bool]:
-        """Send all trajectories, until ``stop`` or until the learner has ended.
+        """Send all trajectories, until ``stop`` or the learner's end: how many, and whether all.
 
-        Returns:
-            How many were sent, and whether these were all.
-
-        Raises:
-            BagError: a trajectory that cannot be read.
-            LearnerLostError: the learner has started again.
+        Raises BagError, or LearnerLostError if the learner has started again.
         """
         count = 0
         for number, data in self._messages():
