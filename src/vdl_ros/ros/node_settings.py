@@ -56,8 +56,7 @@ class CaptureConfig:
         True, 'A data set of the simulated arm with labels; false: a bag of images of the camera.')
     compression: str = setting(
         'none', 'Compression of that bag; a data set has none.', choices=('none', 'lz4', 'zstd'))
-    image_width: int = setting(
-        128, 'Width of the images.', minimum=8, maximum=4096, unit='pixels')
+    image_width: int = setting(128, 'Width of the images.', minimum=8, maximum=4096, unit='pixels')
     image_height: int = setting(
         128, 'Height of the images.', minimum=8, maximum=4096, unit='pixels')
 

@@ -15,13 +15,7 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import (
-    Scalar,
-    SettingError,
-    current_name,
-    settings_of,
-    suggestion,
-)
+from vdl_ros.common.settings import Scalar, SettingError, current_name, settings_of, suggestion
 from vdl_ros.ros import qos
 
 #: The name that stands for every node.

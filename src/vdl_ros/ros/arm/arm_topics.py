@@ -182,8 +182,7 @@ class ArmTopics:
         message = EmergencyStopState(
             engaged=state.engaged, sender=state.sender, reason=state.reason,
             neutral_required=not state.engaged and self.driver.neutral_required)
-        message.header.stamp = Time(
-            sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
+        message.header.stamp = Time(sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
         if message != self._published:
             self._published = message
             self._stop_state.publish(message)

@@ -7,6 +7,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rclpy.node import Node
@@ -130,9 +131,7 @@ class Recording:
     ``dropped`` ones did not fit into the memory limit; ``failure`` is why writing ended early.
     """
 
-    def __init__(
-        self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags,
-    ) -> None:
+    def __init__(self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags) -> None:
         self._node, self._bag = node, bag
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20
@@ -163,7 +162,12 @@ class Recording:
                 self._node.get_logger().warning(f'{quoted(name)} is not recorded: {error}')
                 continue
             self._seen.add(name)
-            self._subscribe(name, kind, handle, offered)
+            # No more than every publisher offers, so that all match.
+            profile = bag_writer.weakest(
+                all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
+                all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered))
+            self._node.create_subscription(
+                kind, name, partial(self._receive, handle), profile, raw=True)
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 
     def _matches(self, name: str) -> bool:
@@ -172,16 +176,6 @@ class Recording:
                    or fnmatch.fnmatchcase(name.rsplit('/', 1)[-1], pattern)
                    for pattern in self._patterns
                    if not name.endswith('/compressed') or pattern.endswith('compressed'))
-
-    def _subscribe(
-        self, name: str, kind: type, handle: int, offered: list[QoSProfile],
-    ) -> None:
-        """Request no more than every publisher offers, so that all match."""
-        profile = bag_writer.weakest(
-            all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
-            all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered))
-        self._node.create_subscription(
-            kind, name, lambda data: self._receive(handle, data), profile, raw=True)
 
     @property
     def most_queued(self) -> int:

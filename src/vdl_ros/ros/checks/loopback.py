@@ -163,8 +163,7 @@ def check_loopback(
                        'resolve the warnings above, or try VDL_TRANSPORT=udp')
     figures: dict[str, float] = {}
     for size, (p50_ms, rate) in results.items():
-        figures |= {f'p50_ms_{size}_bytes': round(p50_ms, 3),
-                    f'MBps_{size}_bytes': round(rate, 1)}
+        figures |= {f'p50_ms_{size}_bytes': round(p50_ms, 3), f'MBps_{size}_bytes': round(rate, 1)}
     return Finding('loop-back', 'ok', '; '.join(
         f'{size / 1e6:g} MB: {p50_ms:.2f} ms round trip, {rate:.0f} MB/s'
         for size, (p50_ms, rate) in results.items()), '', figures)

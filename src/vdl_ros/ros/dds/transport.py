@@ -34,7 +34,7 @@ PROFILE_PREFIX = 'vdl_ros-fastdds-'
 
 MiB = 1 << 20
 SEGMENT = 64 * MiB
-SMALLEST_SEGMENT = 2 * MiB
+MIN_SEGMENT = 2 * MiB
 SOCKET_BUFFER = 4 * MiB
 UDP_HEADERS = 28  # bytes of IPv4 and UDP before each datagram
 LARGE_DATAGRAM = 65500  # bytes; the largest UDP datagram of Fast DDS
@@ -140,15 +140,17 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     send = _buffer('net.core.wmem_max', host.wmem_max, warnings)
     receive = _buffer('net.core.rmem_max', host.rmem_max, warnings)
     several_hosts = reaches_other_hosts(environ)
-    name, segment = 'shm', _segment(host.shm_free)
+    # A sixteenth: a graph has several processes, each of which allocates a segment.
+    segment = min(SEGMENT, (host.shm_free or 0) // 16) // MiB * MiB
+    name = 'shm'
     reason = 'discovery stays on this host' if requested == 'auto' else 'VDL_TRANSPORT=shm'
     if requested == 'udp' or (requested == 'auto' and several_hosts):
         name, reason = 'udp', (
             'VDL_TRANSPORT=udp' if requested == 'udp' else 'discovery reaches other hosts')
-    elif segment == 0:
+    elif segment < MIN_SEGMENT:
         warnings.append(
             f'/dev/shm has {_size(host.shm_free or 0)} free; shared memory needs '
-            f'{_size(SMALLEST_SEGMENT * 16)}, so UDP is used')
+            f'{_size(MIN_SEGMENT * 16)}, so UDP is used')
         name, reason = 'udp', 'no room in /dev/shm'
     else:
         if segment < SEGMENT:
@@ -157,9 +159,9 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
         if several_hosts:
             warnings.append('VDL_TRANSPORT=shm while discovery reaches other hosts: large '
                             'messages to them do not arrive if IP fragments are lost')
-    sizes = (segment, send, receive, LARGE_DATAGRAM) if name == 'shm' else (
-        0, send, receive, FRAME_DATAGRAM)
-    return TransportChoice(name, reason, *sizes, tuple(warnings), not several_hosts)
+    segment, datagram = (segment, LARGE_DATAGRAM) if name == 'shm' else (0, FRAME_DATAGRAM)
+    return TransportChoice(
+        name, reason, segment, send, receive, datagram, tuple(warnings), not several_hosts)
 
 
 def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
@@ -178,17 +180,14 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
     """Return the Fast DDS profile for ``choice``, of version 3 for Kilted and later."""
-    unused = [part for part, is_used in (('shm', choice.name != 'udp'),
-                                         ('loop-back', choice.loopback)) if not is_used]
-    for part in unused:
-        template = re.sub(f'<!-- only {part} -->.*?<!-- end {part} -->', '', template,
-                          flags=re.DOTALL)
+    for part, is_used in (('shm', choice.name != 'udp'), ('loop-back', choice.loopback)):
+        if not is_used:
+            template = re.sub(f'(?s)<!-- only {part} -->.*?<!-- end {part} -->', '', template)
     text = string.Template(template).substitute(
         segment_bytes=choice.segment_bytes, send_bytes=choice.send_bytes,
         receive_bytes=choice.receive_bytes, datagram_bytes=choice.datagram_bytes)
-    if fastdds_major >= 3:
-        for tag, renamed in FASTDDS_3_TAGS.items():
-            text = text.replace(tag, renamed)
+    for tag, renamed in FASTDDS_3_TAGS.items() if fastdds_major >= 3 else ():
+        text = text.replace(tag, renamed)
     return text
 
 
@@ -216,12 +215,6 @@ def _buffer(name: str, limit: int | None, warnings: list[str]) -> int:
                         f'sudo sysctl -w {name}={SOCKET_BUFFER}')
     size = min(limit, SOCKET_BUFFER)
     return size if size >= LARGE_DATAGRAM + UDP_HEADERS else 0
-
-
-def _segment(free: int | None) -> int:
-    # A sixteenth: a graph has several processes, each of which allocates a segment.
-    share = min(SEGMENT, (free or 0) // 16) // MiB * MiB
-    return share if share >= SMALLEST_SEGMENT else 0
 
 
 def _is_ours(value: str) -> bool:

@@ -145,8 +145,7 @@ class _Calibration(msgspec.Struct):
 
 
 # Allowed numbers of coefficients by distortion model.
-_COEFFICIENTS = {
-    'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
+_COEFFICIENTS = {'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
 
 
 def pinhole(matrix: ArrayLike, width: int, height: int) -> CameraInfo:

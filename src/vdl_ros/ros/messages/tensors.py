@@ -8,6 +8,7 @@ returns views of the message's bytes, unless they are compressed.
 from __future__ import annotations
 
 import array
+import contextlib
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -34,16 +35,11 @@ _MAX_TENSORS = 4096
 _MAX_AXES = 64
 
 
-def _takes_check_fields() -> bool:
-    try:
-        Tensor(check_fields=True)
-    except AssertionError:  # Humble always checks and has no such argument
-        return False
-    return True
-
-
-# Only a message that checks its fields accepts an array without a copy.
-_CHECKED = {'check_fields': True} if _takes_check_fields() else {}
+# Only a message that checks its fields accepts an array without a copy; Humble always checks.
+_CHECKED: dict[str, bool] = {}
+with contextlib.suppress(AssertionError):
+    Tensor(check_fields=True)
+    _CHECKED['check_fields'] = True
 
 if sys.byteorder != 'little':
     raise ImportError('tensors on topics are little-endian, and this machine is big-endian')
@@ -53,9 +49,7 @@ class TensorError(ValueError):
     """A tensor that cannot be sent or read; the message has its name and the reason."""
 
 
-def to_tensors(
-    arrays: Mapping[str, NDArray[Any]], compression: str = 'none',
-) -> list[Tensor]:
+def to_tensors(arrays: Mapping[str, NDArray[Any]], compression: str = 'none') -> list[Tensor]:
     """Return messages for arrays by name; with zstd those are compressed that it makes smaller."""
     tensors = []
     compressor = zstandard.ZstdCompressor(level=_LEVEL) if compression == 'zstd' else None
@@ -101,15 +95,13 @@ def from_tensors(
     """
     arrays: dict[str, NDArray[Any]] = {}
     for tensor in tensors:
-        name = tensor.name
-        dtype = _dtype(tensor)
+        name, dtype, data = tensor.name, _dtype(tensor), tensor.data
         if name in arrays:
             raise TensorError(f'tensor {quoted(name)}: duplicate name')
         # The product of a million sizes takes hours.
         _check_axes(tensor)
         shape = tuple(int(size) for size in tensor.shape)
         wanted = math.prod(shape) * dtype.itemsize
-        data = tensor.data
         if tensor.dtype.endswith(_COMPRESSED):
             if not checked_lengths:
                 raise TensorError(f'tensor {quoted(name)}: compressed arrays are not allowed here')
@@ -119,10 +111,9 @@ def from_tensors(
                               f'{tensor.dtype} {quoted(shape)} has {quoted(wanted)}')
         if dtype.kind == 'b':
             # NumPy does not check that the bytes of a bool are 0 or 1.
-            value = np.frombuffer(data, np.uint8)
-            if value.size and int(value.max()) > 1:
-                raise TensorError(
-                    f'tensor {quoted(name)}: a bool has the value {int(value.max())}')
+            largest = int(np.frombuffer(data, np.uint8).max(initial=0))
+            if largest > 1:
+                raise TensorError(f'tensor {quoted(name)}: a bool has the value {largest}')
         try:
             value = np.frombuffer(data, dtype).reshape(shape)
         except ValueError as error:  # more axes, or a larger shape, than NumPy supports

@@ -88,9 +88,7 @@ class _ByService:
 class _ByTrajectory:
     """Publishes a trajectory, and waits until the features are at its end."""
 
-    def __init__(
-        self, reset: TrajectoryReset, node: Node, full: Callable[[str], str],
-    ) -> None:
+    def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
         self._reset = reset
         self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
         self._deadline = 0.0

@@ -77,8 +77,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._graph: RobotGraph | None = None
-        self._observations = np.zeros(
-            (num_envs, *self.single_observation_space.shape), np.float32)
+        self._observations = np.zeros((num_envs, *self.single_observation_space.shape), np.float32)
         self._returned = time.monotonic()
 
     def reset(

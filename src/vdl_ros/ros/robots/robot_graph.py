@@ -153,7 +153,10 @@ class RobotGraph:
             # Not one tick after the other after a standstill.
             period = 1.0 / self._contract.rate
             self._due = max(self._due + period, now + 0.5 * period)
-            self._tick(now)
+            for robot, session in zip(self._robots, self._sessions, strict=True):
+                session.tick(now, is_received=robot.is_received())
+            self._ticks += 1
+            self._lock.notify_all()
         if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
             for session in self._sessions:
                 session.lose('/clock is silent')
@@ -168,12 +171,6 @@ class RobotGraph:
                 for session in self._sessions:
                     session.lose('/clock went backward')
             self._simulated, self._simulated_wall = now, time.monotonic()
-
-    def _tick(self, now: float) -> None:
-        for robot, session in zip(self._robots, self._sessions, strict=True):
-            session.tick(now, is_received=robot.is_received())
-        self._ticks += 1
-        self._lock.notify_all()
 
     def _stop_all(self) -> None:
         for session in self._sessions:

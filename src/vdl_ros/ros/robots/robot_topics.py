@@ -89,9 +89,7 @@ def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
     return partial(follow, path=field)
 
 
-def _field_writer(
-    where: str, kind: Any, field: str, index: int,
-) -> Callable[[Any, float], None]:
+def _field_writer(where: str, kind: Any, field: str, index: int) -> Callable[[Any, float], None]:
     """Return the function that writes a number to a field, or to a place in it unless -1."""
     found = _type_of(where, kind, field)
     item = _SEQUENCE.fullmatch(found)
@@ -307,8 +305,7 @@ class RobotTopics:
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
         # A person who switches off means it; programs end so.
-        if sender == self._name or (
-                self._interfaces.is_neutral(message) and is_program(sender)):
+        if sender == self._name or (self._interfaces.is_neutral(message) and is_program(sender)):
             return
         with self._lock:
             self._session.on_other(shown(sender) or 'somebody', self._now())

@@ -49,32 +49,22 @@ def combine(windows: Sequence[Window]) -> Figures:
                              for metric in (AGE, PERIOD, LOSS))
     # Messages without a stamp have no age, but a period.
     counted = ages if not periods or any(each.count for each in ages) else periods
-    mean, deviation = _pooled([each for each in ages if each.count])
+    timed = [each for each in counted if not math.isnan(each.seconds)]
+    known = [each for each in ages if each.count and not math.isnan(each.mean)]
+    mean = deviation = math.nan
+    if known:
+        count = sum(each.count for each in known)
+        mean = sum(each.mean * each.count for each in known) / count
+        # Products overflow to infinity; powers would raise.
+        squares = sum(each.count * (each.deviation * each.deviation
+                                    + (each.mean - mean) * (each.mean - mean)) for each in known)
+        mean, deviation = finite(mean), finite(math.sqrt(squares / count))
     return Figures(
-        rate_hz=_rate(counted), age_mean_ms=mean, age_std_ms=deviation,
-        age_max_ms=max((each.maximum for each in ages
-                        if each.count and not math.isnan(each.maximum)), default=math.nan),
-        samples=sum(each.count for each in counted),
-        lost=losses[-1].count if losses else None)
-
-
-def _rate(windows: Sequence[Window]) -> float:
-    timed = [each for each in windows if not math.isnan(each.seconds)]
-    seconds = sum(each.seconds for each in timed)
-    return sum(each.count for each in timed) / seconds if timed else math.nan
-
-
-def _pooled(windows: Sequence[Window]) -> tuple[float, float]:
-    """Return mean and standard deviation over the messages of all ``windows``."""
-    known = [each for each in windows if not math.isnan(each.mean)]
-    count = sum(each.count for each in known)
-    if not count:
-        return math.nan, math.nan
-    mean = sum(each.mean * each.count for each in known) / count
-    # Products overflow to infinity; powers would raise.
-    squares = sum(each.count * (each.deviation * each.deviation
-                                + (each.mean - mean) * (each.mean - mean)) for each in known)
-    return finite(mean), finite(math.sqrt(squares / count))
+        sum(each.count for each in timed) / sum(each.seconds for each in timed)
+        if timed else math.nan, mean, deviation,
+        max((each.maximum for each in ages if each.count and not math.isnan(each.maximum)),
+            default=math.nan),
+        sum(each.count for each in counted), losses[-1].count if losses else None)
 
 
 def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
@@ -86,6 +76,7 @@ def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
     return {thread: {phase: sum(each.share * each.seconds for each in found)
                      / sum(each.seconds for each in found) for phase, found in phases.items()}
             for thread, phases in spent.items()}
+
 
 # More than the nodes of a run publish between two of its reports.
 _MAX_WINDOWS = 10_000
@@ -238,16 +229,14 @@ class TopicTable:
 
 
 def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
-    lines = []
-    if rows:
-        cells = [_HEADER, *(_cells(row) for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ['  '.join(
-            cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-            for line in cells]
-    else:
-        lines.append('nothing to show from /statistics: is a training or arm.launch.py running?')
+    cells = [_HEADER, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ['  '.join(
+        cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in cells]
+    if not rows:
+        lines = ['nothing to show from /statistics: is a training or arm.launch.py running?']
     if left_out:
         lines.append(f'{left_out} reports left out: malformed, or not of messages')
     return '\n'.join(lines)

@@ -102,9 +102,7 @@ class TopicStatistics(_Publisher):
     Call :meth:`received` first in its callback. ``lost`` returns the number lost so far.
     """
 
-    def __init__(
-        self, node: Node, topic: str, lost: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, node: Node, topic: str, lost: Callable[[], int] | None = None) -> None:
         super().__init__(node, topic)
         self._lost, self._begun = lost, self._window_start
         self._last: float | None = None

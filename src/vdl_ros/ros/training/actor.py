@@ -133,8 +133,7 @@ class LocalInferenceMode:
         self._awaits_recorder_until = (
             time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
         self._publisher = qos.pub(node, 'trajectories', name=f'{namespace}trajectories')
-        self._busy = qos.sub(
-            node, 'learner_busy', self._on_busy, name=f'{namespace}learner_busy')
+        self._busy = qos.sub(node, 'learner_busy', self._on_busy, name=f'{namespace}learner_busy')
 
     def _on_busy(self, message: String) -> None:
         """Wait for the policy: the learner has what it needs for its update."""
@@ -152,8 +151,7 @@ class LocalInferenceMode:
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
                      if credit.start_id == self._context.start_id), None)
-        self._credit.on_policy(
-            message.learner_id, used, message.version, len(message.credits))
+        self._credit.on_policy(message.learner_id, used, message.version, len(message.credits))
 
     def act(self) -> bool:
         if not self.is_ready():

@@ -58,9 +58,7 @@ class InferenceService:
         if self._thread.ident is not None:
             self._thread.join()
 
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
-    ) -> None:
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:

@@ -71,7 +71,12 @@ class TrajectoryPlayer:
                                f'{quoted(str(error), 80)}') from None
             if not self._wait_for_credit(message.start_id, stop, executor):
                 return count, False
-            self._send(message)
+            seen, _ = self._recorded.get(message.start_id, (0, 0))
+            self._recorded[message.start_id] = seen + 1, message.sequence
+            message.header.stamp = self._node.get_clock().now().to_msg()
+            message.learner_id = self._learner_id
+            message.sequence = self._credits[message.start_id].spend()
+            self._publisher.publish(message)
             count += 1
         # Until the learner has them: this node's end ends the run.
         self._publisher.wait_for_all_acked(Duration(seconds=_ACK_S))
@@ -80,9 +85,7 @@ class TrajectoryPlayer:
     def _messages(self) -> Iterator[tuple[int, bytes]]:
         return enumerate(message.data for message in self._bag if message.type == _TYPE)
 
-    def _wait_for_credit(
-        self, start_id: int, stop: threading.Event, executor: Executor,
-    ) -> bool:
+    def _wait_for_credit(self, start_id: int, stop: threading.Event, executor: Executor) -> bool:
         """Return whether a trajectory may be sent; False if the learner or this node ends."""
         call_back(executor, 0.0)
         while not self._may_send(start_id):
@@ -108,14 +111,6 @@ class TrajectoryPlayer:
                 self._train.credit, self._train.batch_size, ActorConfig.credit_timeout)
             credit.on_policy(self._learner_id, None)
         return self._credits[start_id].available
-
-    def _send(self, message: Trajectory) -> None:
-        count, _ = self._recorded.get(message.start_id, (0, 0))
-        self._recorded[message.start_id] = count + 1, message.sequence
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        message.learner_id = self._learner_id
-        message.sequence = self._credits[message.start_id].spend()
-        self._publisher.publish(message)
 
     def _on_policy(self, message: Policy) -> None:
         """Take the credits of the first learner that waits for a bag."""
