@@ -115,8 +115,7 @@ class Wheel:
     'a robot in training is silent, its clock jumps, its messages have another shape',
     'neutral action within 1 s and until the end of the fault, then learning goes on',
     reduced=7, full=TRIES * len(FAULTS))
-def test_a_robot_that_fails_in_an_episode_stands_still(
-        trials, peer, launch, run, tmp_path, took):
+def test_a_robot_that_fails_in_an_episode_stands_still(trials, peer, launch, run, tmp_path, took):
     with Wheel(peer, launch, run, tmp_path) as wheel:
         def fail(index, rng):
             name = [*FAULTS][index // TRIES]

@@ -7,10 +7,12 @@ import time
 
 import pytest
 import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
 from vdl_ros.ros import qos
+from vdl_ros.ros.base_node import Diagnostics
 from vdl_ros.ros.process import call_back, make_executor, run_node, set_up
 from vdl_ros.tools import doctor
 
@@ -38,13 +40,32 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
         with set_up():
             fail()
 
-    make = lambda: rclpy.create_node('node')  # noqa: E731
+    def make():
+        return rclpy.create_node('node')
+
     for parts in ((fail, pytest.fail), (make, fail_in_set_up)):
         assert run_node('name', *parts, (), []) == 2
         assert capsys.readouterr().err == 'name: [Errno 28] full\n'
     # Python prints the traceback and ends with status 1.
     with pytest.raises(OSError, match='full'):
         run_node('name', make, fail, (), [])
+
+
+def test_diagnostics_have_a_level_a_message_and_values(peer):
+    received = peer.listen('/diagnostics')
+    warning = ''
+    diagnostics = Diagnostics(peer.node, lambda: (warning, {'lost': 2, 'lag': 0.5}))
+    peer.until(diagnostics._publisher.get_subscription_count, 'the subscription')
+    diagnostics._publish()
+    warning = '2 trajectories lost'
+    diagnostics._publish()
+    peer.until(lambda: received and received[-1].status[0].message != 'ok', 'both')
+    for found, level, message in ((received[0], DiagnosticStatus.OK, 'ok'),
+                                  (received[-1], DiagnosticStatus.WARN, warning)):
+        status, = found.status
+        assert (status.level, status.name, status.message) == (level, '/peer', message)
+        assert {each.key: each.value for each in status.values} == {'lost': '2', 'lag': '0.5'}
+        assert found.header.stamp.sec > 0
 
 
 @pytest.fixture

@@ -154,8 +154,7 @@ def test_missing_files_and_exceptions_are_findings_of_one_line_and_no_errors(tmp
 
 def test_shared_memory(tmp_path, has):
     has()
-    system = fake(
-        tmp_path, {f'dev/shm/{name}': 'x' for name in ('fastrtps_0a', 'fastrtps_0a_el')})
+    system = fake(tmp_path, {f'dev/shm/{name}': 'x' for name in ('fastrtps_0a', 'fastrtps_0a_el')})
     (tmp_path / 'proc').mkdir()
     for path in (tmp_path / 'dev/shm').iterdir():
         os.utime(path, (0, 0))
