@@ -45,7 +45,6 @@ def make_node():
 
 
 def test_only_parameters_that_are_set_are_returned_with_their_types(make_node):
-    assert parameters.given(make_node(), One, Two) == {}
     assert parameters.given(make_node(count=5, loud=True), One, Two) == {'count': 5, 'loud': True}
     for value in (0, 2):
         found = parameters.given(make_node(args=[f'rate:={value}']), One)
@@ -75,14 +74,9 @@ def test_declared_parameters_are_read_only_and_have_the_resolved_values(make_nod
     assert node.get_parameter('rate').type_ == Parameter.Type.DOUBLE
     assert not node.has_parameter('not_ours')
     assert not node.set_parameters([Parameter('count', value=4)])[0].successful
-    assert node.get_parameter('count').value == 5
-
-
-def test_descriptors_have_description_and_range(make_node):
-    node = make_node()
-    parameters.declare(node, {}, One, Two)
     count, rate, loud, kind, limit = (
         node.describe_parameter(name) for name in ('count', 'rate', 'loud', 'kind', 'limit'))
+    # They are described, with their range.
     assert count.description == 'How many.'
     assert count.additional_constraints == 'a whole number from 1 to 10'
     assert [(each.from_value, each.to_value) for each in count.integer_range] == [(1, 10)]

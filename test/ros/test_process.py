@@ -18,13 +18,11 @@ from vdl_ros.tools import doctor
 
 
 def test_malformed_ros_arguments_give_one_line_and_status_2(capsys):
-    for words in (['-p', 'x'], ['-p', 'checkpoint:='], ['-r', 'a:b']):
-        words.insert(0, '--ros-args')
-        assert run_node('name', pytest.fail, pytest.fail, (), words) == 2
-        printed = capsys.readouterr()
-        assert printed.out == ''
-        assert printed.err.startswith('name: Failed to parse ROS arguments')
-        assert printed.err.count('\n') == 1
+    words = ['--ros-args', '-p', 'checkpoint:=']
+    assert run_node('name', pytest.fail, pytest.fail, (), words) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith('name: Failed to parse ROS arguments')
+    assert (out, err.count('\n')) == ('', 1)
     with pytest.raises(SystemExit) as ended:
         doctor.main(words)
     assert ended.value.code == 2
@@ -81,11 +79,11 @@ def node(ros_domain):
 def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind):
     newest, ticks = [], []
     node.create_subscription(
-        Int64, 'policy', lambda message: newest.append(message.data), qos.TOPICS['policy'])
+        Int64, 'policy', lambda message: newest.append(message.data), qos.LATCHED)
     # A steady clock, as in the comparison: the time of day may be set.
     node.create_timer(0.02, lambda: ticks.append(time.monotonic()),
                       clock=Clock(clock_type=ClockType.STEADY_TIME))
-    publisher = node.create_publisher(Int64, 'policy', qos.TOPICS['policy'])
+    publisher = node.create_publisher(Int64, 'policy', qos.LATCHED)
     executor = make_executor(kind)
     executor.add_node(node)
     number, rounds, late, last = 0, 0, 0, time.monotonic()
