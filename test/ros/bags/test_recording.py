@@ -45,15 +45,12 @@ def test_no_module_is_imported_for_a_type_that_is_not_installed(
     monkeypatch.syspath_prepend(tmp_path)
     # Topics are recorded only while somebody publishes them.
     talker = node.create_publisher(String, 'talk', qos.REPORT)
-    for kind in ('stranger/msg/Message', 'stranger.inner/msg/Message', 'stranger/msg/msg/Message',
-                 '../stranger/msg/Message', 'std_msgs/msg/../msg/String', '/msg/Message',
-                 'stranger/msg/', 'std_msgs/msg/__loader__', 'std_msgs/msg/String\n',
-                 'x' * 100_000):
+    for kind in ('stranger/msg/Message', 'stranger.inner/msg/Message', '../stranger/msg/Message',
+                 'std_msgs/msg/__loader__', 'std_msgs/msg/String\n', 'x' * 100_000):
         assert discover(node, tmp_path, (talker.topic_name, kind)) == [], kind
         assert not [name for name in sys.modules if name.startswith('stranger')], kind
         output = ''.join(capfd.readouterr())
-        assert output.count("'/talk' is not recorded: ") == 1, kind
-        assert len(output.splitlines()) == 1, kind
+        assert output.count("'/talk' is not recorded: ") == len(output.splitlines()) == 1, kind
         assert len(output) < 300, kind
 
 
