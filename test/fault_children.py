@@ -51,8 +51,8 @@ def read_files(connection, valid):
     """
     Read the files whose kinds and paths are received, within 2 GB more memory.
 
-    The error of each is sent, whether it is a documented one, and the processor time, s. First a
-    valid file of each kind is read, so that everything is imported.
+    The error of each is sent, whether it is a documented one, and the processor time, s. First
+    valid files are read, so that everything is imported.
     """
     def read(kind, path):
         reader, documented = READERS[kind]

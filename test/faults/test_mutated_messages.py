@@ -63,12 +63,7 @@ def checked(lines):
 
 
 def received(message, rng):
-    """
-    Return a message that comes from a stranger: fields or bytes of a valid one were changed.
-
-    Raises:
-        RefusedError: the middleware cannot decode it.
-    """
+    """Return a message of which fields or bytes were changed; RefusedError: none comes of it."""
     if rng.random() < 0.5:
         changed = copy.deepcopy(message)
         for _ in range(int(rng.integers(1, 4))):

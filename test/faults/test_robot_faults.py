@@ -78,12 +78,7 @@ class Wheel:
             'status_period:=0.1', 'total_steps:=100000000')
 
     def fail(self, change):
-        """
-        Let the measurements fail for a while.
-
-        Returns:
-            When it began, and when the robot was told to stand still, s.
-        """
+        """Let measurements fail: return when, and when the robot was told to stand still, s."""
         if self._training is None:
             self._start()
         self._until_it_learns()
@@ -103,7 +98,6 @@ class Wheel:
         self._peer.until(lambda: self._commands[-1][1] != 0.0, 'motion')
 
     def finish(self):
-        """End the training as a user does; return its summary."""
         self._training.interrupt()
         assert self._training.wait() == 0, self._training.output[-3000:]
         self._peer.until(lambda: self._commands[-1][1] == 0.0, 'the neutral action at the end')

@@ -92,8 +92,8 @@ def make(node, tmp_path):
 class Agent:
     """Steps an environment in a thread, with one action, and keeps what it gets."""
 
-    def __init__(self, env, action=0.5, thinks=0.0):
-        self.env, self.action, self.thinks, self.steps = env, action, thinks, []
+    def __init__(self, env, stop, action=0.5):
+        self.env, self.stop, self.action, self.thinks, self.steps = env, stop, action, 0.0, []
         self.over, self.error = threading.Event(), None
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -106,21 +106,24 @@ class Agent:
         except EnvStopped as error:
             self.error = error
 
-    def end(self, stop):
+    def end(self):
+        """End it, in the middle of a step if it must be, and its environment."""
         self.over.set()
-        stop.set()
+        self.stop.set()
         self.thread.join()
+        self.env.close()
+        self.stop.clear()
 
 
 @pytest.fixture
 def act(make):
-    """Return a function that starts an agent; it ends with the test."""
+    """Return a function that starts an agent in the environment of a contract."""
     agents = []
 
-    def start(env, **arguments):
-        agents.append(Agent(env, **arguments))
+    def start(changes=None, **arguments):
+        agents.append(Agent(make(**changes or {}), make.stop, **arguments))
         return agents[-1]
 
     yield start
     for each in agents:
-        each.end(make.stop)
+        each.end()
