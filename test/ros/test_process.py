@@ -66,15 +66,6 @@ def test_diagnostics_have_a_level_a_message_and_values(peer):
         assert found.header.stamp.sec > 0
 
 
-@pytest.fixture
-def node(ros_domain):
-    rclpy.init()
-    node = rclpy.create_node('node')
-    yield node
-    node.destroy_node()
-    rclpy.shutdown()
-
-
 @pytest.mark.parametrize('kind', ['events', 'single'])
 def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind):
     newest, ticks = [], []

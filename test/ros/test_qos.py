@@ -4,7 +4,6 @@ import ast
 from pathlib import Path
 
 import pytest
-import rclpy
 from rclpy.qos import (
     DurabilityPolicy,
     QoSCompatibility,
@@ -83,26 +82,11 @@ def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
     assert [each.sender for each in received] == ['/teleop', '/arm_controller']
 
 
-@pytest.fixture
-def make_node():
-    """Return a function: a node in a namespace with these parameters, its settings taken."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-
-    def make(*overrides):
-        node = rclpy.create_node('node', context=context, namespace='left', cli_args=[
-            '--ros-args', *(word for each in overrides for word in ('-p', each))])
-        parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
-        return node
-
-    yield make
-    rclpy.shutdown(context=context)
-
-
 def test_the_user_overrides_depth_and_reliability_of_sensor_topics(make_node):
     image = 'qos_overrides./left/camera/image_raw'
     node = make_node(f'{image}.publisher.depth:=7', 'executor:=single',
                      f'{image}.subscription.reliability:=reliable')
+    parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
     publisher = qos.pub(node, 'camera/image_raw')
     subscription = qos.sub(node, 'camera/image_raw', print)
     assert publisher.qos_profile.depth == 7
@@ -122,4 +106,4 @@ def test_other_overrides_are_refused(make_node):
              "reliability: 'x' is not allowed: one of 'rel"),
             ('depth:=1', "depth' is not allowed")):
         with pytest.raises(SettingError, match=rf'qos_overrides\..*{error}'):
-            make_node(f'qos_overrides.{name}')
+            parameters.given(make_node(f'qos_overrides.{name}'), ProcessConfig)

@@ -3,25 +3,12 @@
 import sys
 import uuid
 
-import pytest
-import rclpy
-from rclpy.node import Node
 from std_msgs.msg import String
 
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.bags.recording import Recording
 from vdl_ros.ros.node_settings import RecordConfig
-
-
-@pytest.fixture
-def node():
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    node = Node('recorder', context=context)
-    yield node
-    node.destroy_node()
-    rclpy.shutdown(context=context)
 
 
 def discover(node, tmp_path, *found, topics='*'):

@@ -180,17 +180,12 @@ def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
         assert (found.status, 'every user' in found.finding) == (status, status == 'warn'), mode
 
 
-def test_loopback_reports_figures_and_failures(tmp_path):
-    found = check_loopback(fake(tmp_path), lambda: {28000: (0.25, 224.0)})
-    assert found.status == 'ok'
-    assert found.figures == {'p50_ms_28000_bytes': 0.25, 'MBps_28000_bytes': 224.0}
-
+def test_loopback_reports_failures(tmp_path):
     def nothing():
         raise TimeoutError('message 1 of 2.7 MB did not come back in 5 s')
 
     found = check_loopback(fake(tmp_path), nothing)
-    assert found.status == 'fail'
-    assert found.finding.startswith('message 1 of 2.7 MB')
+    assert (found.status, found.finding[:19]) == ('fail', 'message 1 of 2.7 MB')
 
 
 LISTENER = """import socket, sys

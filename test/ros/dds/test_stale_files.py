@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-import rclpy
 
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import recorder
@@ -158,15 +157,6 @@ def start(monkeypatch):
         yield start_node
 
 
-@pytest.fixture
-def make_node():
-    """Return a function: a node in this process."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    yield lambda: rclpy.create_node('peer', context=context)
-    rclpy.shutdown(context=context)
-
-
 def until(condition, what):
     end, pause = time.monotonic() + 240.0, threading.Event()
     while not condition():
@@ -187,7 +177,7 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
                 found.add(port)
         return found
 
-    policy = make_node().create_publisher(Policy, 'policy', qos.LATCHED)
+    policy = make_node().create_publisher(Policy, '/policy', qos.LATCHED)
     policy.publish(Policy(version=7))
     here = ports()
     killed = start()

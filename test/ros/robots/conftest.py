@@ -5,11 +5,9 @@ import time
 
 import numpy as np
 import pytest
-import rclpy
 import yaml
 from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
-from rclpy.node import Node
 from robot_contract import GOOD
 from std_msgs.msg import Bool
 
@@ -59,15 +57,6 @@ class Robot:
 @pytest.fixture
 def robot(peer):
     return Robot(peer)
-
-
-@pytest.fixture
-def node(ros_domain):
-    rclpy.init()
-    node = Node('test')
-    yield node
-    node.destroy_node()
-    rclpy.shutdown()
 
 
 @pytest.fixture
