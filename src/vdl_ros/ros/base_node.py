@@ -26,7 +26,7 @@ from vdl_ros.ros.process import (
     lower_priority,
     make_executor,
     run_node,
-    spin,
+    spin_until,
     take_settings,
 )
 
@@ -127,7 +127,7 @@ class BaseNode(Node):
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Run callbacks, and whatever else it does, until ``stop``; return the exit status."""
-        spin(executor, stop)
+        spin_until(lambda: False, executor, stop)
         return EXIT_OK
 
     def stop(self) -> None:

@@ -91,10 +91,6 @@ def call_back(executor: Executor, timeout: float) -> None:
     executor.spin_until_future_complete(Future(), timeout_sec=0.0)
 
 
-def spin(executor: Executor, stop: threading.Event) -> None:
-    spin_until(lambda: False, executor, stop)
-
-
 def spin_until(
     condition: Callable[[], object], executor: Executor, stop: threading.Event,
     seconds: float = math.inf,

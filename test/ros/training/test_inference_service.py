@@ -1,6 +1,7 @@
 """The service of central inference: its thread, and what happens when that fails."""
 
 import queue
+from concurrent.futures import wait
 
 import numpy as np
 import pytest
@@ -38,7 +39,7 @@ def test_an_error_of_its_thread_reaches_the_training_thread():
         service.get(0.0)
     service.start()
     service.put(observation(learner), 0.0)
-    service._thread.join(PATIENCE_S)
+    wait([service._service], PATIENCE_S)
     with pytest.raises(RuntimeError, match='publish failed'):
         service.get(0.1)
     service.stop()

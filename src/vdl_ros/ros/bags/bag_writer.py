@@ -95,10 +95,6 @@ def weakest(reliable: bool, latched: bool) -> QoSProfile:
 
 
 _FLUSH_S = 1.0
-_PRIMITIVES = {
-    'bool', 'byte', 'char', 'float32', 'float64', 'string', 'wstring', 'int8', 'uint8', 'int16',
-    'uint16', 'int32', 'uint32', 'int64', 'uint64',
-}
 _COMPRESSION = {
     'none': CompressionType.NONE, 'lz4': CompressionType.LZ4, 'zstd': CompressionType.ZSTD}
 
@@ -130,11 +126,9 @@ def _types_in(text: str, package: str) -> list[str]:
         words = line.split('#', 1)[0].split()
         if len(words) < 2 or '=' in words[1]:
             continue
-        kind = words[0].split('[', 1)[0].split('<', 1)[0]
-        if kind in _PRIMITIVES:
-            continue
-        where, _, name = kind.rpartition('/')
-        found.append(f'{where.removesuffix("/msg") or package}/msg/{name}')
+        where, _, name = re.split(r'[\[<]', words[0])[0].rpartition('/')
+        if name[:1].isupper():  # no primitive type
+            found.append(f'{where.removesuffix("/msg") or package}/msg/{name}')
     return found
 
 

@@ -9,15 +9,9 @@ from collections.abc import Mapping, Sequence
 
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import shown
+from vdl_ros.ros.checks import machine
 from vdl_ros.ros.checks.datagrams import GROUP, PACKETS, SMALL, Arrival, domain_ports
-from vdl_ros.ros.checks.machine import (
-    LOOPBACK_ADVICE,
-    Finding,
-    System,
-    is_up,
-    middleware,
-    ros_version,
-)
+from vdl_ros.ros.checks.machine import LOOPBACK_ADVICE, Finding, System
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
 
@@ -69,12 +63,12 @@ def read_settings(system: System) -> dict[str, str]:
     return {
         'vdl_ros': transport.package_version('vdl_ros', environ),
         'Python': platform.python_version(),
-        'ROS': ros_version(system),
-        'middleware': middleware(system),
+        'ROS': machine.ros_version(system),
+        'middleware': machine.middleware(system),
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
-        'loop-back': 'up' if is_up(system, 'lo') else 'down',
+        'loop-back': 'up' if machine.is_up(system, 'lo') else 'down',
         'transport': choice.name,
         'messages': _messages(),
         'SROS2': 'on' if environ.get('ROS_SECURITY_ENABLE') == 'true' else 'off',

@@ -28,27 +28,18 @@ from rclpy.node import Node
 from rclpy.time import Time as ClockTime
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
-from vdl_ros.common.metrics import (
-    ACTING,
-    CALLBACKS,
-    INFERENCE,
-    PARTS,
-    PHASES,
-    TRAINING,
-    ReactionTime,
-    ThreadTimer,
-    TimerWindow,
-)
+from vdl_ros.common import metrics
 from vdl_ros.ros import qos
 
 AGE, PERIOD, LOSS = 'message_age', 'message_period', 'message_loss'
 _REACTION_TIME, _LATE = 'reaction_time', 'late_actions'
 _SCALAR = 'scalar_'
+_THREADS = metrics.ACTING, metrics.TRAINING, metrics.CALLBACKS, metrics.INFERENCE
 _SHARES = {f'time_{thread}_{phase}': (thread, phase)
-           for thread in (ACTING, TRAINING, CALLBACKS, INFERENCE) for phase in PHASES}
+           for thread in _THREADS for phase in metrics.PHASES}
 _UNITS = {
     AGE: 'ms', PERIOD: 'ms', LOSS: 'messages', **dict.fromkeys(_SHARES, 'share'),
-    _REACTION_TIME: 'ms', **{f'{_REACTION_TIME}_{part}': 'ms' for part in PARTS},
+    _REACTION_TIME: 'ms', **{f'{_REACTION_TIME}_{part}': 'ms' for part in metrics.PARTS},
     _LATE: 'actions'}
 # Tags of scalars that other metrics report.
 _REPORTED = ('time/', 'topics/')
@@ -133,9 +124,9 @@ class TopicStatistics(_Publisher):
 class ThreadTimeStatistics(_Publisher):
     """Time shares of a node's threads, by their names in ``common/metrics.py``."""
 
-    def __init__(self, node: Node, timers: Mapping[str, ThreadTimer]) -> None:
+    def __init__(self, node: Node, timers: Mapping[str, metrics.ThreadTimer]) -> None:
         super().__init__(node)
-        self._windows = {thread: TimerWindow(timer) for thread, timer in timers.items()}
+        self._windows = {thread: metrics.TimerWindow(timer) for thread, timer in timers.items()}
 
     def _reports(self, start: ClockTime, now: ClockTime) -> Iterator[_Report]:
         for thread, window in self._windows.items():
@@ -148,7 +139,7 @@ class ReactionTimeStatistics(_Publisher):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._reaction_time, self._late = ReactionTime(), 0
+        self._reaction_time, self._late = metrics.ReactionTime(), 0
 
     def add(self, extras: Mapping[str, NDArray[Any]]) -> None:
         """Add steps, by the names of ``rl/data/unroll.py``, [..., 4] and [...]."""
@@ -163,7 +154,7 @@ class ReactionTimeStatistics(_Publisher):
         if not len(parts):
             return
         yield _REACTION_TIME, statistic_points(parts.sum(axis=1)), start
-        for name, values in zip(PARTS, parts.T, strict=True):
+        for name, values in zip(metrics.PARTS, parts.T, strict=True):
             yield f'{_REACTION_TIME}_{name}', statistic_points(values), start
         yield _LATE, [_point(_COUNT, late)], start
 

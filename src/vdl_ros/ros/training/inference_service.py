@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -47,16 +48,15 @@ class InferenceService:
         self._unroll_bytes, self._unroll_lock = 0, threading.Lock()
         self._stamps: dict[int, Time] = {}
         self._over = threading.Event()
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name='inference')
+        self._thread = ThreadPoolExecutor(1, 'inference')
+        self._service: Future[None] | None = None
 
     def start(self) -> None:
-        self._thread.start()
+        self._service = self._thread.submit(self._serve)
 
     def stop(self) -> None:
         self._over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.shutdown()
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         self._central.load(arrays, version, agent_steps)
@@ -72,19 +72,13 @@ class InferenceService:
 
     def get(self, timeout: float) -> Unroll:
         """Return the next unroll; raises queue.Empty, or what ended the service's thread."""
-        if self._failure is not None:
-            raise self._failure
+        if self._service is not None and self._service.done():
+            self._service.result()
         with self._training_timer('wait'):
             unroll = self._unrolls.get(timeout=timeout)
         self._count_bytes(unroll, -1)
         self._flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
-
-    def _run(self) -> None:
-        try:
-            self._serve()
-        except Exception as error:  # raised again in the training thread
-            self._failure = error
 
     def _count_bytes(self, unroll: Unroll, sign: int) -> None:
         with self._unroll_lock:

@@ -23,13 +23,8 @@ from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, EndOfBagError, Unroll, UnrollError, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.ros.messages.tensors import (
-    TensorError,
-    array_length,
-    from_tensors,
-    num_bytes,
-    to_tensors,
-)
+from vdl_ros.ros.messages import tensors
+from vdl_ros.ros.messages.tensors import TensorError, to_tensors
 
 
 def memory_budget() -> int:
@@ -68,7 +63,7 @@ class ActorMessages(Generic[M]):
             return
         kept: M | str = message
         try:
-            lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
+            lengths = {tensor.name: tensors.array_length(tensor) for tensor in message.tensors}
             self._schema.check_lengths(lengths)
             if len(message.tensors) > len(lengths):
                 raise TensorError('a duplicate name')
@@ -201,7 +196,7 @@ class TrajectoryInbox:
 
     def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
         try:
-            arrays = from_tensors(message.tensors, checked_lengths=True)
+            arrays = tensors.from_tensors(message.tensors, checked_lengths=True)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
             self._refuse(self._messages.refusal(message.actor_id, error))
@@ -214,7 +209,7 @@ class TrajectoryInbox:
         if not new:
             return None
         return Unroll(arrays, message.actor_id, message.start_id, message.sequence,
-                      message.policy_version, age_s, num_bytes(message.tensors))
+                      message.policy_version, age_s, tensors.num_bytes(message.tensors))
 
 
 def to_observation(

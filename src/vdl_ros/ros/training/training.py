@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -294,43 +295,34 @@ class Training:
 
         Raises GroupError, OSError, or RefusedError for a trajectory of another environment.
         """
-        node, over = self._node, threading.Event()
-        failure: list[BaseException] = []
-        reasons: list[str] = []
+        node, inference = self._node, self._source.inference
         where = f'written to {self.folder.path}' if self.folder else 'written by learner 0'
 
-        def loop() -> None:
-            try:
-                reasons.append(self._train(stop))
-                node.get_logger().info(f'ended by {reasons[0]}; {where}')
-            except BaseException as error:  # raised again in the main thread
-                failure.append(error)
-            finally:
-                over.set()
+        def loop() -> str:
+            reason = self._train(stop)
+            node.get_logger().info(f'ended by {reason}; {where}')
+            return reason
 
         waits = not isinstance(self._source.inbox, DemonstrationInbox)
         node.get_logger().info(f'learning on {describe(self._settings.device)}; '
                                f'{"waiting for trajectories; " * waits}the run is {where}')
         executor = make_executor(self._settings.process.executor)
         executor.add_node(node)
-        thread = threading.Thread(target=loop, name='training')
-        thread.start()
-        inference = self._source.inference
+        thread = ThreadPoolExecutor(1, 'training')
+        training = thread.submit(loop)
         if inference is not None:
             inference.start()
         try:
-            while not over.is_set():
+            while not training.done():
                 with self._timers[CALLBACKS].executor_wait():
                     executor.spin_once(timeout_sec=0.1)
         finally:
             stop.set()
-            thread.join()
+            thread.shutdown()
             if inference is not None:
                 inference.stop()
             executor.remove_node(node)
-        if failure:
-            raise failure[0]
-        return reasons[0]
+        return training.result()
 
     def _train(self, stop: threading.Event) -> str:
         """Run the training loop and choose its number of threads; return why it ended."""
