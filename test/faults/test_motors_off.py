@@ -11,18 +11,16 @@ import tempfile
 import time
 from pathlib import Path
 
-import fake_owi535 as fake
 import page_client
 import psutil
 import pytest
 import reach_checkpoint
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
-from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand, TargetStatus
+from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -45,7 +43,7 @@ class Person:
     launched = None
 
     def __init__(self, rig):
-        self._motors = rig.talk(MotorCommand, 'arm/motors')
+        self._motors = rig.peer.talk('arm/motors')
 
     def move(self, on):
         self._motors.publish(MotorCommand(sender='/test', base=int(on)))
@@ -85,8 +83,7 @@ class Program(Person):
 
     def __init__(self, rig, name, *parameters):
         self.launched = rig.start(name, *parameters)
-        self._states = rig.peer.node.create_publisher(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._states = qos.pub(rig.peer.node, 'arm/joint_states')
         self._clock = rig.peer.node.get_clock()
         self._asked_at = 0.0
 
@@ -108,8 +105,8 @@ class Controller(Program):
 
     def __init__(self, rig):
         super().__init__(rig, 'arm_controller')
-        self._status = rig.listen(JointTrajectoryStatus, 'arm/trajectory_status')
-        self._goals = rig.talk(JointTrajectory, 'arm/joint_trajectory')
+        self._status = rig.listen('arm/trajectory_status')
+        self._goals = rig.peer.talk('arm/joint_trajectory')
 
     def move(self, on):
         self.measure()
@@ -129,8 +126,8 @@ class Policy(Program):
         self._folder = tempfile.TemporaryDirectory()
         path = reach_checkpoint.write(Path(self._folder.name) / 'checkpoint.pt', turning=True)
         super().__init__(rig, 'policy', f'policy:={path}')
-        self._status = rig.listen(TargetStatus, 'arm/target_status')
-        self._targets = rig.talk(PointStamped, 'arm/target')
+        self._status = rig.listen('arm/target_status')
+        self._targets = rig.peer.talk('arm/target')
 
     def move(self, on):
         self.measure()
@@ -188,12 +185,9 @@ class Rig:
         self._driver = None
         self._senders = {}
 
-    def talk(self, kind, topic):
-        return self.peer.talk(kind, topic, qos.TOPICS[topic])
-
-    def listen(self, kind, topic):
+    def listen(self, topic):
         """Return the list of what is received, once it has something."""
-        received = self.peer.listen(kind, topic, qos.TOPICS[topic])
+        received = self.peer.listen(topic)
         self.peer.until(lambda: received, topic)
         return received
 
@@ -270,13 +264,10 @@ class Rig:
 
 
 @pytest.fixture
-def rig(launch, peer, monkeypatch):
-    with fake.plugged_in() as bench:
-        for name, value in bench.env.items():
-            monkeypatch.setenv(name, value)
-        rig = Rig(launch, peer, bench)
-        yield rig
-        rig.end()
+def rig(launch, peer, bench):
+    rig = Rig(launch, peer, bench)
+    yield rig
+    rig.end()
 
 
 def node_of(launched, name):

@@ -158,65 +158,32 @@ def test_the_profile_allows_only_loopback_if_discovery_is_local():
 
 
 PEER = """
-import array, sys, time
+import array, sys
 from vdl_ros.ros.dds import transport
 transport.configure()
-import rclpy
-from rclpy.experimental import EventsExecutor
-from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from std_msgs.msg import UInt8MultiArray
+from vdl_ros.ros.checks.loopback import Endpoint
 
 role, size, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-rclpy.init()
-node = rclpy.create_node(role)
-executor = EventsExecutor()
-executor.add_node(node)
-
-def profile(depth, durability=DurabilityPolicy.VOLATILE):
-    return QoSProfile(depth=depth, reliability=ReliabilityPolicy.RELIABLE, durability=durability)
-
-def until(condition, what):
-    end = time.monotonic() + 240.0
-    while not condition():
-        assert time.monotonic() < end, what
-        executor.spin_once(timeout_sec=0.05)
-
-latched = profile(1, DurabilityPolicy.TRANSIENT_LOCAL)
-# Latched for the writer: the two directions are discovered one after the other.
-keep = profile(50, DurabilityPolicy.TRANSIENT_LOCAL)
-credit, received, late = set(), [], []
-
+received = []
 if role == 'writer':
+    peer = Endpoint(role, 'data', 'credit', lambda message: received.append(message.data[0]))
     message = UInt8MultiArray(data=array.array('B', bytes(size)))
-    node.create_publisher(UInt8MultiArray, 'latched', latched).publish(message)
-    publisher = node.create_publisher(UInt8MultiArray, 'data', profile(10))
-    node.create_subscription(UInt8MultiArray, 'credit', lambda m: credit.add(m.data[0]), keep)
-    print('latched', flush=True)
-    until(lambda: publisher.get_subscription_count() and node.count_publishers('credit'),
-          'no subscriber')
     for number in range(count):
         message.data[0] = number
-        publisher.publish(message)
-        until(lambda: number < 2 or number - 2 in credit, 'no credit')
-    # A writer that has exited cannot resend.
-    until(lambda: count - 1 in credit, 'the last messages were not received')
-    sys.stdin.read()
+        peer.publisher.publish(message)
+        print('published', flush=True)
+        assert peer.until(lambda: number in received, 240.0), f'{number} was not received'
 else:
-    answers = node.create_publisher(UInt8MultiArray, 'credit', keep)
-
     def receive(message):
         received.append((message.data[0], len(message.data)))
-        answers.publish(UInt8MultiArray(data=[message.data[0]]))
+        peer.publisher.publish(UInt8MultiArray(data=[message.data[0]]))
 
-    node.create_subscription(UInt8MultiArray, 'data', receive, profile(10))
-    node.create_subscription(
-        UInt8MultiArray, 'latched', lambda m: late.append(len(m.data)), latched)
-    until(lambda: late and len(received) >= count, 'not all were received')
-    assert late == [size], late
-    assert received == [(number, size) for number in range(count)], (
-        len(received), received[-3:])
+    peer = Endpoint(role, 'credit', 'data', receive)
+    assert peer.until(lambda: len(received) >= count, 240.0), len(received)
+    assert received == [(number, size) for number in range(count)], received[-3:]
     print('complete', flush=True)
-    sys.stdin.read()
+sys.stdin.read()
 """
 
 
@@ -256,7 +223,7 @@ SUBNET = {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'SUBNET'}
 def test_messages_arrive_in_order_at_a_late_subscriber_and_by_loopback_only(
         writer, reader, size, count):
     with running('writer', size, count, writer) as sender:
-        assert sender.stdout.readline() == 'latched\n', sender.communicate()[1]
+        assert sender.stdout.readline() == 'published\n', sender.communicate()[1]
         if writer in (UDP, SHM):
             check_sockets(sender.pid)
         with running('reader', size, count, reader) as receiver:

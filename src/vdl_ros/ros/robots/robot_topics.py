@@ -19,19 +19,13 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 
 from vdl_ros.bags.reader import BagError
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import suggestion
-from vdl_ros.robots.contract import (
-    Contract,
-    ContractError,
-    Feature,
-    Reading,
-    ReadingError,
-    follow,
-    read_feature,
-)
+from vdl_ros.robots import contract as contracts
+from vdl_ros.robots.contract import Contract, ContractError, Reading, ReadingError, follow
 from vdl_ros.robots.session import Session
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import is_program
@@ -62,7 +56,7 @@ def _resolve_message(where: str, type_name: str) -> Any:
         raise ContractError(f'{where}: {error}') from None
 
 
-def _feature_reader(where: str, kind: Any, feature: Feature) -> Callable[[Any], float]:
+def _feature_reader(where: str, kind: Any, feature: contracts.Feature) -> Callable[[Any], float]:
     """Return the function that reads a feature from a message, as :func:`read_feature` does."""
     found = _type_of(where, kind, feature.field)
     item = _SEQUENCE.fullmatch(found)
@@ -79,7 +73,7 @@ def _feature_reader(where: str, kind: Any, feature: Feature) -> Callable[[Any], 
     if feature.key and 'name' not in kind.get_fields_and_field_types():
         raise ContractError(f'{where}: key: {feature.key!r} is not allowed: {kind.__name__} has '
                             'no field "name"')
-    return partial(read_feature, feature)
+    return partial(contracts.read_feature, feature)
 
 
 def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
@@ -250,23 +244,21 @@ class RobotTopics:
         return now - self._found >= _FOUND_S
 
     def connect(self, session: Session) -> None:
-        self._session = session
-        node, interfaces, contract = self._node, self._interfaces, self._interfaces.contract
-        for key, topic in contract.topics.items():
-            node.create_subscription(
-                interfaces.types[key], self.full(topic.topic), partial(self._on_message, key),
-                qos.LATEST)
+        self._session, interfaces = session, self._interfaces
+        topics, actions = interfaces.contract.topics, interfaces.contract.actions
+
+        def listen(kind: Any, name: str, call: Callable[[Any], None], profile: QoSProfile) -> None:
+            self._node.create_subscription(kind, self.full(name), call, profile)
+
+        for key, topic in topics.items():
+            listen(interfaces.types[key], topic.topic, partial(self._on_message, key), qos.LATEST)
         for stop, kind, read in interfaces.stops:
-            name = f'{stop.topic}: {stop.field}'
-            node.create_subscription(
-                kind, self.full(stop.topic), partial(self._on_stop, name, read),
-                qos.LATCHED if stop.latched else qos.COMMAND)
+            listen(kind, stop.topic, partial(self._on_stop, f'{stop.topic}: {stop.field}', read),
+                   qos.LATCHED if stop.latched else qos.COMMAND)
         if interfaces.sender is not None:
-            node.create_subscription(
-                interfaces.action, self.topic, self._on_other, qos.MOTORS_OF_ALL)
-        if contract.actions.echo:
-            node.create_subscription(
-                interfaces.action, self.full(contract.actions.echo), self._on_echo, qos.REPORT)
+            listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
+        if actions.echo:
+            listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
 
     def wait_for_acks(self, seconds: float) -> None:
         """Wait until the last action has arrived, at most for a time."""
