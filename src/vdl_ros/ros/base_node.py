@@ -78,7 +78,6 @@ class BaseNode(Node):
         self._refusals: set[str] = set()
 
     def take_settings(self) -> dict[str, Scalar]:
-        """Declare the parameters, and return what the user has set."""
         return take_settings(self, *self.SETTINGS, ProcessConfig)[0]
 
     def settings(self, kind: type[T]) -> T:

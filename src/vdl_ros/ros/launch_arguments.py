@@ -117,7 +117,6 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
 
 
 def namespace(context: LaunchContext) -> str:
-    """Return the argument ``namespace``."""
     text = str(context.launch_configurations.get('namespace', ''))
     if text and not _NAMESPACE.fullmatch(text):
         raise SettingError(f'namespace: {quoted(text)} is not allowed: letters, digits and _, '

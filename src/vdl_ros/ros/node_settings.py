@@ -96,7 +96,6 @@ class PolicyConfig:
 
     @property
     def path(self) -> Path:
-        """Return the file of the policy."""
         if not self.policy:
             raise SettingError('policy: not set: policy:=runs/<name>')
         path = checkpoint_file(Path(self.policy))
@@ -162,7 +161,6 @@ class SimArmConfig:
 
     @property
     def pose(self) -> dict[str, float]:
-        """Return ``start_pose`` by joint, rad."""
         found = {}
         for word in self.start_pose.split():
             name, _, value = word.partition('=')

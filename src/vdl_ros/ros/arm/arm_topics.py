@@ -206,7 +206,6 @@ class ArmTopics:
                 for each in self._node.get_publishers_info_by_topic(topic)]
 
     def _warning_of_second_arm(self) -> str:
-        """Return the warning of another arm, which is logged when it appears."""
         warning = self._second_arm.update(time.monotonic())
         if warning and not self._warned_of_second:
             self._node.get_logger().warning(warning)
@@ -231,7 +230,6 @@ def _nanoseconds(stamp: Time) -> int:
 
 
 def _state_file(node: Node) -> Path:
-    """Return the file that keeps the emergency stop of a driver, by domain and name."""
     home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
     name = node.get_fully_qualified_name().strip('/').replace('/', '.')
     domain = node.context.get_domain_id()

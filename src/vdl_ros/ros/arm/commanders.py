@@ -32,7 +32,6 @@ def is_program(sender: str) -> bool:
 
 
 def check_program(node: Node) -> None:
-    """Check that others see that ``node`` is a program."""
     if not is_program(node.get_name()):
         raise SettingError(
             f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
@@ -108,7 +107,6 @@ class SecondArmDetector:
         self._since = math.inf
 
     def update(self, now: float) -> str:
-        """Return a warning or '' at ``now``, s."""
         names = self._publishers()
         if len(names) < 2:
             self._since = math.inf

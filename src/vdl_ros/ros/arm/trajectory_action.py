@@ -174,7 +174,6 @@ class TrajectoryAction:
         return '', _Result.SUCCESSFUL
 
     def _has_started(self, goal: _Goal) -> bool:
-        """Return whether the trajectory of the goal runs or ran, and not one before it."""
         return self._controller.starts > goal.starts
 
     def _is_client_gone(self, goal: _Goal, now: float) -> bool:
@@ -223,7 +222,6 @@ def _point(values: Positions, indices: Sequence[int]) -> JointTrajectoryPoint:
 
 
 def _tolerances(request: FollowJointTrajectory.Goal) -> GoalTolerances:
-    """Return the tolerances of a goal."""
     if (request.multi_dof_trajectory.points or request.component_path_tolerance
             or request.component_goal_tolerance):
         raise ToleranceError('multi_dof_trajectory: not allowed: each joint has one axis')

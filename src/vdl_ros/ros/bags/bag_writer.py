@@ -79,7 +79,6 @@ def to_bag(profile: QoSProfile) -> dict[str, Any]:
 
 
 def playback_profile(offered: list[dict[str, Any]]) -> QoSProfile:
-    """Return the profile with which to publish a topic of a bag."""
     kinds = [(str(each.get('reliability')), str(each.get('durability'))) for each in offered]
     # By name, or by number as older versions of rosbag2 wrote it.
     return weakest(all(kind not in ('best_effort', '2') for kind, _ in kinds),
@@ -120,7 +119,6 @@ def definition(type_name: str) -> str:
 
 
 def _types_in(text: str, package: str) -> list[str]:
-    """Return the message types of the fields in a definition, as pkg/msg/Name."""
     found = []
     for line in text.splitlines():
         words = line.split('#', 1)[0].split()

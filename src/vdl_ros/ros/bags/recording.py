@@ -62,7 +62,6 @@ class EpisodeBags:
         return self._bag is not None
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
-        """Announce a topic; return its handle. See :meth:`BagWriter.add_topic`."""
         bag_writer.definition(type_name)
         with self._lock:
             self._topics.append((name, type_name, profiles))
@@ -95,7 +94,6 @@ class EpisodeBags:
             self._bag, self.count = bag, len(self._latched)
 
     def save(self, labels: EpisodeLabels) -> Path:
-        """End the episode and keep it; return its folder."""
         bag, path = self._take(), self.path / self.name
         bag.labels = labels.texts()
         bag.close()
@@ -118,7 +116,6 @@ class EpisodeBags:
 
 
 def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
-    """Return the topics of all robots of a contract, separated by commas."""
     names = [name if name.startswith('/') or not (space := contract.topics_of(copy))
              else f'{space}/{name}'
              for copy in range(contract.copies) for name in contract.recorded]

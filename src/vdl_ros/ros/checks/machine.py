@@ -56,7 +56,6 @@ class System:
 
 
 def amount(count: float) -> str:
-    """Return a number of bytes with a binary unit, such as 2 KiB."""
     for unit in ('B', 'KiB', 'MiB'):
         if abs(count) < 1024:
             return f'{count:.0f} {unit}'
@@ -75,7 +74,6 @@ _UP = 0x1  # IFF_UP of linux/if.h
 def _judged(
     name: str, text: str, advice: str, figures: Mapping[str, float] | None = None,
 ) -> Finding:
-    """Return a warning if there is advice."""
     return Finding(name, 'warn' if advice else 'ok', text, advice, figures or {})
 
 
@@ -181,7 +179,6 @@ def check_transport(system: System) -> Finding:
 
 
 def check_sockets(system: System) -> Finding:
-    """Check that socket buffers may be large enough for a burst of fragments."""
     values = {name: size for name in ('rmem_max', 'wmem_max')
               if (size := system.number(f'proc/sys/net/core/{name}')) is not None}
     if len(values) < 2:

@@ -208,7 +208,6 @@ def _ipv4_address(host: str) -> str:
 
 
 def _local_address(host: str) -> str:
-    """Return this host's address on the way to ``host``; raises OSError."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         probe.connect((host, 9))  # sends nothing
         return str(probe.getsockname()[0])
@@ -296,7 +295,6 @@ def _exchange_times(wire: _Wire) -> list[Exchange]:
 
 
 def _rate(stream: Callable[[int], None]) -> float:
-    """Return the throughput of a stream that lasts long enough to be measured, B/s."""
     count = _STREAM
     while True:
         began = time.perf_counter()

@@ -198,7 +198,6 @@ def check_multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
 
 
 def check_path_mtu(ways: Sequence[Way]) -> Finding:
-    """Check that packets as large as the interface's MTU arrive."""
     if not all(way.unicast for way in ways):
         return Finding('path MTU', 'warn', 'not measured: datagrams do not arrive', 'see unicast')
     low = [way for way in ways if way.packet < way.expected_packet]
@@ -218,7 +217,6 @@ def check_path_mtu(ways: Sequence[Way]) -> Finding:
 
 
 def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
-    """Check that a datagram of 64 KB arrives, which IP sends in fragments."""
     if not all(way.unicast for way in ways):
         return Finding('IP fragments', 'warn', 'not measured: datagrams do not arrive',
                        'see unicast')
@@ -246,7 +244,6 @@ def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
 
 
 def check_hop(exchanges: Sequence[Exchange], rates: Sequence[float]) -> Finding:
-    """Report round trips and throughput over TCP; ``rates`` are to and from the peer, B/s."""
     trips = sorted((each.returned - each.sent) / 1e6 for each in exchanges)
     p50, p99 = trips[len(trips) // 2], trips[min(len(trips) * 99 // 100, len(trips) - 1)]
     there, back = (rate / 1e6 for rate in rates)

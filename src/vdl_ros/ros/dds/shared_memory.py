@@ -69,7 +69,6 @@ def first_port(environ: Mapping[str, str] = os.environ) -> int | None:
 
 
 def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
-    """Return ports that a process has mapped and none reads, at most 16, newest first."""
     found: dict[int, tuple[float, str]] = {}
     with contextlib.suppress(OSError):
         for path in (root / FOLDER).iterdir():

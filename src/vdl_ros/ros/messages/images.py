@@ -109,7 +109,6 @@ def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
 
 
 def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
-    """Return the image of an encoding that needs more than reordering."""
     try:
         cv_bridge = importlib.import_module('cv_bridge')
     except ImportError:

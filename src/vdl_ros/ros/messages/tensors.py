@@ -74,7 +74,6 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]], compression: str = 'none') ->
 
 
 def array_length(tensor: Tensor) -> int:
-    """Return the number of bytes of an array, decompressed."""
     _check_axes(tensor)
     length = len(tensor.data)
     if not tensor.dtype.endswith(_COMPRESSED):

@@ -24,7 +24,6 @@ CONFIRM = 'robot/confirm'
 
 
 def check_reset(contract: Contract) -> None:
-    """Resolve the names in the reset of a contract."""
     if isinstance(contract.reset, ServiceReset):
         kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
         _request(contract, kind, np.random.default_rng(0))

@@ -77,7 +77,6 @@ def _feature_reader(where: str, kind: Any, feature: contracts.Feature) -> Callab
 
 
 def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
-    """Return the function that reads a field, a number or a text."""
     found = _type_of(where, kind, field)
     _check(where, field, found, found in _NUMBERS or found == 'string', 'a number or a text')
     return partial(follow, path=field)
@@ -175,7 +174,6 @@ class RobotInterfaces:
                                     f'numbers of {actions.type}') from None
 
     def message(self, action: NDArray[np.float64], stamp: Time, sender: str) -> Any:
-        """Return the message of an action, float64 [parts]."""
         message = self.action(check_fields=True)
         for write, value in zip(self.writers, action.tolist(), strict=True):
             write(message, value)
@@ -261,7 +259,6 @@ class RobotTopics:
             listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
 
     def wait_for_acks(self, seconds: float) -> None:
-        """Wait until the last action has arrived, at most for a time."""
         self._publisher.wait_for_all_acked(Duration(seconds=seconds))
 
     def _on_message(self, key: str, message: Any) -> None:

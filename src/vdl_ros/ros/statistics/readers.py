@@ -205,7 +205,6 @@ class TopicTable:
         return bool(self._sources)
 
     def rows(self, now: float) -> list[Row]:
-        """Return the rows by topic and node; drop those without reports for too long."""
         for key, source in list(self._sources.items()):
             if now - source.reported_at > _REMOVED * source.window_s:
                 del self._sources[key]
@@ -218,7 +217,6 @@ class TopicTable:
         return rows
 
     def _recent(self, source: _Source, now: float) -> list[Window]:
-        """Return the windows of the current span; drop older ones."""
         windows = source.windows
         newest = windows[-1][0] if windows else now
         # The windows of one report arrive within 0.1 s.
@@ -274,7 +272,6 @@ class Screen:
         self._shown = False
 
     def show(self, text: str) -> None:
-        """Print ``text``, on a terminal over the previous one."""
         if self._in_place:
             size = shutil.get_terminal_size()
             # Lines that wrap or exceed the screen could not be overwritten.

@@ -160,7 +160,6 @@ class LocalInferenceMode:
         return True
 
     def is_ready(self) -> bool:
-        """Return whether there is credit for an unroll, and a learner."""
         if not self._credit.available:
             self._write_off_lost()
             return False
@@ -186,7 +185,6 @@ class LocalInferenceMode:
         context.on_extras(arrays)
 
     def _awaits_recorder(self) -> bool:
-        """Return whether to go on waiting for a second subscriber of the trajectories."""
         if self._credit.sequence or not self._awaits_recorder_until:
             return False
         if time.monotonic() < self._awaits_recorder_until:
@@ -197,7 +195,6 @@ class LocalInferenceMode:
         return False
 
     def _write_off_lost(self) -> None:
-        """Count the oldest trajectory as lost if the learner does not wait for it."""
         if not self._credit.is_lost:
             return
         if self._publisher.get_subscription_count() == 0:

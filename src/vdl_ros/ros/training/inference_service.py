@@ -67,7 +67,6 @@ class InferenceService:
 
     @property
     def waiting(self) -> int:
-        """Number of unrolls that wait for the training thread."""
         return self._unrolls.qsize()
 
     def get(self, timeout: float) -> Unroll:

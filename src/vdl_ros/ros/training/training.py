@@ -146,7 +146,6 @@ class RemoteEvaluator:
         return bool(self._node.count_publishers(self._subscription.topic_name))
 
     def start(self, policy: EvaluatedPolicy) -> None:
-        """Publish a policy; an evaluator takes the newest when it is done with another."""
         self._policies.publish(to_policy(
             policy.weights, stamp=self._node.get_clock().now(), learner_id=self._learner_id,
             version=policy.version, agent_steps=policy.agent_steps, config=self._config,
@@ -325,7 +324,6 @@ class Training:
         return training.result()
 
     def _train(self, stop: threading.Event) -> str:
-        """Run the training loop and choose its number of threads; return why it ended."""
         learner, run = self._learner, self._settings.run
         choice, cores = None, len(os.sched_getaffinity(0))
         # Not with several learners, which would wait for each other's trials, nor with a bag:
@@ -365,7 +363,6 @@ class Training:
         self._policy.publish(message)
 
     def _report_busy(self) -> None:
-        """Tell the actors that the policy comes late because the learner computes."""
         self._source.report()
         if self._trainer.busy:
             self._busy.publish(String(data=self._settings.learner_id))

@@ -86,7 +86,6 @@ class TrajectoryPlayer:
         return enumerate(message.data for message in self._bag if message.type == _TYPE)
 
     def _wait_for_credit(self, start_id: int, stop: threading.Event, executor: Executor) -> bool:
-        """Return whether a trajectory may be sent; False if the learner or this node ends."""
         call_back(executor, 0.0)
         while not self._may_send(start_id):
             has_ended = self._learner_id and not self._node.count_publishers('policy')
