@@ -101,7 +101,7 @@ def check_distribution(system: System) -> Finding:
     return Finding('ROS', 'ok', ros_version(system))
 
 
-def check_python(_: System) -> Finding:
+def check_python(system: System) -> Finding:
     return Finding('Python', 'ok',
                    f'{platform.python_implementation()} {platform.python_version()}')
 
@@ -251,7 +251,7 @@ def check_network(system: System) -> Finding:
                    'docs/security.md')
 
 
-def check_ports(_: System) -> Finding:
+def check_ports(system: System) -> Finding:
     found = sorted({each for each in _listening()
                     if not ipaddress.ip_address(each[1]).is_loopback})
     if not found:
@@ -371,7 +371,7 @@ def check_clock(system: System) -> Finding:
     return Finding('clock', 'ok', 'not synchronised; only required between hosts')
 
 
-def check_egl(_: System) -> Finding:
+def check_egl(system: System) -> Finding:
     try:
         return Finding('EGL', 'ok', check_drawing())
     except OpenGLError as error:
@@ -406,7 +406,7 @@ def check_usb(system: System) -> Finding:
                    'reconnect the arm' if is_ruled else how_to_install())
 
 
-def check_libraries(_: System) -> Finding:
+def check_libraries(system: System) -> Finding:
     found: list[str] = []
     missing: list[str] = []
     for name, purpose in LIBRARIES.items():
