@@ -6,7 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from builtin_interfaces.msg import Time as TimeMessage
-from rclpy.clock import ClockType
 from rclpy.duration import Duration
 from rclpy.time import Time
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
@@ -36,6 +35,41 @@ MAXIMUM = StatisticDataType.STATISTICS_DATA_TYPE_MAXIMUM
 COUNT = StatisticDataType.STATISTICS_DATA_TYPE_SAMPLE_COUNT
 
 
+class Node:
+    """A node that keeps what is published, and fires its timers when the test sets its time, s."""
+
+    def __init__(self):
+        self.published, self._timers, self.seconds = [], [], 100.0
+
+    def get_fully_qualified_name(self):
+        return '/learner'
+
+    def get_clock(self):
+        return SimpleNamespace(now=lambda: Time(seconds=self.seconds))
+
+    def create_publisher(self, *_, **more):
+        return SimpleNamespace(publish=self.published.append)
+
+    def create_subscription(self, kind, topic, callback, profile):
+        self.receive = callback
+
+    def create_timer(self, period, callback):
+        self._timers.append(callback)
+
+    def fire(self, seconds):
+        """Return what is published at a time."""
+        self.published.clear()
+        self.seconds = seconds
+        for callback in self._timers:
+            callback()
+        return list(self.published)
+
+
+@pytest.fixture
+def node():
+    return Node()
+
+
 def points(message):
     """Return the points by type."""
     return {point.data_type: point.data for point in message.statistics}
@@ -45,85 +79,44 @@ def unknown(*values):
     return all(math.isnan(each) for each in values)
 
 
-def fire(node):
-    """Call the timers of a node, as each second."""
-    for timer in [*node.timers]:
-        timer.callback()
-
-
-def test_one_report_of_age_and_one_of_period_are_published_each_second(peer, monkeypatch):
-    received = peer.listen('/statistics')
-    # Both clocks are set by the test, so a slow machine changes nothing.
-    clock = peer.node.get_clock()
-    now = 100.0
-
-    def at(seconds):
-        nonlocal now
-        now = seconds
-        clock.set_ros_time_override(Time(seconds=seconds, clock_type=ClockType.ROS_TIME))
-
-    clock._set_ros_time_is_active(True)
-    at(100.0)
-    monkeypatch.setattr(module, 'time', SimpleNamespace(monotonic=lambda: now))
-    statistics = TopicStatistics(peer.node, 'policy')
-    for moment, age in ((100.25, 0.010), (100.5, 0.030)):
-        at(moment)
-        stamp = clock.now() - Duration(seconds=age)
+def test_one_report_of_age_and_one_of_period_are_published_each_second(node, monkeypatch):
+    monkeypatch.setattr(module, 'time', SimpleNamespace(monotonic=lambda: node.seconds))
+    losses = iter((3, 4))
+    statistics = TopicStatistics(node, 'policy', lost=lambda: next(losses))
+    for node.seconds, age in ((100.25, 0.010), (100.5, 0.030)):
+        stamp = Time(seconds=node.seconds) - Duration(seconds=age)
         assert statistics.received(stamp.to_msg()) == pytest.approx(age)
-    at(100.625)
+    node.seconds = 100.625
     assert math.isnan(statistics.received(None))
-    peer.until(lambda: peer.node.count_subscribers('/statistics') == 1, 'the subscription')
-    at(101.0)
-    peer.until(lambda: len(received) >= 2, 'the first window')
-    at(102.0)
-    peer.until(lambda: len(received) >= 4, 'the second window')
-    first, second = received[:2], received[2:4]
-    for pair, begin in ((first, 100), (second, 101)):
-        assert [each.metrics_source for each in pair] == ['message_age', 'message_period']
-        for each in pair:
-            assert (each.measurement_source_name, each.unit) == ('/peer:policy', 'ms')
-            assert (each.window_start.sec, each.window_stop.sec) == (begin, begin + 1)
-    age, period = map(points, first)
-    assert (age[COUNT], period[COUNT]) == (2, 2)
+    first, second = node.fire(101.0), node.fire(102.0)
+    for reports, begin in ((first, 100), (second, 101)):
+        assert [(each.metrics_source, each.unit, each.window_start.sec) for each in reports] == [
+            ('message_age', 'ms', begin), ('message_period', 'ms', begin),
+            ('message_loss', 'messages', 100)]
+        assert {each.measurement_source_name for each in reports} == {'/learner:policy'}
+        assert {each.window_stop.sec for each in reports} == {begin + 1}
+    age, period, loss = map(points, first)
+    assert (age[COUNT], period[COUNT], loss) == (2, 2, {COUNT: 3.0})
     assert (age[MINIMUM], age[AVERAGE], age[MAXIMUM]) == pytest.approx((10.0, 20.0, 30.0))
     assert (period[MINIMUM], period[AVERAGE], period[MAXIMUM]) == pytest.approx(
         (125.0, 187.5, 250.0))
-    # The next window starts empty.
-    for found in map(points, second):
+    # The next window starts empty; losses are the total since the subscription.
+    age, period, loss = map(points, second)
+    assert loss == {COUNT: 4.0}
+    for found in (age, period):
         assert found.pop(COUNT) == 0
         assert len(found) == 4
         assert unknown(*found.values())
 
 
-def test_losses_are_reported_as_the_total_since_the_subscription(peer):
-    received = peer.listen('/statistics')
-    losses = iter(range(3, 100))
-    statistics = TopicStatistics(peer.node, 'trajectories', lost=lambda: next(losses))
-    for _ in range(2):
-        fire(peer.node)
-    peer.until(lambda: len(received) >= 6, 'two reports')
-    assert [each.metrics_source for each in received[:6]] == [
-        'message_age', 'message_period', 'message_loss'] * 2
-    first, second = received[2], received[5]
-    assert first.unit == second.unit == 'messages'
-    assert points(second) == {COUNT: points(first)[COUNT] + 1}
-    assert first.window_start == second.window_start
-    statistics.close()
-
-
-def test_parts_of_the_reaction_time_their_sum_and_late_actions_are_published_once(peer):
-    received = peer.listen('/statistics')
-    peer.until(lambda: peer.node.count_subscribers('/statistics') == 1, 'a subscription')
-    statistics = ReactionTimeStatistics(peer.node)
+def test_parts_of_the_reaction_time_their_sum_and_late_actions_are_published_once(node):
+    statistics = ReactionTimeStatistics(node)
     statistics.add({})
-    fire(peer.node)
+    assert node.fire(101.0) == []
     parts = np.zeros((2, 1, 4), np.float32)
     parts[:, 0] = [[0.01, 0.0, 0.1, 0.02], [0.03, 0.0, 0.1, 0.04]]
     statistics.add({'reaction_time': parts, 'late_actions': np.array([[2], [3]])})
-    fire(peer.node)
-    fire(peer.node)
-    # As sent in order, nothing came for the empty seconds before.
-    peer.until(lambda: len(received) >= 6, 'a report')
+    received = node.fire(102.0)
     assert len(received) == 6
     assert not any(map(is_of_topic, received))
     found = {each.metrics_source: points(each) for each in received}
@@ -132,21 +125,26 @@ def test_parts_of_the_reaction_time_their_sum_and_late_actions_are_published_onc
         (150.0, 170.0, 2), abs=1e-3)
     assert found['reaction_time_thinking'][AVERAGE] == pytest.approx(20.0, abs=1e-3)
     assert found['late_actions'] == {COUNT: 5.0}
+    assert node.fire(103.0) == []
 
 
-def test_the_newest_scalars_are_published_without_those_reported_elsewhere(peer):
-    received = peer.listen('/statistics')
+def test_the_newest_scalars_and_time_shares_are_published(node):
     values = {'agent_steps': 10, 'time/training/learn': 0.5, 'topics/policy/rate_hz': 3.0,
               'losses/loss': 0.25, 'charts/episodic_return': math.nan}
-    RunScalars(peer.node, lambda: values)
-    fire(peer.node)
-    peer.until(lambda: len(received) >= 3, 'a report')
-    assert [each.metrics_source for each in received[:3]] == [
+    RunScalars(node, lambda: values)
+    # Without those that others report.
+    assert [each.metrics_source for each in node.fire(101.0)] == [
         'scalar_agent_steps', 'scalar_losses/loss', 'scalar_charts/episodic_return']
     values['agent_steps'] = 20
-    fire(peer.node)
-    peer.until(lambda: any(read(each) == Scalar('/peer', 'agent_steps', 20.0)
-                           for each in received), 'the newest')
+    timer = ThreadTimer()
+    ThreadTimeStatistics(node, {ACTING: timer})
+    with timer('step'):
+        found = list(map(read, node.fire(102.0)))
+    assert found[0] == Scalar('/learner', 'agent_steps', 20.0)
+    shares = [each for each in found if isinstance(each, Share)]
+    assert {(each.thread, each.phase) for each in shares} == {
+        (ACTING, 'step'), (ACTING, 'other')}
+    assert sum(each.share for each in shares) == pytest.approx(1.0)
 
 
 def report(source='/team/worker:policy', metric=AGE, unit='ms', start=(10, 0),
@@ -231,42 +229,24 @@ def test_malformed_reports_and_other_metrics_are_skipped():
     assert read(message).count == 2
 
 
-def test_a_run_uses_the_reports_of_its_learner_and_of_actors_in_its_namespace(peer):
-    found, topic_scalars = {}, TopicScalars(peer.node, 'trajectories', 'policy')
-    statistics = TopicStatistics(peer.node, 'trajectories', lost=lambda: 3)
-    timer = ThreadTimer()
-    ThreadTimeStatistics(peer.node, {ACTING: timer})
-    talker, received = peer.talk('/statistics'), peer.listen('/statistics')
-    peer.until(lambda: peer.node.count_subscribers('/statistics') == 2, 'subscriptions')
-    with timer('step'):
-        fire(peer.node)
-        age_s = statistics.received(peer.node.get_clock().now().to_msg())
-        for source, age_ms in (('/actor_0:policy', 10.0), ('/actor_1:policy', 20.0),
-                               ('/team/actor_0:policy', 1e6), ('/actor_0:arm/motors', 1e6),
-                               (':', 1e6), ('/actor_2:policy', math.nan)):
-            message = report(source, stop=(12, 0))
-            message.statistics = statistic_points([age_ms])
-            talker.publish(message)
-        # Of another run, of no actor, and malformed.
-        talker.publish(share('/team/actor_0', 'time_acting_infer'))
-        talker.publish(share(metric='time_training_learn'))
-        talker.publish(share(unit='percent'))
-        fire(peer.node)
-        wanted = {'time/acting/step', 'time/acting/other', 'topics/policy/age_mean_ms',
-                  'topics/trajectories/age_max_ms'}
-
-        def all_figures():
-            found.update(topic_scalars.take())
-            return found.keys() >= wanted
-
-        peer.until(all_figures, 'figures of both topics and of time')
-    own = [each for each in map(read, received)
-           if isinstance(each, Share) and each.node == '/peer']
-    assert sum(each.share for each in own[:2]) == pytest.approx(1.0)
-    assert {name for name in found if name.startswith('time')} <= wanted
-    assert {name.split('/')[1] for name in found} == {'acting', 'policy', 'trajectories'}
-    assert found['topics/policy/rate_hz'] == 0.5
-    assert found['topics/policy/age_max_ms'] in (10.0, 20.0)
-    assert found['topics/trajectories/lost'] == 3.0
-    assert found['topics/trajectories/age_mean_ms'] == pytest.approx(1e3 * age_s)
-    statistics.close()
+def test_a_run_uses_the_reports_of_its_learner_and_of_actors_in_its_namespace(node):
+    found = TopicScalars(node, 'trajectories', 'policy')
+    for source, age_ms in (('/learner:trajectories', 5.0), ('/actor_0:policy', 10.0),
+                           ('/actor_1:policy', 20.0), ('/actor_2:policy', math.nan),
+                           # Of another run, another topic, and malformed.
+                           ('/team/actor_0:policy', 1e6), ('/actor_0:arm/motors', 1e6),
+                           (':', 1e6)):
+        message = report(source, stop=(12, 0))
+        message.statistics = statistic_points([age_ms])
+        node.receive(message)
+    for message in (report('/learner:trajectories', LOSS, 'messages', t5=3.0), share(),
+                    # Of another run, of no actor, and malformed.
+                    share('/team/actor_0', 'time_acting_infer'),
+                    share(metric='time_training_learn'), share(unit='percent')):
+        node.receive(message)
+    assert found.take() == {
+        'topics/trajectories/age_mean_ms': 5.0, 'topics/trajectories/age_max_ms': 5.0,
+        'topics/trajectories/rate_hz': 0.5, 'topics/trajectories/lost': 3.0,
+        'topics/policy/age_mean_ms': 15.0, 'topics/policy/age_max_ms': 20.0,
+        'topics/policy/rate_hz': 0.5, 'time/acting/step': 0.25}
+    assert found.take() == {}
