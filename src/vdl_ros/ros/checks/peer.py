@@ -262,10 +262,7 @@ def _ask(wire: _Wire, host: str, ours: dict[str, str], findings: list[Finding]) 
     ways = (Way(host, there, interface_mtu(wire.local_address),
                 domain_id({'ROS_DOMAIN_ID': theirs['domain']})),
             Way('this host', frozenset(here), hello.mtu, domain))
-    findings += [peer_checks.check_unicast(ways),
-                 peer_checks.check_multicast(ways, (ours, theirs)),
-                 peer_checks.check_path_mtu(ways),
-                 peer_checks.check_fragments(ways, (ours, theirs))]
+    findings += peer_checks.check_ways(ways, (ours, theirs))
     exchanges = _exchange_times(wire)
     findings.append(peer_checks.check_clock_offset(exchanges))
 
