@@ -17,7 +17,6 @@ MEMORY = 2 << 30
 
 
 def save_in_a_loop(size, path, connection):
-    """Save checkpoints; send each step that was saved."""
     torch.set_num_threads(1)
     step = 0
     while True:

@@ -143,7 +143,6 @@ def _read(mode):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Print the table of the rows that this run has tried, and write it."""
     mode = config.getoption('faults')
     if mode == SMOKE:
         return

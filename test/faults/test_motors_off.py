@@ -38,8 +38,6 @@ TRIALS_PER_CASE = 3
 
 
 class Person:
-    """Commands on ``arm/motors`` by the test itself."""
-
     launched = None
 
     def __init__(self, rig):
@@ -93,7 +91,6 @@ class Program(Person):
         self._states.publish(message)
 
     def is_due(self):
-        """Return whether it may be asked again."""
         if time.monotonic() <= self._asked_at + 1.0:
             return False
         self._asked_at = time.monotonic()
@@ -148,8 +145,6 @@ class Policy(Program):
 
 
 class Teleop(Person):
-    """A keyboard on which a key is held."""
-
     def __init__(self, rig):
         self._master, self._slave = pty.openpty()
         terminal = os.ttyname(self._slave)
@@ -196,7 +191,6 @@ class Rig:
         return self._launch(*under, 'ros2', 'run', 'vdl_ros', name, '--ros-args', *words)
 
     def driver(self):
-        """Return the driver's process once it follows commands."""
         if self._driver is None:
             self._driver = driver = self.start('arm_driver', 'usb_backend:=fake_owi535:make')
             driver.wait_for(lambda: 'the arm follows arm/motors' in driver.output, 'the driver')
@@ -221,12 +215,10 @@ class Rig:
         return self._senders[kind]
 
     def end_nodes(self):
-        """End the nodes that command."""
         for kind in {*self._senders} - {Person}:
             self._senders.pop(kind).end()
 
     def end(self):
-        """End everything: the next trial starts anew."""
         self.end_nodes()
         if self._driver is not None:
             self.driver_ended()

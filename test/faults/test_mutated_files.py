@@ -41,7 +41,6 @@ def make_bags(folder):
 
 
 def make_files(folder):
-    """Return valid files by kind."""
     save_model(folder / 'model.pt', 'resnet', make_model('resnet').state_dict(),
                {'scale': [1.0] * 6, 'threshold': 0.2}, {'steps': 5})
     save_checkpoint(

@@ -147,8 +147,6 @@ class Observations:
 
 
 class Policies:
-    """An actor that reads a policy's settings, weights and credits."""
-
     def __init__(self):
         learner = Learner(ENV_IDS[0])
         envs = make_envs(ENV_IDS[0], 1, 2)
@@ -185,8 +183,6 @@ class Policies:
 
 
 class BagMessages:
-    """The decoder of the messages of a bag."""
-
     def __init__(self):
         header = Header(frame_id='camera', stamp=Stamp(sec=3, nanosec=7))
         self.messages = {

@@ -35,7 +35,6 @@ class View:
             r'view: (http://127.0.0.1:\d+/?\S*)\n', self.process.output), 'the address')[1]
 
     def open(self):
-        """Return a client that knows the panel's elements."""
         client = page_client.PageClient(self.url)
         client.read(*LABELS)
         return client
@@ -81,7 +80,6 @@ def status_of(url, host, origin):
 
 
 def with_random_fields(message, ids, rng):
-    """Return a message in which one to three fields are changed, removed or added."""
     changed = dict(message)
     for _ in range(int(rng.integers(1, 4))):
         name = pick(rng, [each for each in changed if each != 'type'] or ['uuid'])

@@ -11,8 +11,6 @@ from vdl_ros.ros import parameters
 
 @dataclass(frozen=True)
 class One:
-    """Settings of every type."""
-
     count: int = setting(3, 'How many.', minimum=1, maximum=10)
     rate: float = setting(0.5, 'How fast.', minimum=0.0, maximum=2.0)
     loud: bool = setting(False, 'Whether it is loud.')
@@ -21,8 +19,6 @@ class One:
 
 @dataclass(frozen=True)
 class Two:
-    """Settings of a second class."""
-
     limit: float = setting(1.0, 'How far.', minimum=0.0)
 
 

@@ -213,7 +213,6 @@ def test_a_real_port_is_found_and_those_of_other_programs_are_not(tmp_path):
 
 
 def keystore(folder, mode):
-    """Make the keys of a keystore."""
     for name in ('private/ca.key.pem', 'enclaves/vdl_ros/key.pem', 'public/ca.cert.pem'):
         fake(folder, {name: ''})
         (folder / name).chmod(mode if name.endswith('key.pem') else 0o644)

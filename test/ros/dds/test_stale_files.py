@@ -169,7 +169,6 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
     first = first_port()
 
     def ports():
-        """Return the ports of this domain that have a reader."""
         found = set()
         for path in Path('/', shared_memory.FOLDER).glob('*_port*_el'):
             port = int(path.name.removesuffix('_el').rpartition('port')[2])

@@ -55,7 +55,6 @@ def ramp(height, width):
 
 
 def claims(width, height):
-    """Return a JPEG whose header claims a size."""
     data = bytearray(to_compressed_image(ramp(16, 16), STAMP, 95).data)
     at = data.index(b'\xff\xc0') + 5
     data[at:at + 4] = height.to_bytes(2, 'big') + width.to_bytes(2, 'big')

@@ -22,7 +22,6 @@ DTYPES = ['bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64
 
 
 def travelled(arrays):
-    """Return named arrays after serialisation and back."""
     sent = serialize_message(Policy(tensors=to_tensors(arrays)))
     return from_tensors(deserialize_message(sent, Policy).tensors)
 

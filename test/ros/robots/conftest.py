@@ -61,7 +61,6 @@ def robot(peer):
 
 @pytest.fixture
 def make(node, tmp_path):
-    """Return a function that makes the environment of a contract."""
     stop, made = threading.Event(), []
 
     def start(**changes):
@@ -106,7 +105,6 @@ class Agent:
 
 @pytest.fixture
 def act(make):
-    """Return a function that starts an agent in the environment of a contract."""
     agents = []
 
     def start(changes=None, **arguments):

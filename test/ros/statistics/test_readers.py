@@ -157,8 +157,6 @@ def test_columns_are_aligned_and_unknown_values_are_dashes():
 
 
 class Terminal(io.StringIO):
-    """A stream for which isatty() is true."""
-
     def isatty(self):
         return True
 

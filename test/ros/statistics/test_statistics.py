@@ -71,7 +71,6 @@ def node():
 
 
 def points(message):
-    """Return the points by type."""
     return {point.data_type: point.data for point in message.statistics}
 
 

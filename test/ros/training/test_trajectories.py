@@ -54,8 +54,6 @@ def trajectory(sequence=0, **changed):
 
 
 class Box:
-    """An inbox with its FlowStats and warnings."""
-
     def __init__(self, schema=SCHEMA, max_bytes=None, **more):
         self.flow_stats, self.warnings = FlowStats(), []
         self.inbox = TrajectoryInbox(
