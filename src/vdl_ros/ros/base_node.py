@@ -59,16 +59,12 @@ class Diagnostics:
 
 
 class BaseNode(Node):
-    """A node with the settings of its user, ``given`` by name; :meth:`main` is its program.
-
-    Attributes:
-        SETTINGS: dataclasses of its parameters, besides :class:`ProcessConfig`.
-        IS_BACKGROUND: whether it only shows a training, and must not slow it down.
-        refused: messages that could not be used.
-    """
+    """A node with the settings of its user, ``given`` by name; :meth:`main` is its program."""
 
     NAME: ClassVar[str]
+    #: Dataclasses of its parameters, besides :class:`ProcessConfig`.
     SETTINGS: ClassVar[tuple[type, ...]] = ()
+    #: Whether it only shows a training, and must not slow it down.
     IS_BACKGROUND: ClassVar[bool] = False
 
     def __init__(self) -> None:

@@ -46,12 +46,9 @@ def described(
 ) -> LaunchDescription:
     """Return the description of a launch file; one that includes it keeps its own environment.
 
-    Args:
-        arguments: of the file, besides those of every launch file.
-        settings: dataclasses of the settings that a parameter file may have for every node.
-        start: returns the actions.
-        local: whether all nodes are on this machine: then, unless the user says otherwise, no
-            other host discovers them, and shared memory is used.
+    ``settings`` are those that a parameter file may have for every node. With ``local`` all nodes
+    are on this machine: unless the user says otherwise, no other host discovers them, and shared
+    memory is used.
     """
     every = [*arguments, *launch_arguments.EVERY_FILE]
 
@@ -81,13 +78,9 @@ def node(
     settings: Sequence[type], launch_id: str, *, name: str = '',
     remappings: Sequence[tuple[str, str]] = (), sigterm_timeout: str | None = None, **more: Any,
 ) -> Node:
-    """Return a node of this package.
+    """Return a node of this package with ``settings``, of which the user has given some.
 
-    Args:
-        given: settings of the user; those that the node does not have are ignored.
-        settings: dataclasses of the node's settings.
-        name: of the node; ``executable`` by default.
-        sigterm_timeout: time to end after SIGINT, s; None: that of launch.
+    What is given for other nodes is ignored. ``sigterm_timeout``: time to end after SIGINT, s.
     """
     known, name = settings_of(*settings), name or executable
     values = {key: value for key, value in given.items() if key in known}
@@ -210,12 +203,8 @@ def restarted(
 ) -> OpaqueFunction:
     """Return the action that starts a node, and starts it again when it ends.
 
-    The ``respawn`` of ``launch`` has one delay and counts restarts for ever.
-
-    Args:
-        make: called for every start.
-        on_success: whether status 0 ends the launch.
-        needed: whether the launch ends if the node ends again and again.
+    The ``respawn`` of ``launch`` has one delay and counts restarts for ever. Status 0 ends the
+    launch with ``on_success``, and so does a ``needed`` node that ends again and again.
     """
     delays = RestartDelays()
     # Of the first start: the scope of an including launch file has ended at the others.

@@ -158,12 +158,9 @@ def run_node(
 ) -> int:
     """Run one node in this process; return the exit status.
 
-    Args:
-        make: returns the node; see :func:`set_up` for its errors.
-        work: returns the exit status. Its errors are bugs: they end the process with a traceback
-            and status 1, and its launch may start it again.
-        settings: dataclasses of the node's parameters, for ``--help``.
-        args: command-line arguments; those of the process by default.
+    For errors of ``make`` see :func:`set_up`. Those of ``work``, which returns the status, are
+    bugs: they end the process with a traceback and status 1, and its launch may start it again.
+    ``settings`` are for ``--help``; ``args`` are those of the process by default.
     """
     words = list(sys.argv[1:] if args is None else args)
     try:

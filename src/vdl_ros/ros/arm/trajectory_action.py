@@ -71,10 +71,8 @@ class _Goal:
 class TrajectoryAction:
     """Serves the action; the node gives it time by :meth:`update`.
 
-    Args:
-        start: starts a trajectory, or refuses it with a reason in ``controller.reason``.
-        stop: ends the trajectory with a reason, motors off.
-        is_busy: whether a trajectory runs, or waits for its time.
+    ``start`` starts a trajectory, or refuses it with a reason in ``controller.reason``; ``stop``
+    ends it with a reason, motors off; ``is_busy``: it runs, or waits for its time.
     """
 
     def __init__(

@@ -131,15 +131,10 @@ def _types_in(text: str, package: str) -> list[str]:
 
 
 class BagWriter(contextlib.AbstractContextManager['BagWriter']):
-    """A bag that grows.
+    """A bag that grows, in a folder that does not exist unless it holds ``earlier`` files of it.
 
-    Args:
-        path: a folder that does not exist yet, unless it holds ``earlier`` files of the bag.
-        compression: none, lz4 or zstd.
-        distribution: of ROS 2, for the metadata.
-
-    Attributes:
-        labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.
+    ``compression`` is none, lz4 or zstd. :meth:`close` writes ``distribution``, that of ROS 2, and
+    ``labels``, texts by name, as ``custom_data`` into the metadata.
     """
 
     def __init__(

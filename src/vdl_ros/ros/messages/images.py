@@ -31,8 +31,6 @@ from vdl_ros.ros import qos
 
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
-
-
 #: Both are converted by :func:`from_image`.
 AnyImage: TypeAlias = Image | CompressedImage
 
@@ -70,12 +68,10 @@ def to_image(
                  encoding=encoding, is_bigendian=0, step=shape[1] * channels, data=data)
 
 
-def to_compressed_image(
-    pixels: NDArray[np.uint8], stamp: Time, quality: int, frame_id: str = CAMERA_FRAME,
-) -> CompressedImage:
+def to_compressed_image(pixels: NDArray[np.uint8], stamp: Time, quality: int) -> CompressedImage:
     """Return the message of an image, RGB, uint8 [height, width, 3], as JPEG."""
     return CompressedImage(
-        header=Header(stamp=stamp, frame_id=frame_id), format='rgb8; jpeg compressed bgr8',
+        header=Header(stamp=stamp, frame_id=CAMERA_FRAME), format='rgb8; jpeg compressed bgr8',
         data=array.array('B', encodings.encode(pixels, quality)))
 
 
@@ -159,9 +155,9 @@ def uncalibrated(width: int, height: int) -> CameraInfo:
     return CameraInfo(width=width, height=height)
 
 
-def stamped(info: CameraInfo, stamp: Time, frame_id: str = CAMERA_FRAME) -> CameraInfo:
+def stamped(info: CameraInfo, stamp: Time) -> CameraInfo:
     message = copy.copy(info)
-    message.header = type(info.header)(stamp=stamp, frame_id=frame_id)
+    message.header = Header(stamp=stamp, frame_id=CAMERA_FRAME)
     return message
 
 
@@ -175,8 +171,8 @@ def load_calibration(path: str) -> CameraInfo:
 
 
 def _calibration(given: _Calibration) -> CameraInfo:
-    k, r = (_array(given, name, 9).reshape(3, 3)
-            for name in ('camera_matrix', 'rectification_matrix'))
+    k = _array(given, 'camera_matrix', 9).reshape(3, 3)
+    r = _array(given, 'rectification_matrix', 9).reshape(3, 3)
     p = _array(given, 'projection_matrix', 12).reshape(3, 4)
     for name, matrix in (('camera_matrix', k), ('projection_matrix', p)):
         if matrix[0, 0] <= 0.0 or matrix[1, 1] <= 0.0:

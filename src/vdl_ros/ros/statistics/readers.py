@@ -170,10 +170,8 @@ class _Source:
 class TopicTable:
     """Collects windows and returns rows; ``left_out`` counts reports of other metrics.
 
-    Args:
-        topics: shell patterns, separated by commas; one without a leading / matches in
-            every namespace.
-        span_s: figures are over the windows of the last seconds, at least over the newest one.
+    ``topics`` are shell patterns, separated by commas; one without a leading / matches in every
+    namespace. Figures are over the windows of the last ``span_s``, at least over the newest one.
     """
 
     def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:

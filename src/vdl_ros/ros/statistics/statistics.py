@@ -187,21 +187,14 @@ def statistic_points(values: Sequence[float]) -> list[StatisticDataPoint]:
 
 @dataclass(frozen=True)
 class Window:
-    """One metric of one subscription over one time window; NaN where something is unknown.
-
-    Attributes:
-        topic: absolute name; '' if the report has none, as those of rclcpp.
-        metric: AGE, PERIOD or LOSS.
-        count: messages measured in it; with LOSS those lost in it.
-        mean: ms, as ``maximum`` and the standard ``deviation``.
-    """
+    """One metric of one subscription over one time window; NaN where something is unknown."""
 
     node: str
-    topic: str
-    metric: str
+    topic: str  # absolute name; '' if the report has none, as those of rclcpp
+    metric: str  # AGE, PERIOD or LOSS
     seconds: float
-    count: int
-    mean: float = math.nan
+    count: int  # messages measured in it; with LOSS those lost in it
+    mean: float = math.nan  # ms, as the other two
     maximum: float = math.nan
     deviation: float = math.nan
 

@@ -86,13 +86,7 @@ class PolicyInbox:
 
 @dataclass(frozen=True)
 class ActorContext:
-    """What both modes need of their process.
-
-    Attributes:
-        finished: called with finished episodes and the policy version that acted last.
-        heard: called when the learner has sent something besides policies.
-        on_extras: called with the extras of steps, by the names of rl/data/unroll.py.
-    """
+    """What both modes need of their process."""
 
     node: Node
     actor_id: str
@@ -101,18 +95,18 @@ class ActorContext:
     threads: int
     credit_timeout: float
     timer: ThreadTimer
+    # Called with finished episodes and the policy version that acted last.
     finished: Callable[[list[FinishedEpisode], int], None]
-    heard: Callable[[], None]
+    heard: Callable[[], None]  # called when the learner has sent something besides policies
+    # Called with the extras of steps, by the names of rl/data/unroll.py.
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
 
 
 class LocalInferenceMode:
     """Records unrolls with a copy of the policy and publishes them as trajectories.
 
-    Args:
-        sequence: number of the first trajectory.
-        namespace: such as ``chaser/``; begins the names of topics.
-        attacked: ``envs`` under an attack, if there is one.
+    ``sequence`` is the number of the first one. ``namespace``, such as ``chaser/``, begins the
+    names of topics. ``attacked`` are ``envs`` under an attack, if there is one.
     """
 
     def __init__(

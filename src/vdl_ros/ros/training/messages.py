@@ -38,9 +38,7 @@ M = TypeVar('M', Observation, Trajectory)
 class ActorMessages(Generic[M]):
     """A queue from the executor's thread, which calls ``put``, to another one.
 
-    Args:
-        name: what a message is, for the lines that ``warn`` gets.
-        max_bytes: of messages that may wait; by default :func:`memory_budget`.
+    ``name`` is for the lines that ``warn`` gets. By default :func:`memory_budget` may wait.
     """
 
     def __init__(

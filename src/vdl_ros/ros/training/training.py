@@ -63,11 +63,7 @@ _QUEUE = 16
 
 
 class ConnectedActors:
-    """Logs their number when it changes, and once if there is none.
-
-    Args:
-        needed: number of actors for which each update waits; 0: updates wait for none.
-    """
+    """Logs their number when it changes, and once if there is none; updates need ``needed``."""
 
     def __init__(
         self, logger: RcutilsLogger, needed: int, clock: Callable[[], float] = time.monotonic,
