@@ -58,8 +58,7 @@ EVERY_FILE = (
 )
 
 _NAMESPACE = re.compile(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', re.ASCII)
-# Not for users; see ProcessConfig.
-_HIDDEN = ('launch_id',)
+_HIDDEN = ('launch_id',)  # not for users; see ProcessConfig
 
 
 def declare(*classes: type) -> list[DeclareLaunchArgument]:

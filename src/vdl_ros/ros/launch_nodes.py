@@ -176,8 +176,7 @@ def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
 _FIRST_S, _LONGEST_S = 1.0, 32.0
 # Ends without a while of work between them, after which the process is not started again.
 _MOST = 8
-# Work that makes up for one end, s.
-_WORK_S = 20.0
+_WORK_S = 20.0  # work that makes up for one end, s
 
 
 class RestartDelays:

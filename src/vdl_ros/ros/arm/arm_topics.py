@@ -32,8 +32,7 @@ from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-# Period of the driver's watchdog, s.
-_TICK_S = 0.02
+_TICK_S = 0.02  # period of the driver's watchdog, s
 # For a user who releases before any driver was there.
 NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.

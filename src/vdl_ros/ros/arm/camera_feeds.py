@@ -27,8 +27,7 @@ Pixels = NDArray[np.uint8]
 #: Called with an image, uint8 [height, width, 3], its camera info, and its time.
 ImageCallback = Callable[[Pixels, CameraInfo, Stamp], None]
 
-# Time without an image that gives a warning, s.
-_QUIET_S = 2.0
+_QUIET_S = 2.0  # time without an image that gives a warning, s
 # A skipped joint state is rendered after this time without another, s: the arm has stopped.
 _SETTLED_S = 0.5
 

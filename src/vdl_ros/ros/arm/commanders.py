@@ -17,10 +17,8 @@ _PROGRAMS = ('arm_controller', 'policy')
 #: Begin of the names of nodes that command a robot as its environment, programs too.
 ROBOT_ENVIRONMENT = 'robot_environment_'
 _WARN_AGAIN_S = 5.0
-# Publishers that a warning names.
-_NAMED = 5
-# Minimum time between two queries of the graph for publishers, s.
-_COUNT_AGAIN_S = 1.0
+_NAMED = 5  # publishers that a warning names
+_COUNT_AGAIN_S = 1.0  # minimum time between two queries of the graph for publishers, s
 # Another arm is there if it has been for so long: a driver that was killed disappears later, s.
 _SECOND_ARM_S = 3.0
 

@@ -29,8 +29,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.ros.messages.joint_messages import seconds
 
 ACTION = 'arm/follow_joint_trajectory'
-# Period of the feedback, s.
-_FEEDBACK_S = 0.2
+_FEEDBACK_S = 0.2  # period of the feedback, s
 # A client that has not taken its feedback for this time is gone, s.
 _CLIENT_TIMEOUT_S = 2.0
 _Result = FollowJointTrajectory.Result

@@ -20,8 +20,7 @@ from vdl_ros.ros.bags import bag_writer
 from vdl_ros.ros.bags.bag_writer import DEPTH, BagWriter
 from vdl_ros.ros.node_settings import RecordConfig
 
-# Folder of the episode that is being recorded.
-_UNSAVED = 'unsaved'
+_UNSAVED = 'unsaved'  # folder of the episode that is being recorded
 
 
 class EpisodeBags:

@@ -125,8 +125,7 @@ def check_settings(here: Mapping[str, str], there: Mapping[str, str]) -> Finding
                    '; '.join(dict.fromkeys(row[2] for row in found if row[2])))
 
 
-# Of the clocks, s: ages of messages are in ms.
-MAX_OFFSET = 0.010
+MAX_OFFSET = 0.010  # of the clocks, s: ages of messages are in ms
 
 
 class Way(NamedTuple):

@@ -24,15 +24,12 @@ from vdl_ros.msg import Tensor
 _DTYPES = {name: np.dtype(name) for name in (
     'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
     'float16', 'float32', 'float64')}
-# After the name of a dtype.
-_COMPRESSED = '; zstd'
-# Of smaller arrays compression saves less than a datagram.
-_SMALLEST_COMPRESSED = 512
+_COMPRESSED = '; zstd'  # after the name of a dtype
+_SMALLEST_COMPRESSED = 512  # of smaller arrays compression saves less than a datagram
 # The fastest of those that shrink frames of Atari games a hundred times.
 _LEVEL = 1
 _MAX_TENSORS = 4096
-# Those of NumPy 2.
-_MAX_AXES = 64
+_MAX_AXES = 64  # those of NumPy 2
 
 
 # Only a message that checks its fields accepts an array without a copy; Humble always checks.

@@ -30,8 +30,7 @@ from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
-# Time between two looks at whether the process has to end, s.
-_LOOK_S = 0.1
+_LOOK_S = 0.1  # time between two looks at whether the process has to end, s
 
 
 class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):

@@ -24,14 +24,11 @@ from vdl_ros.ros.process import call_back, make_executor
 from vdl_ros.ros.robots.resetters import make_resetter
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
 
-# A simulated clock that stands still for so long is lost, s.
-_CLOCK_TIMEOUT_S = 1.0
-# Time between two looks for other environments of the same robots, s.
-_OTHERS_S = 0.5
+_CLOCK_TIMEOUT_S = 1.0  # a simulated clock that stands still for so long is lost, s
+_OTHERS_S = 0.5  # time between two looks for other environments of the same robots, s
 # Longest wait for the last actions to arrive, s; the robots' watchdogs stop them otherwise.
 _ACK_S = 1.0
-# Longest wait for callbacks, s.
-_WAIT_S = 0.05
+_WAIT_S = 0.05  # longest wait for callbacks, s
 
 
 class RobotGraph:

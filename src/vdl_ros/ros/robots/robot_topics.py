@@ -135,8 +135,7 @@ def _check(where: str, field: str, found: str, good: bool, allowed: str) -> None
             f'{where}: field: {field!r} is {found}, which is not allowed: {allowed}')
 
 
-# How far in the future a stamp may be, s: the clocks of two hosts differ.
-_CLOCK_SKEW = 0.05
+_CLOCK_SKEW = 0.05  # how far in the future a stamp may be, s: the clocks of two hosts differ
 # A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
 _FOUND_S = 0.5
 

@@ -78,8 +78,7 @@ def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
             for thread, phases in spent.items()}
 
 
-# More than the nodes of a run publish between two of its reports.
-_MAX_WINDOWS = 10_000
+_MAX_WINDOWS = 10_000  # more than the nodes of a run publish between two of its reports
 
 
 class TopicScalars:

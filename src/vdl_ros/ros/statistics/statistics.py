@@ -41,8 +41,7 @@ _UNITS = {
     AGE: 'ms', PERIOD: 'ms', LOSS: 'messages', **dict.fromkeys(_SHARES, 'share'),
     _REACTION_TIME: 'ms', **{f'{_REACTION_TIME}_{part}': 'ms' for part in metrics.PARTS},
     _LATE: 'actions'}
-# Tags of scalars that other metrics report.
-_REPORTED = ('time/', 'topics/')
+_REPORTED = ('time/', 'topics/')  # tags of scalars that other metrics report
 
 _PERIOD_S = 1.0
 _AVERAGE = StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE

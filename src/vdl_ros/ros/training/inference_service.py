@@ -21,10 +21,8 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
 from vdl_ros.ros.training.messages import ActorMessages
 
-# Observations that may wait; each actor has at most one.
-_QUEUE = 1024
-# Period of checks for new credit, which comes without a message.
-_CREDIT_PERIOD_S = 0.005
+_QUEUE = 1024  # observations that may wait; each actor has at most one
+_CREDIT_PERIOD_S = 0.005  # period of checks for new credit, which comes without a message
 
 
 class InferenceService:

@@ -96,8 +96,7 @@ class ActorMessages(Generic[M]):
 # Characters; all settings together have about 2,000.
 _MAX_CONFIG = 1 << 16
 _Config = dict[str, bool | int | float | str | None]
-# Messages that may wait; more than credit lets actors send.
-_QUEUE = 256
+_QUEUE = 256  # messages that may wait; more than credit lets actors send
 
 
 def to_trajectory(

@@ -56,10 +56,8 @@ from vdl_ros.ros.training.messages import TrajectoryInbox, from_episode, memory_
 
 #: Without an actor for so long, s, the likely reason is logged.
 PATIENCE_S = 20.0
-# Periods of the timers, s.
-_END_OF_BAG_S, _BUSY_S = 0.5, 1.0
-# Evaluations that may wait; more than are under way.
-_QUEUE = 16
+_END_OF_BAG_S, _BUSY_S = 0.5, 1.0  # periods of the timers, s
+_QUEUE = 16  # evaluations that may wait; more than are under way
 
 
 class ConnectedActors:
