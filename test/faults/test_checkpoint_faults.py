@@ -14,8 +14,7 @@ from processes import SERVER
 
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
-#: Operations of a save, and what they can do, for a new and an old file.
-CASES = 116
+CASES = 116  # operations of a save, and what they can do, for a new and an old file
 #: Safety bound, s.
 PATIENCE_S = 120.0
 PASSES = 'old or new is loaded, `OSError` only'

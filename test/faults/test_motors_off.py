@@ -24,10 +24,8 @@ from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
-# From the signal to motors off, at the most, s.
-STOPPED_WITHIN = 0.6
-# For so long after the signal it is watched that no motor starts again, s.
-WATCHED_S = 0.8
+STOPPED_WITHIN = 0.6  # from the signal to motors off, at the most, s
+WATCHED_S = 0.8  # for so long after the signal it is watched that no motor starts again, s
 # For so long all motors are commanded off before a trial, s.
 NEUTRAL_S = 0.2
 OFF = '000000'

@@ -20,8 +20,7 @@ from vdl_ros.ros.bags.bag_writer import BagWriter
 
 pytestmark = pytest.mark.process
 
-#: Of processor time, s; beyond what the valid file of a kind takes.
-LONGEST_S = 1.0
+LONGEST_S = 1.0  # of processor time, s; beyond what the valid file of a kind takes
 #: Safety bound of waiting for a process.
 PATIENCE_S = 120.0
 VALUES = (None, True, -1, 10**400, 1e300, float('nan'), '', 'two\nlines', 'x' * 5000, b'x', [],

@@ -27,8 +27,7 @@ def jump(seconds):
     return set_clock
 
 
-#: Trials of each fault.
-TRIES = 10
+TRIES = 10  # trials of each fault
 #: What becomes of a measurement; None: nothing is sent.
 FAULTS = {
     'silence': None,
