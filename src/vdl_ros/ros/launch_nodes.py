@@ -173,9 +173,9 @@ def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
     return ExecuteProcess(cmd=[path, *words], name=name, output='screen', **options)
 
 
-_FIRST_S, _LONGEST_S = 1.0, 32.0
+_FIRST_S, _MAX_DELAY_S = 1.0, 32.0
 # Ends without a while of work between them, after which the process is not started again.
-_MOST = 8
+_MAX_ENDS = 8
 _WORK_S = 20.0  # work that makes up for one end, s
 
 
@@ -191,9 +191,9 @@ class RestartDelays:
 
     def next(self, lived_s: float) -> float | None:
         self._ends = max(self._ends - lived_s / _WORK_S, 0.0) + 1.0
-        if self._ends > _MOST:
+        if self._ends > _MAX_ENDS:
             return None
-        return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _LONGEST_S))
+        return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _MAX_DELAY_S))
 
 
 def restarted(

@@ -23,7 +23,7 @@ COPIES = 4  # of each datagram, because single ones may be lost
 _IP_MTU_DISCOVER, _PMTUDISC_WANT, _PMTUDISC_PROBE = 10, 1, 3
 _PAUSE_S = 0.001
 _QUIET_S = 1.0
-_LONGEST_S = 10.0
+_MAX_WAIT_S = 10.0
 _MAGIC = b'vdl_doctor'
 
 # The socket, ``discovery``, ``data`` or ``multicast``, and the size in bytes.
@@ -97,7 +97,7 @@ class Datagrams:
         found: set[Arrival] = set()
         head = _MAGIC + mark.encode()
         names = {each: name for name, each in self._sockets.items()}
-        end = time.monotonic() + _LONGEST_S
+        end = time.monotonic() + _MAX_WAIT_S
         while found != ALL_SENT and time.monotonic() < end:
             ready = select.select(list(names), [], [], _QUIET_S)[0]
             if not ready:

@@ -25,7 +25,7 @@ _DTYPES = {name: np.dtype(name) for name in (
     'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
     'float16', 'float32', 'float64')}
 _COMPRESSED = '; zstd'  # after the name of a dtype
-_SMALLEST_COMPRESSED = 512  # of smaller arrays compression saves less than a datagram
+_MIN_COMPRESSED = 512  # of smaller arrays compression saves less than a datagram
 # The fastest of those that shrink frames of Atari games a hundred times.
 _LEVEL = 1
 _MAX_TENSORS = 4096
@@ -58,7 +58,7 @@ def to_tensors(arrays: Mapping[str, NDArray[Any]], compression: str = 'none') ->
         # Not the array's dtype, which may be big-endian.
         ordered = np.ascontiguousarray(value, _DTYPES[value.dtype.name])
         content, suffix = ordered.reshape(-1).view(np.uint8).data, ''
-        if compressor is not None and len(content) >= _SMALLEST_COMPRESSED:
+        if compressor is not None and len(content) >= _MIN_COMPRESSED:
             smaller = compressor.compress(content)
             if len(smaller) < len(content):
                 content, suffix = memoryview(smaller), _COMPRESSED
