@@ -102,7 +102,7 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
 
 
 def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
-    """Declare every setting of ``classes`` as a read-only parameter, by default with its default."""
+    """Declare settings as read-only parameters with these values, or with their defaults."""
     # Those of rclpy are for publishers and subscriptions that follow.
     for name in [name for name in node._parameter_overrides if not is_ros_parameter(name)]:
         del node._parameter_overrides[name]
