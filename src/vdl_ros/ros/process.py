@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import rclpy
 from rclpy._rclpy_pybind11 import RCLInvalidROSArgsError
+from rclpy.context import Context
 from rclpy.executors import Executor, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -69,12 +70,12 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
     return given, process
 
 
-def make_executor(kind: str) -> Executor:
+def make_executor(kind: str, context: Context | None = None) -> Executor:
     if kind == 'events':
         with contextlib.suppress(ImportError):
             from rclpy.experimental import EventsExecutor
-            return EventsExecutor()
-    return SingleThreadedExecutor()
+            return EventsExecutor(context=context)
+    return SingleThreadedExecutor(context=context)
 
 
 def call_back(executor: Executor, timeout: float) -> None:

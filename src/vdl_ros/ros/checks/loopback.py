@@ -26,19 +26,16 @@ class Endpoint:
     ) -> None:
         import rclpy
         from rclpy.context import Context
-        from rclpy.executors import SingleThreadedExecutor
         from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
         from std_msgs.msg import UInt8MultiArray
+
+        from vdl_ros.ros.process import make_executor
 
         self.context = Context()
         rclpy.init(args=[], context=self.context)
         self.node = rclpy.create_node(name, context=self.context, start_parameter_services=False,
                                       enable_rosout=False)
-        try:
-            from rclpy.experimental import EventsExecutor as Executor
-        except ImportError:
-            Executor = SingleThreadedExecutor  # noqa: N806  a class under another name
-        self.executor = Executor(context=self.context)
+        self.executor = make_executor('events', self.context)
         self.executor.add_node(self.node)
         # Latched: the two sides discover each other at different times.
         qos = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
