@@ -17,7 +17,6 @@ MEMORY = 2 << 30
 
 
 def save_in_a_loop(size, path, connection):
-    """Save checkpoints; send each step that was saved."""
     torch.set_num_threads(1)
     step = 0
     while True:
@@ -51,8 +50,8 @@ def read_files(connection, valid):
     """
     Read the files whose kinds and paths are received, within 2 GB more memory.
 
-    The error of each is sent, whether it is a documented one, and the processor time, s. First a
-    valid file of each kind is read, so that everything is imported.
+    The error of each is sent, whether it is a documented one, and the processor time, s. First
+    valid files are read, so that everything is imported.
     """
     def read(kind, path):
         reader, documented = READERS[kind]

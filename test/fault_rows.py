@@ -1,10 +1,9 @@
 """
-Rows of the fault matrix: how often each is tried, what is recorded, and their table.
+Rows of the fault matrix (docs/faults.md): how often each is tried, what is recorded, their table.
 
 A test with the mark ``fault_row`` and the fixture ``trials`` is a row. ``make faults`` tries each
 row, ``make faults FULL=1`` more often, and continues where an earlier one ended. Other runs of
-pytest leave out all rows but those with the number of trials ``smoke``. docs/faults.md describes
-the matrix.
+pytest leave out all rows but those with the number of trials ``smoke``.
 """
 
 import json
@@ -63,7 +62,6 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.fixture
 def trials(request, tmp_path):
-    """Return the :class:`Trials` of the row."""
     return Trials(request.config.option, tmp_path, **_row_of(request.node))
 
 
@@ -92,10 +90,8 @@ class Trials:
         """
         Make all trials, then fail if any failed.
 
-        Args:
-            trial: called with the index of the trial, 0 to ``full`` - 1, and a numpy generator
-                that is seeded by it. Raises if the trial fails. Returns None or figures by name,
-                of which the table shows the largest.
+        ``trial`` is called with its index, 0 to ``full`` - 1, and a numpy generator seeded by it.
+        It raises an error, or returns figures by name, of which the table shows the largest.
         """
         failures = []
         started = time.monotonic()
@@ -122,19 +118,17 @@ class Trials:
 
     def _keep(self, index, outputs):
         """Copy what the commands of a failed trial have printed: pytest soon removes it."""
-        if self.mode == SMOKE:
-            return
-        for path in outputs:
+        for path in outputs if self.mode != SMOKE else ():
             FOLDER.mkdir(parents=True, exist_ok=True)
             name = ''.join(each if each.isalnum() else '_' for each in self._what[:40])
             shutil.copy(path, FOLDER / f'{name}-{self._seed}-{index}-{path.name}')
 
     def _record(self, index, error, figures):
         FOLDER.mkdir(parents=True, exist_ok=True)
+        line = {'what': self._what, 'index': index, 'seed': self._seed, 'cases': self._each,
+                'error': error, 'figures': figures}
         with _lines(self.mode).open('a') as file:
-            file.write(json.dumps({
-                'what': self._what, 'index': index, 'seed': self._seed, 'cases': self._each,
-                'error': error, 'figures': figures}) + '\n')
+            file.write(f'{json.dumps(line)}\n')
 
 
 def _lines(mode):
@@ -149,7 +143,6 @@ def _read(mode):
 
 
 def pytest_terminal_summary(terminalreporter, config):
-    """Print the table of the rows that this run has tried, and write it."""
     mode = config.getoption('faults')
     if mode == SMOKE:
         return
@@ -164,13 +157,7 @@ def pytest_terminal_summary(terminalreporter, config):
 
 
 def table(rows, lines):
-    """
-    Return the lines of a Markdown table.
-
-    Args:
-        rows: when a row passes, by what it does.
-        lines: the recorded trials.
-    """
+    """Return the lines of a Markdown table: when each row passes, and the recorded trials."""
     found = ['| what | passes when | trials | failures | bound | largest |',
              '|---|---|---|---|---|---|']
     for what, passes in rows.items():

@@ -39,41 +39,34 @@ def mutated_bytes(data, rng):
     for _ in range(int(rng.integers(1, 9)) if rng.random() < 0.5 else 1):
         if not data:
             break
-        _BYTES[int(rng.integers(len(_BYTES)))](data, int(rng.integers(len(data))), rng)
+        mutate = mutate_value if rng.random() < 2 / 3 else mutate_length
+        mutate(data, int(rng.integers(len(data))), rng)
     return bytes(data)
 
 
-def _flip(data, at, rng):
-    data[at] ^= 1 << int(rng.integers(8))
+def mutate_value(data, at, rng):
+    """Change one bit, byte, length or number of a bytearray, whose length stays."""
+    how = rng.integers(6)
+    if how == 0:
+        data[at] ^= 1 << int(rng.integers(8))
+    elif how < 3:
+        data[at] = int(rng.integers(256))
+    elif how < 5:
+        at -= at % 4
+        data[at:at + 4] = struct.pack('<I', pick(rng, _LENGTHS))[:len(data) - at]
+    else:
+        data[at:at + 8] = struct.pack('<d', pick(rng, _DOUBLES))[:len(data) - at]
 
 
-def _set(data, at, rng):
-    data[at] = int(rng.integers(256))
-
-
-def _length(data, at, rng):
-    at -= at % 4
-    value = struct.pack('<I', pick(rng, _LENGTHS))
-    data[at:at + 4] = value[:len(data) - at]
-
-
-def _double(data, at, rng):
-    data[at:at + 8] = struct.pack('<d', pick(rng, _DOUBLES))[:len(data) - at]
-
-
-def _cut(data, at, rng):
-    del data[at:]
-
-
-def _remove(data, at, rng):
-    del data[at:at + int(rng.integers(1, 65))]
-
-
-def _repeat(data, at, rng):
-    data[at:at] = data[at:at + int(rng.integers(1, 65))] * int(rng.integers(1, 9))
-
-
-_BYTES = (_flip, _set, _set, _length, _length, _double, _cut, _remove, _repeat)
+def mutate_length(data, at, rng):
+    """Cut a bytearray, or remove or repeat a part of it."""
+    how, part = rng.integers(3), data[at:at + int(rng.integers(1, 65))]
+    if how == 0:
+        del data[at:]
+    elif how == 1:
+        del data[at:at + len(part)]
+    else:
+        data[at:at] = part * int(rng.integers(1, 9))
 
 
 def mutated_settings(settings, rng):
@@ -118,7 +111,7 @@ def _mutated_sequence(message, name, kind, value, rng):
         value = bytearray(value)
         if not value or rng.random() < 0.3:
             return array.array('B', mutated_bytes(value, rng))
-        pick(rng, (_flip, _set, _length, _double))(value, int(rng.integers(len(value))), rng)
+        mutate_value(value, int(rng.integers(len(value))), rng)
         return array.array('B', value)
     if kind == 'sequence<uint32>':
         return _mutated_shape(list(value), rng)

@@ -14,8 +14,7 @@ from processes import SERVER
 
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 
-#: Operations of a save, and what they can do, for a new and an old file.
-CASES = 116
+CASES = 116  # operations of a save, and what they can do, for a new and an old file
 #: Safety bound, s.
 PATIENCE_S = 120.0
 PASSES = 'old or new is loaded, `OSError` only'
@@ -52,12 +51,13 @@ class Faults:
         self.count += 1
         return self.count - 1 == self._failing
 
+    def _fail(self):
+        number = errno.EIO if self._kind == 'EIO' else errno.ENOSPC
+        raise OSError(number, os.strerror(number))
+
     def _failing_call(self, real):
         def call(*args, **kwargs):
-            if self._is_due():
-                number = errno.EIO if self._kind == 'EIO' else errno.ENOSPC
-                raise OSError(number, os.strerror(number))
-            return real(*args, **kwargs)
+            return self._fail() if self._is_due() else real(*args, **kwargs)
         return call
 
     def _open(self, real):
@@ -72,10 +72,7 @@ class Faults:
                 if due and faults._kind.startswith('short'):
                     faults._full = faults._kind == 'short write, then ENOSPC'
                     return super().write(bytes(data)[:len(data) // 2])
-                if due or faults._full:
-                    number = errno.EIO if faults._kind == 'EIO' else errno.ENOSPC
-                    raise OSError(number, os.strerror(number))
-                return super().write(data)
+                return faults._fail() if due or faults._full else super().write(data)
 
         def open_file(file, mode='r', *args, **kwargs):
             if mode != 'wb':

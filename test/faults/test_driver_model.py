@@ -101,7 +101,6 @@ class World:
         return self.failing or self.now <= self.excused_until
 
     def pass_time(self, seconds):
-        """Let the motors run on as they do."""
         self.now += seconds
         for (name, way), net in self.net.items():
             run = way * getattr(self.motors, name) * seconds
@@ -111,7 +110,6 @@ class World:
             self.net[name, way] = min(max(0.0, net + run), max(net, most))
 
     def wait(self, seconds):
-        """Let time pass, with the driver's ticks."""
         until = self.now + seconds
         while self.ticked + TICK_S <= until:
             self.pass_time(max(0.0, self.ticked + TICK_S - self.now))

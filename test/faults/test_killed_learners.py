@@ -11,10 +11,8 @@ import pytest
 HOOK = Path(__file__).with_name('learner_hook')
 FAULTS = [(how, phase) for how in ('KILL', 'STOP')
           for phase in ('joining', 'sharing the state', 'collecting', 'updating')]
-#: Versions that both have to make after the rejoin.
-VERSIONS = 5
-#: Safety bound, s.
-PATIENCE_S = 240.0
+VERSIONS = 5  # versions that both have to make after the rejoin
+PATIENCE_S = 240.0  # safety bound, s
 
 
 def digests(folder):

@@ -11,25 +11,21 @@ import tempfile
 import time
 from pathlib import Path
 
-import fake_owi535 as fake
 import page_client
 import psutil
 import pytest
 import reach_checkpoint
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
-from trajectory_msgs.msg import JointTrajectory
 from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand, TargetStatus
+from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
-# From the signal to motors off, at the most, s.
-STOPPED_WITHIN = 0.6
-# For so long after the signal it is watched that no motor starts again, s.
-WATCHED_S = 0.8
+STOPPED_WITHIN = 0.6  # from the signal to motors off, at the most, s
+WATCHED_S = 0.8  # for so long after the signal it is watched that no motor starts again, s
 # For so long all motors are commanded off before a trial, s.
 NEUTRAL_S = 0.2
 OFF = '000000'
@@ -40,12 +36,10 @@ TRIALS_PER_CASE = 3
 
 
 class Person:
-    """Commands on ``arm/motors`` by the test itself."""
-
     launched = None
 
     def __init__(self, rig):
-        self._motors = rig.talk(MotorCommand, 'arm/motors')
+        self._motors = rig.peer.talk('arm/motors')
 
     def move(self, on):
         self._motors.publish(MotorCommand(sender='/test', base=int(on)))
@@ -85,8 +79,7 @@ class Program(Person):
 
     def __init__(self, rig, name, *parameters):
         self.launched = rig.start(name, *parameters)
-        self._states = rig.peer.node.create_publisher(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._states = qos.pub(rig.peer.node, 'arm/joint_states')
         self._clock = rig.peer.node.get_clock()
         self._asked_at = 0.0
 
@@ -96,7 +89,6 @@ class Program(Person):
         self._states.publish(message)
 
     def is_due(self):
-        """Return whether it may be asked again."""
         if time.monotonic() <= self._asked_at + 1.0:
             return False
         self._asked_at = time.monotonic()
@@ -108,8 +100,8 @@ class Controller(Program):
 
     def __init__(self, rig):
         super().__init__(rig, 'arm_controller')
-        self._status = rig.listen(JointTrajectoryStatus, 'arm/trajectory_status')
-        self._goals = rig.talk(JointTrajectory, 'arm/joint_trajectory')
+        self._status = rig.listen('arm/trajectory_status')
+        self._goals = rig.peer.talk('arm/joint_trajectory')
 
     def move(self, on):
         self.measure()
@@ -129,8 +121,8 @@ class Policy(Program):
         self._folder = tempfile.TemporaryDirectory()
         path = reach_checkpoint.write(Path(self._folder.name) / 'checkpoint.pt', turning=True)
         super().__init__(rig, 'policy', f'policy:={path}')
-        self._status = rig.listen(TargetStatus, 'arm/target_status')
-        self._targets = rig.talk(PointStamped, 'arm/target')
+        self._status = rig.listen('arm/target_status')
+        self._targets = rig.peer.talk('arm/target')
 
     def move(self, on):
         self.measure()
@@ -151,8 +143,6 @@ class Policy(Program):
 
 
 class Teleop(Person):
-    """A keyboard on which a key is held."""
-
     def __init__(self, rig):
         self._master, self._slave = pty.openpty()
         terminal = os.ttyname(self._slave)
@@ -188,12 +178,9 @@ class Rig:
         self._driver = None
         self._senders = {}
 
-    def talk(self, kind, topic):
-        return self.peer.talk(kind, topic, qos.TOPICS[topic])
-
-    def listen(self, kind, topic):
+    def listen(self, topic):
         """Return the list of what is received, once it has something."""
-        received = self.peer.listen(kind, topic, qos.TOPICS[topic])
+        received = self.peer.listen(topic)
         self.peer.until(lambda: received, topic)
         return received
 
@@ -202,7 +189,6 @@ class Rig:
         return self._launch(*under, 'ros2', 'run', 'vdl_ros', name, '--ros-args', *words)
 
     def driver(self):
-        """Return the driver's process once it follows commands."""
         if self._driver is None:
             self._driver = driver = self.start('arm_driver', 'usb_backend:=fake_owi535:make')
             driver.wait_for(lambda: 'the arm follows arm/motors' in driver.output, 'the driver')
@@ -227,12 +213,10 @@ class Rig:
         return self._senders[kind]
 
     def end_nodes(self):
-        """End the nodes that command."""
         for kind in {*self._senders} - {Person}:
             self._senders.pop(kind).end()
 
     def end(self):
-        """End everything: the next trial starts anew."""
         self.end_nodes()
         if self._driver is not None:
             self.driver_ended()
@@ -270,13 +254,10 @@ class Rig:
 
 
 @pytest.fixture
-def rig(launch, peer, monkeypatch):
-    with fake.plugged_in() as bench:
-        for name, value in bench.env.items():
-            monkeypatch.setenv(name, value)
-        rig = Rig(launch, peer, bench)
-        yield rig
-        rig.end()
+def rig(launch, peer, bench):
+    rig = Rig(launch, peer, bench)
+    yield rig
+    rig.end()
 
 
 def node_of(launched, name):

@@ -20,8 +20,7 @@ from vdl_ros.ros.bags.bag_writer import BagWriter
 
 pytestmark = pytest.mark.process
 
-#: Of processor time, s; beyond what the valid file of a kind takes.
-LONGEST_S = 1.0
+LONGEST_S = 1.0  # of processor time, s; beyond what the valid file of a kind takes
 #: Safety bound of waiting for a process.
 PATIENCE_S = 120.0
 VALUES = (None, True, -1, 10**400, 1e300, float('nan'), '', 'two\nlines', 'x' * 5000, b'x', [],
@@ -41,7 +40,6 @@ def make_bags(folder):
 
 
 def make_files(folder):
-    """Return valid files by kind."""
     save_model(folder / 'model.pt', 'resnet', make_model('resnet').state_dict(),
                {'scale': [1.0] * 6, 'threshold': 0.2}, {'steps': 5})
     save_checkpoint(
@@ -85,12 +83,7 @@ class Reader:
         self._valid, self._process = valid, None
 
     def read(self, kind, path):
-        """
-        Return how the process read a file.
-
-        Raises:
-            AssertionError: it died, or did not end.
-        """
+        """Return how the process read a file; it must not die, and must end."""
         if self._process is None:
             self._connection, other = SERVER.Pipe()
             self._process = SERVER.Process(target=read_files, args=(other, self._valid))
@@ -112,23 +105,13 @@ class Reader:
             self._process = None
 
 
-@pytest.fixture
-def files(tmp_path):
-    return make_files(tmp_path)
-
-
-@pytest.fixture
-def reader(files):
-    reader = Reader({kind: paths[0] for kind, paths in files.items()})
-    yield reader
-    reader.close()
-
-
 @pytest.mark.fault_row(
     'mutated files: bags, models, checkpoints, in a process of 2 GB more than its imports',
     'read, or refused in one line; the process lives', reduced=300, full=3000)
-def test_mutated_files_are_read_or_refused_in_one_line(trials, files, reader, tmp_path):
+def test_mutated_files_are_read_or_refused_in_one_line(trials, tmp_path):
+    files = make_files(tmp_path)
     contents = {kind: [path.read_bytes() for path in paths] for kind, paths in files.items()}
+    reader = Reader({kind: paths[0] for kind, paths in files.items()})
 
     def read(index, rng):
         kind = list(contents)[index % len(contents)]
@@ -143,4 +126,5 @@ def test_mutated_files_are_read_or_refused_in_one_line(trials, files, reader, tm
         assert found['took'] < LONGEST_S, f'{kind}: {found["took"]:.2f} s'
         return {f'slowest {kind} (ms)': found['took'] * 1e3, 'refused': bool(found['error'])}
 
-    trials.run(read)
+    with contextlib.closing(reader):
+        trials.run(read)

@@ -63,12 +63,7 @@ def checked(lines):
 
 
 def received(message, rng):
-    """
-    Return a message that comes from a stranger: fields or bytes of a valid one were changed.
-
-    Raises:
-        RefusedError: the middleware cannot decode it.
-    """
+    """Return a message of which fields or bytes were changed; RefusedError: none comes of it."""
     if rng.random() < 0.5:
         changed = copy.deepcopy(message)
         for _ in range(int(rng.integers(1, 4))):
@@ -152,8 +147,6 @@ class Observations:
 
 
 class Policies:
-    """An actor that reads a policy's settings, weights and credits."""
-
     def __init__(self):
         learner = Learner(ENV_IDS[0])
         envs = make_envs(ENV_IDS[0], 1, 2)
@@ -190,8 +183,6 @@ class Policies:
 
 
 class BagMessages:
-    """The decoder of the messages of a bag."""
-
     def __init__(self):
         header = Header(frame_id='camera', stamp=Stamp(sec=3, nanosec=7))
         self.messages = {

@@ -27,8 +27,7 @@ def jump(seconds):
     return set_clock
 
 
-#: Trials of each fault.
-TRIES = 10
+TRIES = 10  # trials of each fault
 #: What becomes of a measurement; None: nothing is sent.
 FAULTS = {
     'silence': None,
@@ -78,12 +77,7 @@ class Wheel:
             'status_period:=0.1', 'total_steps:=100000000')
 
     def fail(self, change):
-        """
-        Let the measurements fail for a while.
-
-        Returns:
-            When it began, and when the robot was told to stand still, s.
-        """
+        """Let measurements fail: return when, and when the robot was told to stand still, s."""
         if self._training is None:
             self._start()
         self._until_it_learns()
@@ -103,7 +97,6 @@ class Wheel:
         self._peer.until(lambda: self._commands[-1][1] != 0.0, 'motion')
 
     def finish(self):
-        """End the training as a user does; return its summary."""
         self._training.interrupt()
         assert self._training.wait() == 0, self._training.output[-3000:]
         self._peer.until(lambda: self._commands[-1][1] == 0.0, 'the neutral action at the end')
@@ -115,8 +108,7 @@ class Wheel:
     'a robot in training is silent, its clock jumps, its messages have another shape',
     'neutral action within 1 s and until the end of the fault, then learning goes on',
     reduced=7, full=TRIES * len(FAULTS))
-def test_a_robot_that_fails_in_an_episode_stands_still(
-        trials, peer, launch, run, tmp_path, took):
+def test_a_robot_that_fails_in_an_episode_stands_still(trials, peer, launch, run, tmp_path, took):
     with Wheel(peer, launch, run, tmp_path) as wheel:
         def fail(index, rng):
             name = [*FAULTS][index // TRIES]

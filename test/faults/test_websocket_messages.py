@@ -11,8 +11,6 @@ from std_msgs.msg import String
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from vdl_ros.arm.geometry import expand
-from vdl_ros.msg import EmergencyStop
-from vdl_ros.ros import qos
 
 STOP = 'EMERGENCY STOP'
 LABELS = STOP, 'base left', 'Go', 'Home', 'lamp', 'wrist (°)'
@@ -31,15 +29,12 @@ class View:
     def __init__(self, launch, peer):
         self.peer = peer
         self.process = launch('ros2', 'run', 'vdl_ros', 'viewer', '--ros-args', '-p', 'port:=0')
-        self._stops = peer.listen(
-            EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-        peer.talk(String, 'robot_description', qos.TOPICS['robot_description']).publish(
-            String(data=expand()))
+        self._stops = peer.listen('arm/emergency_stop')
+        peer.talk('robot_description').publish(String(data=expand()))
         self.url = self.process.wait_for(lambda: re.search(
             r'view: (http://127.0.0.1:\d+/?\S*)\n', self.process.output), 'the address')[1]
 
     def open(self):
-        """Return a client that knows the panel's elements."""
         client = page_client.PageClient(self.url)
         client.read(*LABELS)
         return client
@@ -85,7 +80,6 @@ def status_of(url, host, origin):
 
 
 def with_random_fields(message, ids, rng):
-    """Return a message in which one to three fields are changed, removed or added."""
     changed = dict(message)
     for _ in range(int(rng.integers(1, 4))):
         name = pick(rng, [each for each in changed if each != 'type'] or ['uuid'])

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 
 import pytest
-import rclpy
 from rclpy.parameter import Parameter
 
 from vdl_ros.common.settings import SettingError, setting
@@ -12,8 +11,6 @@ from vdl_ros.ros import parameters
 
 @dataclass(frozen=True)
 class One:
-    """Settings of every type."""
-
     count: int = setting(3, 'How many.', minimum=1, maximum=10)
     rate: float = setting(0.5, 'How fast.', minimum=0.0, maximum=2.0)
     loud: bool = setting(False, 'Whether it is loud.')
@@ -22,51 +19,29 @@ class One:
 
 @dataclass(frozen=True)
 class Two:
-    """Settings of a second class."""
-
     limit: float = setting(1.0, 'How far.', minimum=0.0)
 
 
-@pytest.fixture
-def make_node():
-    context = rclpy.Context()
-    rclpy.init(context=context)
-
-    def make(args=(), **overrides):
-        return rclpy.create_node(
-            'worker', context=context, enable_rosout=False, start_parameter_services=False,
-            cli_args=['--ros-args', *(word for each in args for word in ('-p', each))]
-            if args else None,
-            parameter_overrides=[Parameter(name, value=value)
-                                 for name, value in overrides.items()])
-
-    yield make
-    rclpy.shutdown(context=context)
-
-
 def test_only_parameters_that_are_set_are_returned_with_their_types(make_node):
-    assert parameters.given(make_node(), One, Two) == {}
-    assert parameters.given(make_node(count=5, loud=True), One, Two) == {'count': 5, 'loud': True}
-    for value in (0, 2):
-        found = parameters.given(make_node(args=[f'rate:={value}']), One)
-        assert found == {'rate': value}
-        assert type(found['rate']) is float
     # Those of ROS itself are accepted.
-    node = make_node(args=['use_sim_time:=false', 'qos_overrides./episodes.publisher.depth:=3'])
-    assert parameters.given(node, One) == {}
+    node = make_node('count:=5', 'loud:=true', 'rate:=2', 'use_sim_time:=false',
+                     'qos_overrides./left/episodes.publisher.depth:=3')
+    found = parameters.given(node, One, Two)
+    assert found == {'count': 5, 'loud': True, 'rate': 2.0}
+    assert type(found['rate']) is float
 
 
 def test_invalid_parameters_are_named_with_the_reason(make_node):
-    for name, value, message in (
-            ('cuont', 5, r"^cuont: no such parameter of worker; did you mean 'count'\?$"),
-            ('count', 5.0, '^count: 5.0 is not allowed: a whole number from 1 to 10$'),
-            ('count', [1, 2], '^count: .* is not allowed')):
+    for word, message in (
+            ('cuont:=5', r"^cuont: no such parameter of worker; did you mean 'count'\?$"),
+            ('count:=5.0', '^count: 5.0 is not allowed: a whole number from 1 to 10$'),
+            ('count:=[1, 2]', '^count: .* is not allowed')):
         with pytest.raises(SettingError, match=message):
-            parameters.given(make_node(**{name: value}), One, Two)
+            parameters.given(make_node(word), One, Two)
 
 
 def test_declared_parameters_are_read_only_and_have_the_resolved_values(make_node):
-    node = make_node(args=['rate:=2', 'count:=5'])
+    node = make_node('rate:=2', 'count:=5')
     values = parameters.given(node, One, Two) | {'kind': 'beta', 'not_ours': 1}
     parameters.declare(node, values, One, Two)
     assert {name: node.get_parameter(name).value
@@ -75,14 +50,9 @@ def test_declared_parameters_are_read_only_and_have_the_resolved_values(make_nod
     assert node.get_parameter('rate').type_ == Parameter.Type.DOUBLE
     assert not node.has_parameter('not_ours')
     assert not node.set_parameters([Parameter('count', value=4)])[0].successful
-    assert node.get_parameter('count').value == 5
-
-
-def test_descriptors_have_description_and_range(make_node):
-    node = make_node()
-    parameters.declare(node, {}, One, Two)
     count, rate, loud, kind, limit = (
         node.describe_parameter(name) for name in ('count', 'rate', 'loud', 'kind', 'limit'))
+    # They are described, with their range.
     assert count.description == 'How many.'
     assert count.additional_constraints == 'a whole number from 1 to 10'
     assert [(each.from_value, each.to_value) for each in count.integer_range] == [(1, 10)]

@@ -7,22 +7,22 @@ import time
 
 import pytest
 import rclpy
+from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
 from vdl_ros.ros import qos
+from vdl_ros.ros.base_node import Diagnostics
 from vdl_ros.ros.process import call_back, make_executor, run_node, set_up
 from vdl_ros.tools import doctor
 
 
 def test_malformed_ros_arguments_give_one_line_and_status_2(capsys):
-    for words in (['-p', 'x'], ['-p', 'checkpoint:='], ['-r', 'a:b']):
-        words.insert(0, '--ros-args')
-        assert run_node('name', pytest.fail, pytest.fail, (), words) == 2
-        printed = capsys.readouterr()
-        assert printed.out == ''
-        assert printed.err.startswith('name: Failed to parse ROS arguments')
-        assert printed.err.count('\n') == 1
+    words = ['--ros-args', '-p', 'checkpoint:=']
+    assert run_node('name', pytest.fail, pytest.fail, (), words) == 2
+    out, err = capsys.readouterr()
+    assert err.startswith('name: Failed to parse ROS arguments')
+    assert (out, err.count('\n')) == ('', 1)
     with pytest.raises(SystemExit) as ended:
         doctor.main(words)
     assert ended.value.code == 2
@@ -38,7 +38,9 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
         with set_up():
             fail()
 
-    make = lambda: rclpy.create_node('node')  # noqa: E731
+    def make():
+        return rclpy.create_node('node')
+
     for parts in ((fail, pytest.fail), (make, fail_in_set_up)):
         assert run_node('name', *parts, (), []) == 2
         assert capsys.readouterr().err == 'name: [Errno 28] full\n'
@@ -47,24 +49,32 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
         run_node('name', make, fail, (), [])
 
 
-@pytest.fixture
-def node(ros_domain):
-    rclpy.init()
-    node = rclpy.create_node('node')
-    yield node
-    node.destroy_node()
-    rclpy.shutdown()
+def test_diagnostics_have_a_level_a_message_and_values(peer):
+    received = peer.listen('/diagnostics')
+    warning = ''
+    diagnostics = Diagnostics(peer.node, lambda: (warning, {'lost': 2, 'lag': 0.5}))
+    peer.until(diagnostics._publisher.get_subscription_count, 'the subscription')
+    diagnostics._publish()
+    warning = '2 trajectories lost'
+    diagnostics._publish()
+    peer.until(lambda: received and received[-1].status[0].message != 'ok', 'both')
+    for found, level, message in ((received[0], DiagnosticStatus.OK, 'ok'),
+                                  (received[-1], DiagnosticStatus.WARN, warning)):
+        status, = found.status
+        assert (status.level, status.name, status.message) == (level, '/peer', message)
+        assert {each.key: each.value for each in status.values} == {'lost': '2', 'lag': '0.5'}
+        assert found.header.stamp.sec > 0
 
 
 @pytest.mark.parametrize('kind', ['events', 'single'])
 def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind):
     newest, ticks = [], []
     node.create_subscription(
-        Int64, 'policy', lambda message: newest.append(message.data), qos.TOPICS['policy'])
+        Int64, 'policy', lambda message: newest.append(message.data), qos.LATCHED)
     # A steady clock, as in the comparison: the time of day may be set.
     node.create_timer(0.02, lambda: ticks.append(time.monotonic()),
                       clock=Clock(clock_type=ClockType.STEADY_TIME))
-    publisher = node.create_publisher(Int64, 'policy', qos.TOPICS['policy'])
+    publisher = node.create_publisher(Int64, 'policy', qos.LATCHED)
     executor = make_executor(kind)
     executor.add_node(node)
     number, rounds, late, last = 0, 0, 0, time.monotonic()

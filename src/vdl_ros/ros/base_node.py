@@ -26,7 +26,7 @@ from vdl_ros.ros.process import (
     lower_priority,
     make_executor,
     run_node,
-    spin,
+    spin_until,
     take_settings,
 )
 
@@ -59,21 +59,12 @@ class Diagnostics:
 
 
 class BaseNode(Node):
-    """A node with the settings of its user; :meth:`main` is its program.
-
-    Attributes:
-        NAME: of the node and of its program.
-        SETTINGS: dataclasses of its parameters, besides :class:`ProcessConfig`.
-        IS_BACKGROUND: whether it only shows a training, and must not slow it down.
-        given: settings of the user by name.
-        refused: messages that could not be used.
-
-    Raises:
-        ValueError: a parameter, or a file that a parameter names, that cannot be used.
-    """
+    """A node with the settings of its user, ``given`` by name; :meth:`main` is its program."""
 
     NAME: ClassVar[str]
+    #: Dataclasses of its parameters, besides :class:`ProcessConfig`.
     SETTINGS: ClassVar[tuple[type, ...]] = ()
+    #: Whether it only shows a training, and must not slow it down.
     IS_BACKGROUND: ClassVar[bool] = False
 
     def __init__(self) -> None:
@@ -83,35 +74,29 @@ class BaseNode(Node):
         self._refusals: set[str] = set()
 
     def take_settings(self) -> dict[str, Scalar]:
-        """Declare the parameters, and return what the user has set."""
         return take_settings(self, *self.SETTINGS, ProcessConfig)[0]
 
     def settings(self, kind: type[T]) -> T:
-        """Return the settings of one of the dataclasses."""
         return select(kind, self.given)
 
     def pub(self, topic: str) -> Publisher:
-        """Return a publisher; see :func:`qos.pub`."""
         return qos.pub(self, topic)
 
     def sub(
         self, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None,
     ) -> Subscription:
-        """Return a subscription; see :func:`qos.sub`."""
         return qos.sub(self, topic, callback, profile)
 
     @property
     def is_simulated(self) -> bool:
-        """Whether the node's time is simulated."""
         return bool(self.get_parameter('use_sim_time').value)
 
     def every(
         self, seconds: float, callback: Callable[[], None], *, simulated: bool = False,
     ) -> Timer:
-        """Call back at a rate of the steady clock: the system's may be set back, and then pauses.
+        """Call back by the steady clock, or with ``simulated`` by the node's if that is simulated.
 
-        Args:
-            simulated: by the node's clock if its time is simulated.
+        A timer of the system's clock would pause when that is set back.
         """
         clock = (self.get_clock() if simulated and self.is_simulated
                  else Clock(clock_type=ClockType.STEADY_TIME))
@@ -123,11 +108,9 @@ class BaseNode(Node):
         return f'{socket.gethostname()}{self.get_fully_qualified_name()}_{os.getpid()}'
 
     def now(self) -> float:
-        """Return the node's time, s."""
         return float(self.get_clock().now().nanoseconds * 1e-9)
 
     def stamp(self) -> Time:
-        """Return the node's time for a header."""
         return self.get_clock().now().to_msg()
 
     def refuse(self, line: str) -> None:
@@ -139,14 +122,13 @@ class BaseNode(Node):
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Run callbacks, and whatever else it does, until ``stop``; return the exit status."""
-        spin(executor, stop)
+        spin_until(lambda: False, executor, stop)
         return EXIT_OK
 
     def stop(self) -> None:
         """End what the node has begun; called after :meth:`work`, also after an error in it."""
 
     def run(self, stop: threading.Event) -> int:
-        """Work with an executor, and return the exit status."""
         executor = make_executor(self.settings(ProcessConfig).executor)
         executor.add_node(self)
         try:

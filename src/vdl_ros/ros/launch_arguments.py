@@ -58,12 +58,10 @@ EVERY_FILE = (
 )
 
 _NAMESPACE = re.compile(r'/?[A-Za-z_]\w*(/[A-Za-z_]\w*)*', re.ASCII)
-# Not for users; see ProcessConfig.
-_HIDDEN = ('launch_id',)
+_HIDDEN = ('launch_id',)  # not for users; see ProcessConfig
 
 
 def declare(*classes: type) -> list[DeclareLaunchArgument]:
-    """Return one launch argument per setting, with description, range and default."""
     return [
         DeclareLaunchArgument(
             name, default_value=as_text(setting.default),
@@ -76,13 +74,7 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
     """Return the settings that the user gives for all nodes.
 
     Of several ways to give one the first counts: the command line or an including launch file,
-    ``params_file``, ``config``.
-
-    Args:
-        node: whose section of ``params_file`` is for the launch too; empty: none.
-
-    Raises:
-        SettingError: an invalid value, or a file that cannot be read.
+    ``params_file`` (with the section of ``node``), ``config``.
     """
     config = context.launch_configurations.get('config', '')
     in_file = read_config(Path(config), ProcessConfig) if config else {}
@@ -104,14 +96,7 @@ def given(context: LaunchContext, *classes: type, node: str = '') -> dict[str, S
 
 
 def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scalar]:
-    """Return what the parameter file has for one node, besides the settings for every node.
-
-    Args:
-        name: of the node, in the namespace of the launch.
-
-    Raises:
-        SettingError: a parameter that the node does not have, or an invalid value.
-    """
+    """Return what the parameter file has for one node, besides the settings for every node."""
     sections = _sections(context)
     known, found = settings_of(*classes), {}
     for_all = {key: value for key, value in sections.pop(parameters.EVERY_NODE, {}).items()
@@ -131,11 +116,6 @@ def of_node(context: LaunchContext, name: str, *classes: type) -> dict[str, Scal
 
 
 def namespace(context: LaunchContext) -> str:
-    """Return the argument ``namespace``.
-
-    Raises:
-        SettingError: a name that ROS does not allow.
-    """
     text = str(context.launch_configurations.get('namespace', ''))
     if text and not _NAMESPACE.fullmatch(text):
         raise SettingError(f'namespace: {quoted(text)} is not allowed: letters, digits and _, '
@@ -153,13 +133,8 @@ def reject_unknown_arguments(
 ) -> None:
     """Raise an error for an unknown launch argument, which ``ros2 launch`` would ignore.
 
-    Args:
-        file: name of the launch file; nothing is checked if another file includes it, because
-            that file has other arguments.
-        classes: dataclasses of the settings that its parameter file may have for every node.
-
-    Raises:
-        SettingError: an argument that the file does not have, or a parameter that no node has.
+    Nothing is checked if another launch file, with other arguments, includes ``file``. ``classes``
+    are of the settings that its parameter file may have for every node.
     """
     if not any(word.rsplit('/', 1)[-1] == file for word in sys.argv):
         return
@@ -175,12 +150,10 @@ def reject_unknown_arguments(
 
 
 def _is_set(context: LaunchContext, setting: Setting) -> bool:
-    """Return whether the command line or an including launch file sets this."""
-    on_command_line = {
-        current_name(word.split(':=', 1)[0]) for word in context.argv if ':=' in word}
     text = _text(context, setting.name)
-    return setting.name in on_command_line or (
-        text is not None and text != as_text(setting.default))
+    return (text is not None and text != as_text(setting.default)) or any(
+        current_name(word.split(':=', 1)[0]) == setting.name
+        for word in context.argv if ':=' in word)
 
 
 def _text(context: LaunchContext, name: str) -> str | None:
@@ -192,7 +165,6 @@ def _text(context: LaunchContext, name: str) -> str | None:
 
 
 def _sections(context: LaunchContext) -> dict[str, dict[str, object]]:
-    """Return the parameter file by names of nodes, {} without one."""
     path = context.launch_configurations.get('params_file', '')
     return parameters.read_parameter_file(Path(path)) if path else {}
 

@@ -44,16 +44,11 @@ def described(
     file: str, arguments: Sequence[DeclareLaunchArgument], settings: Sequence[type],
     start: Callable[[LaunchContext], list[Any]], *, local: bool = False,
 ) -> LaunchDescription:
-    """Return the description of a launch file; namespace and environment end with it.
+    """Return the description of a launch file; one that includes it keeps its own environment.
 
-    So a launch file that includes it keeps its own.
-
-    Args:
-        arguments: of the file, besides those of every launch file.
-        settings: dataclasses of the settings that a parameter file may have for every node.
-        start: returns the actions; called with the context.
-        local: whether all nodes are on this machine: then, unless the user says otherwise, no
-            other host discovers them, and shared memory is used.
+    ``settings`` are those that a parameter file may have for every node. With ``local`` all nodes
+    are on this machine: unless the user says otherwise, no other host discovers them, and shared
+    memory is used.
     """
     every = [*arguments, *launch_arguments.EVERY_FILE]
 
@@ -83,22 +78,15 @@ def node(
     settings: Sequence[type], launch_id: str, *, name: str = '',
     remappings: Sequence[tuple[str, str]] = (), sigterm_timeout: str | None = None, **more: Any,
 ) -> Node:
-    """Return a node of this package.
+    """Return a node of this package with ``settings``, of which the user has given some.
 
-    Args:
-        executable: its name, also of the node unless ``name`` is set.
-        given: settings of the user; those that the node does not have are ignored.
-        settings: dataclasses of the node's settings.
-        sigterm_timeout: time to end after SIGINT, s; None: that of launch.
-
-    Raises:
-        SettingError: the parameter file has something for this node that it cannot have.
+    What is given for other nodes is ignored. ``sigterm_timeout``: time to end after SIGINT, s.
     """
-    known = settings_of(*settings)
+    known, name = settings_of(*settings), name or executable
     values = {key: value for key, value in given.items() if key in known}
-    values |= launch_arguments.of_node(context, name or executable, *settings)
+    values |= launch_arguments.of_node(context, name, *settings)
     return make_node(
-        context, executable, name=name or executable, remappings=remappings,
+        context, executable, name=name, remappings=remappings,
         parameters=[parameters(values | {'launch_id': launch_id} | more)],
         **({} if sigterm_timeout is None else {'sigterm_timeout': sigterm_timeout}))
 
@@ -116,14 +104,9 @@ def make_node(
 
 
 def of_learner(rank: int) -> list[tuple[str, str]]:
-    """Return the topic remappings of the learner ``rank`` and of its actors.
-
-    Learner 0 keeps the names of a single learner. All learners share ``policy``.
-    """
-    if rank == 0:
-        return []
+    """Return the topic remappings of a learner and of its actors; all share ``policy``."""
     return [(topic, f'learner_{rank}/{topic}')
-            for topic in ('trajectories', 'observations', 'actions')]
+            for topic in ('trajectories', 'observations', 'actions')] if rank else []
 
 
 def announced(context: LaunchContext) -> list[LogInfo]:
@@ -157,14 +140,7 @@ def recorder(context: LaunchContext) -> list[Node]:
 def end_with(
     event: ProcessExited, context: LaunchContext, *, on_success: bool,
 ) -> list[Any] | None:
-    """Handle the exit of a node that is restarted when it fails.
-
-    Args:
-        on_success: whether status 0 ends the launch.
-
-    Raises:
-        RuntimeError: the node rejected its settings; the launch ends with status 1.
-    """
+    """Handle the exit of a node that is restarted when it fails; errors end the launch."""
     if context.is_shutdown:
         return None
     if event.returncode == EXIT_BAD_INPUT:
@@ -176,11 +152,7 @@ def end_with(
 
 
 def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
-    """End the launch when a node exits that all others depend on.
-
-    Raises:
-        RuntimeError: its status is not 0; the launch ends with status 1.
-    """
+    """End the launch when a node exits that all others depend on."""
     if context.is_shutdown:
         return None
     if event.returncode:
@@ -192,22 +164,19 @@ def watched(
     processes: Sequence[Any],
     on_exit: Callable[[ProcessExited, LaunchContext], list[Any] | None] = end_all,
 ) -> list[Any]:
-    """Return the actions that start processes, and what their end means."""
     return [*(RegisterEventHandler(OnProcessExit(target_action=each, on_exit=on_exit))
               for each in processes), *processes]
 
 
 def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
-    """Return the process of a program of this package that is no node."""
     path = PathJoinSubstitution([FindPackagePrefix('vdl_ros'), 'lib', 'vdl_ros', name])
     return ExecuteProcess(cmd=[path, *words], name=name, output='screen', **options)
 
 
-_FIRST_S, _LONGEST_S = 1.0, 32.0
+_FIRST_S, _MAX_DELAY_S = 1.0, 32.0
 # Ends without a while of work between them, after which the process is not started again.
-_MOST = 8
-# Work that makes up for one end, s.
-_WORK_S = 20.0
+_MAX_ENDS = 8
+_WORK_S = 20.0  # work that makes up for one end, s
 
 
 class RestartDelays:
@@ -221,11 +190,10 @@ class RestartDelays:
         self._ends = 0.0
 
     def next(self, lived_s: float) -> float | None:
-        """Return the delay in seconds after a process lived for ``lived_s``; None: no restart."""
         self._ends = max(self._ends - lived_s / _WORK_S, 0.0) + 1.0
-        if self._ends > _MOST:
+        if self._ends > _MAX_ENDS:
             return None
-        return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _LONGEST_S))
+        return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _MAX_DELAY_S))
 
 
 def restarted(
@@ -234,13 +202,8 @@ def restarted(
 ) -> OpaqueFunction:
     """Return the action that starts a node, and starts it again when it ends.
 
-    The ``respawn`` of ``launch`` has one delay and counts restarts for ever.
-
-    Args:
-        make: returns the node's action; called for every start.
-        on_success: whether status 0 ends the launch.
-        needed: whether the launch ends if the node ends again and again.
-        clock: time, s.
+    The ``respawn`` of ``launch`` has one delay and counts restarts for ever. Status 0 ends the
+    launch with ``on_success``, and so does a ``needed`` node that ends again and again.
     """
     delays = RestartDelays()
     # Of the first start: the scope of an including launch file has ended at the others.

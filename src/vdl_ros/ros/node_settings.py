@@ -56,8 +56,7 @@ class CaptureConfig:
         True, 'A data set of the simulated arm with labels; false: a bag of images of the camera.')
     compression: str = setting(
         'none', 'Compression of that bag; a data set has none.', choices=('none', 'lz4', 'zstd'))
-    image_width: int = setting(
-        128, 'Width of the images.', minimum=8, maximum=4096, unit='pixels')
+    image_width: int = setting(128, 'Width of the images.', minimum=8, maximum=4096, unit='pixels')
     image_height: int = setting(
         128, 'Height of the images.', minimum=8, maximum=4096, unit='pixels')
 
@@ -97,11 +96,6 @@ class PolicyConfig:
 
     @property
     def path(self) -> Path:
-        """Return the file of the policy.
-
-        Raises:
-            SettingError: there is none.
-        """
         if not self.policy:
             raise SettingError('policy: not set: policy:=runs/<name>')
         path = checkpoint_file(Path(self.policy))
@@ -167,11 +161,6 @@ class SimArmConfig:
 
     @property
     def pose(self) -> dict[str, float]:
-        """Return ``start_pose`` by joint, rad.
-
-        Raises:
-            SettingError: a word that is not joint=number.
-        """
         found = {}
         for word in self.start_pose.split():
             name, _, value = word.partition('=')

@@ -15,19 +15,13 @@ from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescri
 from rclpy.node import Node
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import (
-    Scalar,
-    Setting,
-    SettingError,
-    current_name,
-    settings_of,
-    suggestion,
-)
+from vdl_ros.common.settings import Scalar, SettingError, current_name, settings_of, suggestion
 from vdl_ros.ros import qos
 
 #: The name that stands for every node.
 EVERY_NODE = '/**'
 _KEY = 'ros__parameters'
+_WILDCARDS = {'/**': r'(/\w+)*', '*': r'\w+'}
 # Parameters that every node of rclpy has.
 _ROS_NAMES = ('use_sim_time', 'start_type_description_service')
 _ROS_PREFIX = 'qos_overrides.'
@@ -39,13 +33,7 @@ def is_ros_parameter(name: str) -> bool:
 
 
 def read_parameter_file(path: Path) -> dict[str, dict[str, object]]:
-    """Return the parameters in a file by the names of nodes, which begin with ``/``.
-
-    Nested parameters get names with dots, such as ``qos_overrides./policy.publisher.depth``.
-
-    Raises:
-        SettingError: the file cannot be read, or is not a ROS parameter file.
-    """
+    """Return the parameters in a file by the names of nodes, which begin with ``/``."""
     try:
         content = yaml.safe_load(path.read_text(encoding='utf-8'))
         return dict(_sections(content, ''))
@@ -59,23 +47,15 @@ def read_parameter_file(path: Path) -> dict[str, dict[str, object]]:
 
 
 def of_node(sections: Mapping[str, Mapping[str, object]], node: str) -> dict[str, object]:
-    """Return the parameters of one node.
-
-    Args:
-        node: full name, ``/left/arm_driver``.
-    """
+    """Return the parameters of one node by its full name, such as ``/left/arm_driver``."""
     found: dict[str, object] = {}
     # What is for one node overrides what is for several.
     for pattern in sorted(sections, key=lambda each: '*' not in each):
-        if re.fullmatch(_expression(pattern), node):
+        expression = ''.join(_WILDCARDS.get(each, re.escape(each))
+                             for each in re.split(r'(/\*\*|\*)', pattern))
+        if re.fullmatch(expression, node):
             found |= sections[pattern]
     return found
-
-
-def _expression(pattern: str) -> str:
-    """Return the regular expression of a pattern of node names."""
-    words = {'/**': r'(/\w+)*', '*': r'\w+'}
-    return ''.join(words.get(each, re.escape(each)) for each in re.split(r'(/\*\*|\*)', pattern))
 
 
 def _sections(content: object, name: str) -> Iterator[tuple[str, dict[str, object]]]:
@@ -105,12 +85,8 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
 
     rclpy ignores parameters that are not declared, and rejects 1 for a float; here the first is
     an error and the second is accepted.
-
-    Raises:
-        SettingError: an unknown name or an invalid value.
     """
-    qos.check(
-        node, {name: each.value for name, each in node._parameter_overrides.items()})
+    qos.check(node, {name: each.value for name, each in node._parameter_overrides.items()})
     known = settings_of(*classes)
     found: dict[str, Scalar] = {}
     # rclpy has no public access to overrides before their declaration.
@@ -126,25 +102,16 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
 
 
 def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:
-    """Declare every setting of ``classes`` as a read-only parameter.
-
-    Args:
-        values: resolved values; the rest keep their defaults.
-    """
+    """Declare settings as read-only parameters with these values, or with their defaults."""
     # Those of rclpy are for publishers and subscriptions that follow.
     for name in [name for name in node._parameter_overrides if not is_ros_parameter(name)]:
         del node._parameter_overrides[name]
     for name, setting in settings_of(*classes).items():
-        node.declare_parameter(
-            name, values.get(name, setting.default), _descriptor(setting))
-
-
-def _descriptor(setting: Setting) -> ParameterDescriptor:
-    descriptor = ParameterDescriptor(
-        description=setting.doc, additional_constraints=setting.allowed, read_only=True)
-    low, high = setting.minimum, setting.maximum
-    if setting.type is int and low is not None and high is not None:
-        descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high))]
-    if setting.type is float and low is not None and high is not None:
-        descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
-    return descriptor
+        descriptor = ParameterDescriptor(
+            description=setting.doc, additional_constraints=setting.allowed, read_only=True)
+        low, high = setting.minimum, setting.maximum
+        if setting.type is int and low is not None and high is not None:
+            descriptor.integer_range = [IntegerRange(from_value=int(low), to_value=int(high))]
+        if setting.type is float and low is not None and high is not None:
+            descriptor.floating_point_range = [FloatingPointRange(from_value=low, to_value=high)]
+        node.declare_parameter(name, values.get(name, setting.default), descriptor)

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import rclpy
 from rclpy._rclpy_pybind11 import RCLInvalidROSArgsError
+from rclpy.context import Context
 from rclpy.executors import Executor, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
@@ -22,16 +23,15 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.command_line import set_by_signals, signal_at_death_of
+from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
 from vdl_ros.ros.node_settings import ProcessConfig
 
-# From <malloc.h> of glibc.
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
-# Bytes: the largest threshold that glibc accepts, and the freed memory to keep.
-_MMAP_THRESHOLD, _TRIM_THRESHOLD = 32 << 20, 256 << 20
+# Of <malloc.h> of glibc: M_MMAP_THRESHOLD with the largest value that it accepts, and
+# M_TRIM_THRESHOLD with the freed memory to keep, bytes.
+_THRESHOLDS = {-3: 32 << 20, -1: 256 << 20}
 
 
 def keep_large_blocks() -> None:
@@ -43,33 +43,24 @@ def keep_large_blocks() -> None:
     """
     mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)
     if mallopt is not None:
-        mallopt(_M_MMAP_THRESHOLD, _MMAP_THRESHOLD)
-        mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+        for parameter, value in _THRESHOLDS.items():
+            mallopt(parameter, value)
 
 
 N = TypeVar('N', bound=Node)
 
 EXIT_OK = 0
-# A restart does not help: launch files end the launch.
-EXIT_BAD_INPUT = 2
-# Another process failed that this one depends on: launch files restart this one.
-EXIT_RESTART = 4
+EXIT_BAD_INPUT = 2  # a restart does not help: launch files end the launch
+EXIT_RESTART = 4  # another process failed that this one depends on: launch files restart this one
 
 # Linux gives a thread of this niceness 45 / (1024 + 45) of a core beside one of niceness 0.
 _NICENESS = 14
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
-    """Declare a node's parameters; a node started by a launch file also ends with the launch.
+    """Declare a node's parameters: return those of the user by name, and its process's settings.
 
-    Args:
-        classes: dataclasses of its settings, :class:`ProcessConfig` among them.
-
-    Returns:
-        Settings of the user by name, and the settings of the process.
-
-    Raises:
-        SettingError: an unknown parameter or an invalid value.
+    A node started by a launch file also ends with the launch.
     """
     given = parameters.given(node, *classes)
     parameters.declare(node, given, *classes)
@@ -79,15 +70,12 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
     return given, process
 
 
-def make_executor(kind: str) -> Executor:
-    """Return an executor by its name in :class:`ProcessConfig`."""
+def make_executor(kind: str, context: Context | None = None) -> Executor:
     if kind == 'events':
-        try:
+        with contextlib.suppress(ImportError):
             from rclpy.experimental import EventsExecutor
-        except ImportError:
-            return SingleThreadedExecutor()
-        return EventsExecutor()
-    return SingleThreadedExecutor()
+            return EventsExecutor(context=context)
+    return SingleThreadedExecutor(context=context)
 
 
 def call_back(executor: Executor, timeout: float) -> None:
@@ -102,11 +90,6 @@ def call_back(executor: Executor, timeout: float) -> None:
     executor.spin_until_future_complete(Future(), timeout_sec=0.0)
 
 
-def spin(executor: Executor, stop: threading.Event) -> None:
-    """Run callbacks until ``stop`` is set."""
-    spin_until(lambda: False, executor, stop)
-
-
 def spin_until(
     condition: Callable[[], object], executor: Executor, stop: threading.Event,
     seconds: float = math.inf,
@@ -119,19 +102,12 @@ def spin_until(
 
 
 def die_with_parent() -> None:
-    """Let the kernel send SIGINT to this process when its parent dies.
-
-    Otherwise the nodes of a killed ``ros2 launch`` would keep running, and an actor would wait for
-    a learner forever.
-    """
+    """Let the kernel send SIGINT to this process when its parent, a ``ros2 launch``, is killed."""
     signal_at_death_of(PARENT_PID, signal.SIGINT)
 
 
 def lower_priority() -> None:
-    """Leave 96 % of a core to a busy thread of normal priority; call it before threads start.
-
-    For what only shows a training: it must not slow the training down.
-    """
+    """Leave 96 % of a core to a busy thread of normal priority; call it before threads start."""
     os.nice(_NICENESS)
 
 
@@ -162,10 +138,9 @@ class _SetUpError(Exception):
 
 @contextlib.contextmanager
 def set_up() -> Iterator[None]:
-    """Report a ValueError or OSError of the block as an input that cannot be used.
+    """End the process with one line and status 2 at a ValueError or OSError of the block.
 
-    The process then ends with one line on stderr and status 2. :func:`run_node` does that while it
-    makes the node; use this for set-up that ``work`` does.
+    :func:`run_node` does that while it makes the node; use this for set-up that ``work`` does.
     """
     try:
         yield
@@ -180,18 +155,11 @@ def run_node(
     settings: Sequence[type],
     args: Sequence[str] | None = None,
 ) -> int:
-    """Run one node in this process.
+    """Run one node in this process; return the exit status.
 
-    Args:
-        make: returns the node; see :func:`set_up` for its errors.
-        work: called with the node and the stop event; returns the exit status. Its errors are
-            bugs: they end the process with a traceback and status 1, and its launch may start it
-            again.
-        settings: dataclasses of the node's parameters, for ``--help``.
-        args: command-line arguments; those of the process by default.
-
-    Returns:
-        The exit status.
+    For errors of ``make`` see :func:`set_up`. Those of ``work``, which returns the status, are
+    bugs: they end the process with a traceback and status 1, and its launch may start it again.
+    ``settings`` are for ``--help``; ``args`` are those of the process by default.
     """
     words = list(sys.argv[1:] if args is None else args)
     try:
@@ -228,10 +196,3 @@ def run_node(
         # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set; later signals have no effect."""
-    event = threading.Event()
-    set_by_signals(event, signal.SIGINT, signal.SIGTERM)
-    return event

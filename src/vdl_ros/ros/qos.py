@@ -1,7 +1,4 @@
-"""Every topic of this package: its message, its quality of service, whether a user overrides it.
-
-:func:`pub` and :func:`sub` take all of that from :data:`TABLE` by the topic's name.
-"""
+"""Every topic of this package: its message, its quality of service, what a user overrides."""
 
 from __future__ import annotations
 
@@ -64,9 +61,6 @@ COMMAND = _profile(1, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 MOTORS = COMMAND
 MOTORS_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 
-# Feedback of an action, as rcl_action has it.
-ACTION_FEEDBACK = _profile(10, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
-
 # The emergency stop: each of several publishers latches its last message. A subscriber has to
 # queue the messages of all publishers, or the last to arrive would hide one that says stop.
 LATCHED_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
@@ -74,11 +68,9 @@ LATCHED_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANS
 
 @dataclass(frozen=True)
 class Topic:
-    """A topic: its type as ``package/Name``, and its profiles.
+    """A topic: its type as ``package/Name``, and its profiles; subscribed as offered by default.
 
-    Attributes:
-        subscribed: the profile of subscriptions; None: as offered.
-        overridable: parameters of a node may change depth and reliability.
+    ``overridable``: parameters of a node may change depth and reliability.
     """
 
     type: str
@@ -138,28 +130,27 @@ TOPICS = {name: each.offered for name, each in TABLE.items()}
 
 
 def subscription(topic: str) -> QoSProfile:
-    """Return the profile with which this package subscribes to ``topic``."""
     return TABLE[topic].subscribed or TABLE[topic].offered
 
 
-def pub(node: Node, topic: str) -> Publisher:
-    """Return a publisher of a topic of :data:`TABLE`, as overridden by the node's parameters."""
+def pub(node: Node, topic: str, *, name: str = '') -> Publisher:
+    """Return a publisher of a topic of :data:`TABLE`, or of its like with another ``name``."""
     found = TABLE[topic]
     return node.create_publisher(
-        found.message, topic, copy.copy(found.offered), **_overriding(found))
+        found.message, name or topic, copy.copy(found.offered), **_overriding(found))
 
 
 def sub(
-    node: Node, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None,
+    node: Node, topic: str, callback: Callable[[Any], None], profile: QoSProfile | None = None, *,
+    name: str = '',
 ) -> Subscription:
-    """Return a subscription to a topic of :data:`TABLE`, as overridden by parameters.
+    """Return a subscription to a topic of :data:`TABLE`, or to its like with another ``name``.
 
-    Args:
-        profile: for a subscriber that needs more, or less, messages than others.
+    ``profile`` is for a subscriber that needs more, or less, messages than others.
     """
     found = TABLE[topic]
     return node.create_subscription(
-        found.message, topic, callback, copy.copy(profile or subscription(topic)),
+        found.message, name or topic, callback, copy.copy(profile or subscription(topic)),
         **_overriding(found))
 
 
@@ -177,14 +168,7 @@ _POLICIES = {each.name: each for each in (
 
 
 def check(node: Node, overrides: Mapping[str, object]) -> None:
-    """Check the parameters of a node that override quality of service.
-
-    A parameter file may be for several nodes, so the node need not have the topic.
-
-    Raises:
-        SettingError: a topic that cannot be overridden, which rclpy would ignore, or a value that
-            is not allowed.
-    """
+    """Check parameters that override quality of service; the node need not have the topic."""
     allowed = sorted(
         node.resolve_topic_name(name) for name, each in TABLE.items() if each.overridable)
     for name, value in overrides.items():

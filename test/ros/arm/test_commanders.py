@@ -19,18 +19,13 @@ def test_a_command_is_the_same_there_and_back_and_other_values_are_refused_by_na
         message = message_from_motors(Motors(base=1, lamp=not lamp), Time(), '/me')
         assert motors_from_message(message, lamp) == Motors(base=1, lamp=lamp)
     for name in (*JOINTS, 'lamp'):
-        for value in (-128, -2, 2, 127):
+        for value in (-2, 2):
             with pytest.raises(MotorError, match=f'{name}: {value} is not allowed'):
                 motors_from_message(MotorCommand(**{name: value}), False)
 
 
 def senders(*publishers):
     return CommandConflictDetector(0.5, lambda: list(publishers))
-
-
-def test_one_sender_is_no_news():
-    found = senders('/a', '/b')
-    assert not any(found.update('/a', time / 10) for time in range(100))
 
 
 def test_two_that_alternate_are_warned_of_but_not_all_the_time():
@@ -40,13 +35,13 @@ def test_two_that_alternate_are_warned_of_but_not_all_the_time():
     assert warned == ['arm/motors: 2 publishers at once: /a, /b'] * 2
 
 
-def test_one_after_the_other_is_a_handover():
+def test_one_sender_and_one_after_the_other_are_no_news():
     found = senders('/a', '/b')
     first = [found.update('/a', step / 20) for step in range(20)]
-    second = [found.update('/b', 1.0 + step / 20) for step in range(20)]
+    second = [found.update('/b', 1.0 + step / 20) for step in range(40)]
     assert not any(first + second)
     # And back, after a while.
-    assert not found.update('/a', 3.0)
+    assert not found.update('/a', 4.0)
 
 
 def test_senders_without_a_name_are_counted_in_the_graph():
@@ -60,14 +55,14 @@ def test_senders_without_a_name_are_counted_in_the_graph():
 
 
 def test_a_warning_quotes_the_names_of_publishers():
-    for name in ('/a\x1b[2J\n[FATAL] forged', '/' + 'x' * 10**6):
-        for senders_named in (('',), ('/b', name)):
-            found = senders(name, '/c')
-            warned = ''.join(
-                found.update(each, step / 20) for step in range(3) for each in senders_named)
-            assert warned.startswith('arm/motors: 2 publishers at once: ')
-            assert warned.isprintable()
-            assert len(warned) < 200
+    name = '/a\x1b[2J\n[FATAL] forged' + 'x' * 10**6
+    for senders_named in (('',), ('/b', name)):
+        found = senders(name, '/c')
+        warned = ''.join(
+            found.update(each, step / 20) for step in range(3) for each in senders_named)
+        assert warned.startswith('arm/motors: 2 publishers at once: ')
+        assert warned.isprintable()
+        assert len(warned) < 200
 
 
 def test_senders_that_invent_names_are_forgotten_and_not_all_named():

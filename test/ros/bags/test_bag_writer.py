@@ -36,15 +36,12 @@ def test_bags_are_read_by_rosbags(tmp_path):
     with AnyReader([tmp_path / 'bag']) as reader:
         assert reader.message_count == 101
         assert (reader.start_time, reader.duration) == (10**9, 100)
-        assert {each.topic: each.msgcount for each in reader.connections} == {
-            '/talk': 100, '/latched': 1}
-        offered = {each.topic: each.ext.offered_qos_profiles[0] for each in reader.connections}
-        assert offered['/latched'].durability.name == 'TRANSIENT_LOCAL'
-        assert offered['/talk'].durability.name == 'VOLATILE'
-        found = {}
+        assert {each.topic: (each.msgcount, each.ext.offered_qos_profiles[0].durability.name)
+                for each in reader.connections} == {
+                    '/talk': (100, 'VOLATILE'), '/latched': (1, 'TRANSIENT_LOCAL')}
+        found = {'/talk': [], '/latched': []}
         for connection, stamp, data in reader.messages():
-            found.setdefault(connection.topic, []).append(
-                (stamp, reader.deserialize(data, connection.msgtype)))
+            found[connection.topic].append((stamp, reader.deserialize(data, connection.msgtype)))
     assert [(stamp, message.data) for stamp, message in found['/talk']] == [
         (10**9 + number, f'message {number}') for number in range(100)]
     stamp, message = found['/latched'][0]
@@ -53,9 +50,8 @@ def test_bags_are_read_by_rosbags(tmp_path):
 
 def test_definitions_hold_every_type_once_and_in_full():
     found = definition('vdl_ros/msg/Trajectory')
-    assert found.count('MSG: vdl_ros/Tensor') == 1
-    assert found.count('MSG: std_msgs/Header') == 1
-    assert found.count('MSG: builtin_interfaces/Time') == 1
+    for name in ('vdl_ros/Tensor', 'std_msgs/Header', 'builtin_interfaces/Time'):
+        assert found.count(f'MSG: {name}') == 1
     fields = Trajectory.get_fields_and_field_types()
     assert all(name in found.split('=' * 80)[0] for name in fields)
 
@@ -66,9 +62,6 @@ def test_a_bag_is_never_overwritten_and_what_cannot_be_written_is_an_error(tmp_p
         bag.add_topic('/x', 'nowhere/msg/Nothing', [qos.REPORT])
     with pytest.raises(BagError, match='bag exists; name another bag'):
         BagWriter(tmp_path / 'bag')
-    (tmp_path / 'file').touch()
-    with pytest.raises(BagError, match='file/bag cannot be made: Not a directory'):
-        BagWriter(tmp_path / 'file' / 'bag')
 
 
 def test_a_bag_of_a_killed_writer_is_readable_up_to_its_last_chunk(tmp_path, monkeypatch):
@@ -92,22 +85,17 @@ def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):
     # A file may not grow beyond this: to the writer it is as if the disk were full.
     resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, before[1]))
     try:
-        with pytest.raises(OSError, match='File too large'):
-            fill(bag, handle)
+        with pytest.raises(OSError, match='File too large'):  # noqa: PT012  one of many writes
+            for number in range(10_000):
+                bag.write(handle, number, text(number))
         with pytest.raises(OSError, match='File too large'):
             bag.close()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     assert bag.count > 20
-    content = (tmp_path / 'bag' / 'bag_0.mcap').read_bytes()
-    found = readable(content)
+    found = readable((tmp_path / 'bag' / 'bag_0.mcap').read_bytes())
     assert found == [f'message {number}' for number in range(len(found))]
     assert len(found) >= bag.count - 1, 'all but the chunk that found no room'
-
-
-def fill(bag: BagWriter, handle: int) -> None:
-    for number in range(10_000):
-        bag.write(handle, number, text(number))
 
 
 def readable(content: bytes) -> list[str]:

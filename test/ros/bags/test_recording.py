@@ -3,25 +3,12 @@
 import sys
 import uuid
 
-import pytest
-import rclpy
-from rclpy.node import Node
 from std_msgs.msg import String
 
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.bags.recording import Recording
 from vdl_ros.ros.node_settings import RecordConfig
-
-
-@pytest.fixture
-def node():
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    node = Node('recorder', context=context)
-    yield node
-    node.destroy_node()
-    rclpy.shutdown(context=context)
 
 
 def discover(node, tmp_path, *found, topics='*'):
@@ -45,15 +32,12 @@ def test_no_module_is_imported_for_a_type_that_is_not_installed(
     monkeypatch.syspath_prepend(tmp_path)
     # Topics are recorded only while somebody publishes them.
     talker = node.create_publisher(String, 'talk', qos.REPORT)
-    for kind in ('stranger/msg/Message', 'stranger.inner/msg/Message', 'stranger/msg/msg/Message',
-                 '../stranger/msg/Message', 'std_msgs/msg/../msg/String', '/msg/Message',
-                 'stranger/msg/', 'std_msgs/msg/__loader__', 'std_msgs/msg/String\n',
-                 'x' * 100_000):
+    for kind in ('stranger/msg/Message', 'stranger.inner/msg/Message', '../stranger/msg/Message',
+                 'std_msgs/msg/__loader__', 'std_msgs/msg/String\n', 'x' * 100_000):
         assert discover(node, tmp_path, (talker.topic_name, kind)) == [], kind
         assert not [name for name in sys.modules if name.startswith('stranger')], kind
         output = ''.join(capfd.readouterr())
-        assert output.count("'/talk' is not recorded: ") == 1, kind
-        assert len(output.splitlines()) == 1, kind
+        assert output.count("'/talk' is not recorded: ") == len(output.splitlines()) == 1, kind
         assert len(output) < 300, kind
 
 

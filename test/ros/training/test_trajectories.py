@@ -22,14 +22,11 @@ from vdl_ros.ros.training.messages import (
 )
 from vdl_ros.ros.training.training import EndOfBag
 
-STEPS = 4
-SCHEMA = UnrollSchema(
-    gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2), STEPS, 1)
-STAMP = Time(seconds=12, nanoseconds=345)
-PIXELS = UnrollSchema(
-    gymnasium.spaces.Box(0, 255, (40, 40), np.uint8), gymnasium.spaces.Discrete(2), STEPS, 1)
-REMEMBERING = UnrollSchema(
-    gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2), STEPS, 1, 6)
+STEPS, STAMP = 4, Time(seconds=12, nanoseconds=345)
+NUMBERS, ACTIONS = gymnasium.spaces.Box(-1, 1, (3,), np.float32), gymnasium.spaces.Discrete(2)
+SCHEMA = UnrollSchema(NUMBERS, ACTIONS, STEPS, 1)
+REMEMBERING = UnrollSchema(NUMBERS, ACTIONS, STEPS, 1, 6)
+PIXELS = UnrollSchema(gymnasium.spaces.Box(0, 255, (40, 40), np.uint8), ACTIONS, STEPS, 1)
 
 
 def arrays(seed=0, batch=2):
@@ -45,20 +42,18 @@ def arrays(seed=0, batch=2):
     }
 
 
-def trajectory(
-    sequence=0, *, actor_id='a', start_id=1, learner_id='me', version=5, compression='none',
-    **changed,
-):
-    """Return a message after serialization and deserialization."""
-    sent = to_trajectory(
-        {**arrays(sequence), **changed}, stamp=STAMP, actor_id=actor_id, start_id=start_id,
-        sequence=sequence, learner_id=learner_id, policy_version=version, compression=compression)
+FIELDS = {'actor_id': 'a', 'start_id': 1, 'learner_id': 'me', 'policy_version': 5,
+          'compression': 'none'}
+
+
+def trajectory(sequence=0, **changed):
+    """Return a message after serialization and deserialization, with changed arrays or fields."""
+    fields = {name: changed.pop(name, value) for name, value in FIELDS.items()}
+    sent = to_trajectory(arrays(sequence) | changed, stamp=STAMP, sequence=sequence, **fields)
     return deserialize_message(serialize_message(sent), Trajectory)
 
 
 class Box:
-    """An inbox with its FlowStats and warnings."""
-
     def __init__(self, schema=SCHEMA, max_bytes=None, **more):
         self.flow_stats, self.warnings = FlowStats(), []
         self.inbox = TrajectoryInbox(
@@ -83,7 +78,7 @@ def box():
 
 
 def test_a_trajectory_message_restores_the_unroll(box):
-    message = trajectory(0, start_id=2**63 + 1, version=2**40)
+    message = trajectory(0, start_id=2**63 + 1, policy_version=2**40)
     box.put(message)
     unroll = box.inbox.get(0.0)
     expected = arrays(0)
@@ -133,55 +128,44 @@ def test_a_policy_message_restores_the_weights():
 
 def test_settings_that_are_no_flat_object_are_refused_in_one_line():
     for config in (
-            '', '[]', 'null', '{"a": ', '{"a": 1} x', '[' * 50_000, '{"a":' * 10_000,
-            '{"a": [[]]}', '{"a": {}}', f'{{"a": {"9" * 50_000}}}',
-            f'{{"a": "{"x" * 2**16}"}}'):
+            '', '[]', '{"a": 1} x', '[' * 50_000, '{"a":' * 10_000, '{"a": {}}',
+            f'{{"a": {"9" * 50_000}}}', f'{{"a": "{"x" * 2**16}"}}'):
         with pytest.raises(ValueError, match=r'^config: .{1,150}$'):
             policy_config(Policy(config=config))
 
 
-def broken_bytes():
+def broken(**fields):
     message = trajectory(1)
-    message.tensors[0].data = array.array('B', bytes(3))
-    return message
-
-
-def broken_axes():
-    message = trajectory(1)
-    message.tensors[0].shape = array.array('I', [0] + [2**32 - 1] * 70)
+    for name, value in fields.items():
+        setattr(message.tensors[0], name, value)
     return message
 
 
 def test_invalid_messages_are_counted_and_the_next_is_returned():
-    for make, reason in (
-            (broken_bytes, 'observations: 3 bytes are not the 120 of 2 environments'),
-            (broken_axes, "tensor 'observations': shape of 71 axes is not allowed: at most 64"),
-            (lambda: trajectory(1, actions=arrays()['actions'] + 2), 'actions: '),
-            (lambda: trajectory(1, rewards=arrays()['rewards'] * np.nan),
-             'rewards: not all finite'),
-            (lambda: trajectory(1, extra=np.zeros(1)), "unknown: ['extra']"),
-            (lambda: trajectory(1, state=np.zeros((2, 6), np.float32)), "unknown: ['state']"),
-            (lambda: trajectory(1, rewards=arrays(batch=3)['rewards']),
-             'is_reset: 10 bytes are not'),
-            (Trajectory, 'missing')):
-        box, bad = Box(), make()
-        bad.learner_id, bad.actor_id = 'me', bad.actor_id or 'a'
+    for bad, reason in (
+            (broken(data=array.array('B', bytes(3))),
+             'observations: 3 bytes are not the 120 of 2 environments'),
+            (broken(shape=array.array('I', [0] + [2**32 - 1] * 70)),
+             "tensor 'observations': shape of 71 axes is not allowed: at most 64"),
+            (trajectory(1, rewards=arrays()['rewards'] * np.nan), 'rewards: not all finite'),
+            (trajectory(1, extra=np.zeros(1)), "arrays missing: [], unknown: ['extra']"),
+            (trajectory(1, rewards=arrays(batch=3)['rewards']), 'is_reset: 10 bytes are not'),
+            (Trajectory(learner_id='me', actor_id='a'), 'missing')):
+        box = Box()
         box.put(trajectory(0), bad, trajectory(2))
         assert [unroll.sequence for unroll in box.all()] == [0, 2], reason
         assert box.flow_stats.rejected == 1, reason
-        assert box.warnings[0].startswith("trajectory of 'a")
-        assert ' refused: ' in box.warnings[0]
+        assert box.warnings[0].startswith("trajectory of 'a' refused: ")
         assert reason in box.warnings[0]
 
 
 def test_gaps_and_duplicates_are_counted_for_each_actor(box):
     box.put(trajectory(3), trajectory(4), trajectory(4), trajectory(7))
     assert [unroll.sequence for unroll in box.all()] == [3, 4, 7]
-    assert (box.flow_stats.lost, box.flow_stats.duplicates) == (2, 1)
-    assert box.warnings == ["2 trajectories of 'a' lost before number 7"]
     box.put(trajectory(0, actor_id='b', start_id=2), trajectory(8))
     assert [(unroll.actor_id, unroll.sequence) for unroll in box.all()] == [('b', 0), ('a', 8)]
-    assert box.flow_stats.lost == 2
+    assert (box.flow_stats.lost, box.flow_stats.duplicates) == (2, 1)
+    assert box.warnings == ["2 trajectories of 'a' lost before number 7"]
 
 
 def test_the_number_and_the_bytes_of_waiting_messages_are_bounded(box):

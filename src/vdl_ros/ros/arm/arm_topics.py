@@ -1,10 +1,7 @@
 """Topics of the arm's driver, the same for the real and the simulated arm.
 
-Subscribes: ``arm/motors`` (vdl_ros/MotorCommand), ``arm/emergency_stop``
-(vdl_ros/EmergencyStop, latched).
-Publishes: ``arm/motors_sent`` (vdl_ros/MotorCommand), ``arm/emergency_stop_state``
-(vdl_ros/EmergencyStopState, latched), ``arm/emergency_stop_marker`` (visualization_msgs/Marker,
-latched), ``/diagnostics``, ``/statistics``.
+Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent``,
+``arm/emergency_stop_state``, ``arm/emergency_stop_marker``, ``/diagnostics``, ``/statistics``.
 """
 
 from __future__ import annotations
@@ -35,8 +32,7 @@ from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
-# Period of the driver's watchdog, s.
-_TICK_S = 0.02
+_TICK_S = 0.02  # period of the driver's watchdog, s
 # For a user who releases before any driver was there.
 NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
@@ -44,14 +40,7 @@ _ACK_S = 1.0
 
 
 def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
-    """Return the command in a message.
-
-    Args:
-        lamp: whether it is lit now, for messages that do not change it.
-
-    Raises:
-        MotorError: a motor or the lamp has a value other than -1, 0, 1.
-    """
+    """Return the command in a message, which may leave the ``lamp`` as is; raises MotorError."""
     if message.lamp not in (-1, 0, 1):
         raise MotorError(f'lamp: {message.lamp} is not allowed: 1 on, -1 off, 0 unchanged')
     return Motors.of([getattr(message, name) for name in JOINTS],
@@ -59,7 +48,6 @@ def motors_from_message(message: MotorCommand, lamp: bool) -> Motors:
 
 
 def moves(message: MotorCommand) -> bool:
-    """Return whether a command switches a motor on."""
     return any(getattr(message, name) for name in JOINTS)
 
 
@@ -90,24 +78,18 @@ class MotorsPublisher:
         self._node, self.publisher = node, qos.pub(node, 'arm/motors')
 
     def send(self, motors: Motors, *, with_lamp: bool = False) -> None:
-        """Command the motors, and the lamp too with ``with_lamp``."""
         self.publisher.publish(message_from_motors(
             motors, self._node.stamp(), self._node.get_fully_qualified_name(),
             with_lamp=with_lamp))
 
     def wait_for_acks(self) -> None:
-        """Wait until the last command has arrived, in a node that is about to end."""
         wait_for_acks(self.publisher)
 
 
 def stop_request(
     sender: str, reason: str, releases: EmergencyStopState | None = None,
 ) -> EmergencyStopMessage:
-    """Return the message that requests the emergency stop, or its release.
-
-    Args:
-        releases: the state to release, as the driver published it; None to stop.
-    """
+    """Return the message that stops, or that releases the state that the driver published."""
     # Not the node's time: simulated time can stand still, and each request has another stamp.
     message = EmergencyStopMessage(header=Header(stamp=Clock().now().to_msg()),
                                    engage=releases is None, sender=sender, reason=reason)
@@ -117,11 +99,7 @@ def stop_request(
 
 
 class ArmTopics:
-    """Connects an :class:`ArmDriver`, its ``driver``, to topics.
-
-    Args:
-        values: returns more values for ``/diagnostics``.
-    """
+    """Connects an :class:`ArmDriver` to topics; ``values`` are more values of diagnostics."""
 
     def __init__(
         self, node: BaseNode, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
@@ -199,13 +177,11 @@ class ArmTopics:
         self._tick()
 
     def _publish_stop(self) -> None:
-        """Publish the state of the emergency stop if it changed."""
         state = self._stop.state
         message = EmergencyStopState(
             engaged=state.engaged, sender=state.sender, reason=state.reason,
             neutral_required=not state.engaged and self.driver.neutral_required)
-        message.header.stamp = Time(
-            sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
+        message.header.stamp = Time(sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
         if message != self._published:
             self._published = message
             self._stop_state.publish(message)
@@ -229,7 +205,6 @@ class ArmTopics:
                 for each in self._node.get_publishers_info_by_topic(topic)]
 
     def _warning_of_second_arm(self) -> str:
-        """Return the warning of another arm, which is logged when it appears."""
         warning = self._second_arm.update(time.monotonic())
         if warning and not self._warned_of_second:
             self._node.get_logger().warning(warning)
@@ -254,7 +229,6 @@ def _nanoseconds(stamp: Time) -> int:
 
 
 def _state_file(node: Node) -> Path:
-    """Return the file that keeps the emergency stop of a driver, by domain and name."""
     home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
     name = node.get_fully_qualified_name().strip('/').replace('/', '.')
     domain = node.context.get_domain_id()

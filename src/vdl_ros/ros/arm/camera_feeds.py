@@ -27,20 +27,13 @@ Pixels = NDArray[np.uint8]
 #: Called with an image, uint8 [height, width, 3], its camera info, and its time.
 ImageCallback = Callable[[Pixels, CameraInfo, Stamp], None]
 
-# Time without an image that gives a warning, s.
-_QUIET_S = 2.0
+_QUIET_S = 2.0  # time without an image that gives a warning, s
 # A skipped joint state is rendered after this time without another, s: the arm has stopped.
 _SETTLED_S = 0.5
 
 
 class SimulatedFeed:
-    """Renders the arm at its latest joint positions; an image has their stamp.
-
-    Must be made, used and closed by one thread.
-
-    Raises:
-        ValueError: a description that cannot be rendered, or a machine without OpenGL.
-    """
+    """Renders the arm at its latest joint positions, whose stamp it keeps; for one thread."""
 
     #: Longest wait of the executor between calls of :meth:`poll`, s.
     poll_timeout = 0.1
@@ -70,8 +63,7 @@ class SimulatedFeed:
 
     def _on_joint_states(self, message: JointState) -> None:
         try:
-            positions = positions_of(message)
-            missing = [name for name, value in zip(JOINTS, positions, strict=True)
+            missing = [name for name, value in zip(JOINTS, positions_of(message), strict=True)
                        if np.isnan(value)]
             if missing:
                 raise ValueError(f'positions: none of {", ".join(missing)}')
@@ -80,8 +72,7 @@ class SimulatedFeed:
             return
         self._received_at = time.monotonic()
         last = self._shown
-        if (last is not None and message.header.stamp == last.header.stamp
-                and message.position == last.position):
+        if last and (message.header.stamp, message.position) == (last.header.stamp, last.position):
             return
         self._next = message
         # The arm's time, which may be slow, fast or stepped; wall time without a stamp.
@@ -101,23 +92,17 @@ class SimulatedFeed:
             self._draw()
 
     def health(self) -> Health:
-        """Return whether joint states arrive."""
         quiet = time.monotonic() - self._received_at
         warning = '' if quiet < _QUIET_S else 'waiting for arm/joint_states' + (
             f', last received {quiet:.0f} s ago' if np.isfinite(quiet) else '')
         return warning, {'joint states refused': self._node.refused, 'lamp': self._lamp}
 
     def close(self) -> None:
-        """Free the OpenGL context."""
         self._renderer.close()
 
 
 class RealFeed:
-    """Publishes the images of a device, video or folder, each with its time.
-
-    Raises:
-        ValueError: a calibration or a file that cannot be used.
-    """
+    """Publishes the images of a device, video or folder, each with its time."""
 
     poll_timeout = 0.0
 
@@ -171,7 +156,6 @@ class RealFeed:
         return uncalibrated(width, height)
 
     def health(self) -> Health:
-        """Return whether images arrive."""
         reader = self._reader
         quiet = time.monotonic() - self._last_at
         warning = reader.fault or ('end of the source' if reader.ended else '') or (
@@ -179,7 +163,6 @@ class RealFeed:
         return warning, {'images damaged': reader.damaged, 'images missed': reader.missed}
 
     def close(self) -> None:
-        """Stop reading."""
         self._reader.close()
 
 
@@ -190,8 +173,7 @@ def _renderer(
         # Imported only here: the import needs OpenGL, and other sources need none.
         from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
         from vdl_ros.arm.simulation.scene import build_scene
-        scene = build_scene(
-            geometry, field_of_view=field_of_view, width=width, height=height)
+        scene = build_scene(geometry, field_of_view=field_of_view, width=width, height=height)
         return ArmRenderer(scene, width, height), camera_matrix(scene, width, height)
     except ValueError:
         raise  # the description cannot be rendered

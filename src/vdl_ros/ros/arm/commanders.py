@@ -17,10 +17,8 @@ _PROGRAMS = ('arm_controller', 'policy')
 #: Begin of the names of nodes that command a robot as its environment, programs too.
 ROBOT_ENVIRONMENT = 'robot_environment_'
 _WARN_AGAIN_S = 5.0
-# Publishers that a warning names.
-_NAMED = 5
-# Minimum time between two queries of the graph for publishers, s.
-_COUNT_AGAIN_S = 1.0
+_NAMED = 5  # publishers that a warning names
+_COUNT_AGAIN_S = 1.0  # minimum time between two queries of the graph for publishers, s
 # Another arm is there if it has been for so long: a driver that was killed disappears later, s.
 _SECOND_ARM_S = 3.0
 
@@ -32,11 +30,6 @@ def is_program(sender: str) -> bool:
 
 
 def check_program(node: Node) -> None:
-    """Check that others see that ``node`` is a program.
-
-    Raises:
-        SettingError: it was given another name.
-    """
     if not is_program(node.get_name()):
         raise SettingError(
             f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
@@ -62,12 +55,8 @@ class Precedence:
 class CommandConflictDetector:
     """Detects two publishers that command the motors at the same time.
 
-    Senders name themselves in their messages; for unnamed ones the publishers in the graph are
-    counted.
-
-    Args:
-        window: senders that alternate within this time conflict, s.
-        publishers: returns the full names of all nodes that publish commands.
+    Senders name themselves in their messages; for unnamed ones the ``publishers`` in the graph, by
+    their full names, are counted. Senders that alternate within ``window``, s, conflict.
     """
 
     def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
@@ -108,8 +97,7 @@ class CommandConflictDetector:
 class SecondArmDetector:
     """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``.
 
-    Args:
-        publishers: returns the full names of all nodes that publish the state of a stop.
+    ``publishers`` returns the full names of all nodes that publish the state of a stop.
     """
 
     def __init__(self, publishers: Callable[[], list[str]]) -> None:
@@ -117,7 +105,6 @@ class SecondArmDetector:
         self._since = math.inf
 
     def update(self, now: float) -> str:
-        """Return a warning or '' at ``now``, s."""
         names = self._publishers()
         if len(names) < 2:
             self._since = math.inf

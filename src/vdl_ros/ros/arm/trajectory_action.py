@@ -29,8 +29,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.ros.messages.joint_messages import seconds
 
 ACTION = 'arm/follow_joint_trajectory'
-# Period of the feedback, s.
-_FEEDBACK_S = 0.2
+_FEEDBACK_S = 0.2  # period of the feedback, s
 # A client that has not taken its feedback for this time is gone, s.
 _CLIENT_TIMEOUT_S = 2.0
 _Result = FollowJointTrajectory.Result
@@ -71,11 +70,8 @@ class _Goal:
 class TrajectoryAction:
     """Serves the action; the node gives it time by :meth:`update`.
 
-    Args:
-        node: the controller's.
-        start: starts a trajectory, or refuses it with a reason in ``controller.reason``.
-        stop: ends the trajectory with a reason, motors off.
-        is_busy: returns whether a trajectory runs, or waits for its time.
+    ``start`` starts a trajectory, or refuses it with a reason in ``controller.reason``; ``stop``
+    ends it with a reason, motors off; ``is_busy``: it runs, or waits for its time.
     """
 
     def __init__(
@@ -125,9 +121,10 @@ class TrajectoryAction:
             if violation:
                 self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, violation)
             else:
-                self._end(goal, goal.handle.succeed, _Result.SUCCESSFUL, '')
+                self._end(goal.handle, goal.handle.succeed, _Result.SUCCESSFUL, '')
         elif goal.handle.is_cancel_requested:
-            self._end(goal, goal.handle.canceled, _Result.SUCCESSFUL, self._controller.reason)
+            self._end(goal.handle, goal.handle.canceled, _Result.SUCCESSFUL,
+                      self._controller.reason)
         else:
             self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, self._controller.reason)
 
@@ -139,7 +136,7 @@ class TrajectoryAction:
             tolerances = _tolerances(request)
         except ToleranceError as error:
             self._stop(str(error))
-            self._finish(handle, handle.abort, _Result.INVALID_GOAL, str(error))
+            self._end(handle, handle.abort, _Result.INVALID_GOAL, str(error))
             return
         points = request.trajectory.points
         duration = seconds(points[-1].time_from_start) if points else 0.0
@@ -174,7 +171,6 @@ class TrajectoryAction:
         return '', _Result.SUCCESSFUL
 
     def _has_started(self, goal: _Goal) -> bool:
-        """Return whether the trajectory of the goal runs or ran, and not one before it."""
         return self._controller.starts > goal.starts
 
     def _is_client_gone(self, goal: _Goal, now: float) -> bool:
@@ -209,15 +205,12 @@ class TrajectoryAction:
                 error=_point(-controller.error, moved))))
 
     def _abort(self, goal: _Goal, code: int, reason: str) -> None:
-        self._end(goal, goal.handle.abort, code, reason)
+        self._end(goal.handle, goal.handle.abort, code, reason)
 
-    def _end(self, goal: _Goal, end: Callable[[], None], code: int, reason: str) -> None:
-        self._goal = None
-        self._finish(goal.handle, end, code, reason)
-
-    def _finish(
+    def _end(
         self, handle: ServerGoalHandle, end: Callable[[], None], code: int, reason: str,
     ) -> None:
+        self._goal = None
         self._server.finish(handle, end, _Result(error_code=code, error_string=reason))
 
 
@@ -226,11 +219,6 @@ def _point(values: Positions, indices: Sequence[int]) -> JointTrajectoryPoint:
 
 
 def _tolerances(request: FollowJointTrajectory.Goal) -> GoalTolerances:
-    """Return the tolerances of a goal.
-
-    Raises:
-        ToleranceError: tolerances, or a part of the trajectory, that this arm cannot have.
-    """
     if (request.multi_dof_trajectory.points or request.component_path_tolerance
             or request.component_goal_tolerance):
         raise ToleranceError('multi_dof_trajectory: not allowed: each joint has one axis')

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import importlib
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import yaml
@@ -16,12 +16,7 @@ from ament_index_python.packages import get_package_share_directory
 from ament_index_python.resources import get_resource
 from mcap.writer import CompressionType, Writer
 from rclpy.exceptions import InvalidTopicNameException
-from rclpy.qos import (
-    DurabilityPolicy,
-    HistoryPolicy,
-    QoSProfile,
-    ReliabilityPolicy,
-)
+from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPolicy
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vdl_ros.bags.reader import BagError, BagPart, BagTopic
@@ -32,11 +27,7 @@ _FORM = re.compile(r'([a-z][a-z0-9_]{0,254})/msg/([A-Z][A-Za-z0-9]{0,254})')
 
 
 def check_topic(name: str) -> None:
-    """Check a full topic name: DDS does not, and rclpy raises an error for each use of a bad one.
-
-    Raises:
-        BagError: not a topic name of ROS.
-    """
+    """Check a full topic name, which DDS does not."""
     try:
         validate_full_topic_name(name)
     except InvalidTopicNameException:
@@ -44,11 +35,7 @@ def check_topic(name: str) -> None:
 
 
 def check_type(type_name: str) -> tuple[str, str]:
-    """Return package and name of ``pkg/msg/Name``; nothing is imported.
-
-    Raises:
-        BagError: not a name of that form, or the ament index has no such message.
-    """
+    """Return package and name of ``pkg/msg/Name``; nothing is imported."""
     found = _FORM.fullmatch(type_name)
     if found is None:
         raise BagError(f'{quoted(type_name)}: not a message type: package/msg/Name')
@@ -63,11 +50,7 @@ def check_type(type_name: str) -> tuple[str, str]:
 
 
 def message_class(type_name: str) -> type:
-    """Return the Python class of ``pkg/msg/Name``; only an installed message's module is imported.
-
-    Raises:
-        BagError: it is not installed here.
-    """
+    """Return the class of an installed ``pkg/msg/Name``; else import nothing, raise BagError."""
     package, name = check_type(type_name)
     try:
         found: type = getattr(importlib.import_module(f'{package}.msg'), name)
@@ -81,10 +64,8 @@ DEPTH = 100
 
 
 def to_bag(profile: QoSProfile) -> dict[str, Any]:
-    """Return an offered profile as rosbag2 stores it."""
     def duration(value: Any) -> dict[str, int]:
-        whole = int(value.nanoseconds)
-        return {'sec': whole // 10**9, 'nsec': whole % 10**9}
+        return dict(zip(('sec', 'nsec'), divmod(int(value.nanoseconds), 10**9), strict=True))
 
     return {
         # Discovery does not report a publisher's history; rosbag2 stores the same.
@@ -98,7 +79,6 @@ def to_bag(profile: QoSProfile) -> dict[str, Any]:
 
 
 def playback_profile(offered: list[dict[str, Any]]) -> QoSProfile:
-    """Return the profile with which to publish a topic of a bag."""
     kinds = [(str(each.get('reliability')), str(each.get('durability'))) for each in offered]
     # By name, or by number as older versions of rosbag2 wrote it.
     return weakest(all(kind not in ('best_effort', '2') for kind, _ in kinds),
@@ -114,20 +94,12 @@ def weakest(reliable: bool, latched: bool) -> QoSProfile:
 
 
 _FLUSH_S = 1.0
-_PRIMITIVES = {
-    'bool', 'byte', 'char', 'float32', 'float64', 'string', 'wstring', 'int8', 'uint8', 'int16',
-    'uint16', 'int32', 'uint32', 'int64', 'uint64',
-}
 _COMPRESSION = {
     'none': CompressionType.NONE, 'lz4': CompressionType.LZ4, 'zstd': CompressionType.ZSTD}
 
 
 def definition(type_name: str) -> str:
-    """Return the definition of ``pkg/msg/Name`` with those of the types in it, as MCAP stores it.
-
-    Raises:
-        BagError: the type, or one in it, is not installed here.
-    """
+    """Return the definitions of ``pkg/msg/Name`` and of the types in it, as MCAP stores them."""
     found: dict[str, str] = {}
     waiting = [type_name]
     while waiting:
@@ -147,34 +119,22 @@ def definition(type_name: str) -> str:
 
 
 def _types_in(text: str, package: str) -> list[str]:
-    """Return the message types of the fields in a definition, as pkg/msg/Name."""
     found = []
     for line in text.splitlines():
         words = line.split('#', 1)[0].split()
         if len(words) < 2 or '=' in words[1]:
             continue
-        kind = words[0].split('[', 1)[0].split('<', 1)[0]
-        if kind in _PRIMITIVES:
-            continue
-        where, _, name = kind.rpartition('/')
-        found.append(f'{where.removesuffix("/msg") or package}/msg/{name}')
+        where, _, name = re.split(r'[\[<]', words[0])[0].rpartition('/')
+        if name[:1].isupper():  # no primitive type
+            found.append(f'{where.removesuffix("/msg") or package}/msg/{name}')
     return found
 
 
-class BagWriter:
-    """A bag that grows; use it in a ``with`` statement.
+class BagWriter(contextlib.AbstractContextManager['BagWriter']):
+    """A bag that grows, in a folder that does not exist unless it holds ``earlier`` files of it.
 
-    Args:
-        path: a folder that does not exist yet, unless it holds ``earlier``.
-        compression: none, lz4 or zstd.
-        distribution: of ROS 2, for the metadata.
-        earlier: files of the bag; see ``bags.reader.read_part``.
-
-    Attributes:
-        labels: texts by name, which :meth:`close` writes into the metadata as ``custom_data``.
-
-    Raises:
-        BagError: the folder exists or cannot be made.
+    ``compression`` is none, lz4 or zstd. :meth:`close` writes ``distribution``, that of ROS 2, and
+    ``labels``, texts by name, as ``custom_data`` into the metadata.
     """
 
     def __init__(
@@ -202,14 +162,7 @@ class BagWriter:
         self._write_metadata()
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
-        """Announce a topic; return its handle.
-
-        Args:
-            type_name: as ``pkg/msg/Name``.
-
-        Raises:
-            BagError: the type is not installed here.
-        """
+        """Announce a topic of ``pkg/msg/Name``; return its handle."""
         if type_name not in self._schemas:
             self._schemas[type_name] = self._writer.register_schema(
                 type_name, 'ros2msg', definition(type_name).encode())
@@ -221,11 +174,7 @@ class BagWriter:
         return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
-        """Write one serialised message, received at ``stamp_ns``.
-
-        Raises:
-            OSError: the disk is full; what was written before stays readable.
-        """
+        """Write one serialised message; after an OSError what was written before is readable."""
         self._writer.add_message(handle, stamp_ns, data, stamp_ns)
         self._topics[handle].count += 1
         self.count += 1
@@ -236,7 +185,6 @@ class BagWriter:
             self._writer.flush()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
-        """Write the index and the metadata."""
         if self._stream.closed:
             return
         try:
@@ -245,24 +193,14 @@ class BagWriter:
         finally:
             self._stream.close()
 
-    def __enter__(self) -> BagWriter:
-        """Return this bag."""
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Close the bag."""
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
     def parts(self) -> list[BagPart]:
-        """Return the bag's files, this one last."""
-        known = self.count > 0
-        start, end = (self._first, self._last) if known else (0, 0)
+        start, end = (self._first, self._last) if self.count else (0, 0)
         return [*self._earlier, BagPart(
-            self._name, start, end, tuple(copy.copy(each) for each in self._topics.values()))]
+            self._name, start, end, tuple(map(copy.copy, self._topics.values())))]
 
     def _write_metadata(self) -> None:
         """Write metadata.yaml as rosbag2 does, version 9."""
@@ -271,9 +209,8 @@ class BagWriter:
         for topic in (topic for part in parts for topic in part.topics):
             first = total.setdefault(topic.name, BagTopic(topic.name, topic.type, topic.qos))
             first.count += topic.count
-        times = [(part.start_ns, part.end_ns) for part in parts if part.count]
-        start = min((begin for begin, _ in times), default=0)
-        end = max((end for _, end in times), default=0)
+        start = min((part.start_ns for part in parts if part.count), default=0)
+        end = max(part.end_ns for part in parts)
         info = {'rosbag2_bagfile_information': {
             'version': 9, 'storage_identifier': 'mcap',
             'duration': {'nanoseconds': end - start},

@@ -7,6 +7,7 @@ import queue
 import shutil
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from rclpy.node import Node
@@ -15,31 +16,19 @@ from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 from vdl_ros.bags.reader import PREFIX, BagError, EpisodeLabels, find_bags
 from vdl_ros.common.quoting import quoted
 from vdl_ros.robots.contract import Contract
-from vdl_ros.ros.bags.bag_writer import (
-    DEPTH,
-    BagWriter,
-    check_topic,
-    definition,
-    message_class,
-    weakest,
-)
+from vdl_ros.ros.bags import bag_writer
+from vdl_ros.ros.bags.bag_writer import DEPTH, BagWriter
 from vdl_ros.ros.node_settings import RecordConfig
 
-# Folder of the episode that is being recorded.
-_UNSAVED = 'unsaved'
+_UNSAVED = 'unsaved'  # folder of the episode that is being recorded
 
 
 class EpisodeBags:
     """Episodes of one folder; messages between them are dropped. Another thread may write.
 
     An episode begins with the latest message of each latched topic. One that was neither saved
-    nor discarded, because its recorder was killed, is removed.
-
-    Attributes:
-        count: messages of the current episode, or of the one before.
-
-    Raises:
-        BagError: the folder holds something else, or cannot be made.
+    nor discarded, because its recorder was killed, is removed. ``count`` is the number of messages
+    of the current episode, or of the one before.
     """
 
     def __init__(self, path: Path, *, compression: str = 'none', distribution: str = '') -> None:
@@ -57,8 +46,7 @@ class EpisodeBags:
         except OSError as error:
             raise BagError(f'{path} cannot be made: {error.strerror}') from None
         if others:
-            raise BagError(f'{path} holds {sorted(others)[0]}, which is no episode; name another '
-                           'folder')
+            raise BagError(f'{path} holds {min(others)}, which is no episode; name another folder')
         found = [each for each in find_bags(path) if each != path]
         self.saved = len(found)
         self._number = int(found[-1].name.removeprefix(PREFIX)) + 1 if found else 0
@@ -70,16 +58,10 @@ class EpisodeBags:
 
     @property
     def is_recording(self) -> bool:
-        """Return whether an episode is being recorded."""
         return self._bag is not None
 
     def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
-        """Announce a topic; return its handle. See :meth:`BagWriter.add_topic`.
-
-        Raises:
-            BagError: the type is not installed here.
-        """
-        definition(type_name)
+        bag_writer.definition(type_name)
         with self._lock:
             self._topics.append((name, type_name, profiles))
             handle = len(self._topics) - 1
@@ -88,11 +70,7 @@ class EpisodeBags:
             return handle
 
     def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
-        """Write a message, if an episode is being recorded.
-
-        Raises:
-            OSError: the disk is full.
-        """
+        """Write a message, if an episode is being recorded; OSError if the disk is full."""
         with self._lock:
             profiles = self._topics[handle][2]
             if all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in profiles):
@@ -102,11 +80,7 @@ class EpisodeBags:
                 self.count += 1
 
     def start(self, stamp_ns: int) -> None:
-        """Begin an episode.
-
-        Raises:
-            BagError, OSError: the bag cannot be made.
-        """
+        """Begin an episode; BagError or OSError if the bag cannot be made."""
         with self._lock:
             assert self._bag is None
             bag = BagWriter(
@@ -119,11 +93,6 @@ class EpisodeBags:
             self._bag, self.count = bag, len(self._latched)
 
     def save(self, labels: EpisodeLabels) -> Path:
-        """End the episode and keep it; return its folder.
-
-        Raises:
-            OSError: the disk is full.
-        """
         bag, path = self._take(), self.path / self.name
         bag.labels = labels.texts()
         bag.close()
@@ -134,7 +103,6 @@ class EpisodeBags:
         return path
 
     def discard(self) -> None:
-        """End the episode and remove it."""
         bag = self._take()
         bag.close()
         shutil.rmtree(bag.path.parent)
@@ -147,7 +115,6 @@ class EpisodeBags:
 
 
 def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
-    """Return the topics of all robots of a contract, separated by commas."""
     names = [name if name.startswith('/') or not (space := contract.topics_of(copy))
              else f'{space}/{name}'
              for copy in range(contract.copies) for name in contract.recorded]
@@ -157,14 +124,10 @@ def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
 class Recording:
     """Subscribes to topics that match and writes their messages in a thread of its own.
 
-    Attributes:
-        dropped: those of them that did not fit into the memory limit.
-        failure: why writing ended early; None while it continues.
+    ``dropped`` ones did not fit into the memory limit; ``failure`` is why writing ended early.
     """
 
-    def __init__(
-        self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags,
-    ) -> None:
+    def __init__(self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags) -> None:
         self._node, self._bag = node, bag
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20
@@ -178,25 +141,29 @@ class Recording:
         self._thread.start()
 
     def discover_topics(self) -> None:
-        """Subscribe to topics that are new since the last call."""
         for name, types in self._node.get_topic_names_and_types():
             if name in self._seen or not self._matches(name):
                 continue
             try:
-                check_topic(name)
+                bag_writer.check_topic(name)
                 infos = self._node.get_publishers_info_by_topic(name)
                 if not infos:
                     continue
-                kind = message_class(types[0])
+                kind = bag_writer.message_class(types[0])
+                offered = [info.qos_profile for info in infos]
                 with self._bag_lock:
-                    handle = self._bag.add_topic(
-                        name, types[0], [info.qos_profile for info in infos])
+                    handle = self._bag.add_topic(name, types[0], offered)
             except BagError as error:
                 self._seen.add(name)
                 self._node.get_logger().warning(f'{quoted(name)} is not recorded: {error}')
                 continue
             self._seen.add(name)
-            self._subscribe(name, kind, handle, [info.qos_profile for info in infos])
+            # No more than every publisher offers, so that all match.
+            profile = bag_writer.weakest(
+                all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
+                all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered))
+            self._node.create_subscription(
+                kind, name, partial(self._receive, handle), profile, raw=True)
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 
     def _matches(self, name: str) -> bool:
@@ -205,16 +172,6 @@ class Recording:
                    or fnmatch.fnmatchcase(name.rsplit('/', 1)[-1], pattern)
                    for pattern in self._patterns
                    if not name.endswith('/compressed') or pattern.endswith('compressed'))
-
-    def _subscribe(
-        self, name: str, kind: type, handle: int, offered: list[QoSProfile],
-    ) -> None:
-        """Request no more than every publisher offers, so that all match."""
-        profile = weakest(
-            all(each.reliability == ReliabilityPolicy.RELIABLE for each in offered),
-            all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL for each in offered))
-        self._node.create_subscription(
-            kind, name, lambda data: self._receive(handle, data), profile, raw=True)
 
     @property
     def most_queued(self) -> int:
@@ -252,6 +209,5 @@ class Recording:
         written.wait()
 
     def close(self) -> None:
-        """Write the queued messages and end the thread."""
         self._messages.put(None)
         self._thread.join()

@@ -1,8 +1,4 @@
-"""The checks of ``ros2 run vdl_ros doctor``.
-
-A check takes a :class:`System` and returns a :class:`Finding`. It never raises: unreadable values
-are a finding too. Tests replace ``System.root`` and ``System.environ``.
-"""
+"""The checks of ``ros2 run vdl_ros doctor``: each takes a :class:`System`, and never raises."""
 
 from __future__ import annotations
 

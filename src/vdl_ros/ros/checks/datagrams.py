@@ -23,7 +23,7 @@ COPIES = 4  # of each datagram, because single ones may be lost
 _IP_MTU_DISCOVER, _PMTUDISC_WANT, _PMTUDISC_PROBE = 10, 1, 3
 _PAUSE_S = 0.001
 _QUIET_S = 1.0
-_LONGEST_S = 10.0
+_MAX_WAIT_S = 10.0
 _MAGIC = b'vdl_doctor'
 
 # The socket, ``discovery``, ``data`` or ``multicast``, and the size in bytes.
@@ -44,7 +44,6 @@ class Ports(msgspec.Struct):
 
 
 def domain_ports(domain: int) -> range:
-    """Return the UDP ports of a domain."""
     return range(7400 + 250 * domain, min(7400 + 250 * domain + 250, 65536))
 
 
@@ -57,11 +56,7 @@ def interface_mtu(address: str) -> int:
 
 
 class Datagrams:
-    """The sockets of one host: those of a free DDS participant, and that of multicast.
-
-    Raises:
-        OSError: all ports of the domain are taken.
-    """
+    """The sockets of one host: those of a free DDS participant, and that of multicast."""
 
     def __init__(self, address: str, domain: int) -> None:
         self._address, self._group = address, (GROUP, domain_ports(domain)[0])
@@ -75,7 +70,6 @@ class Datagrams:
 
     @property
     def ports(self) -> Ports:
-        """Return the unicast ports."""
         return Ports(*(self._sockets[name].getsockname()[1] for name in ('discovery', 'data')))
 
     def send(self, address: str, ports: Ports, mark: str) -> None:
@@ -103,7 +97,7 @@ class Datagrams:
         found: set[Arrival] = set()
         head = _MAGIC + mark.encode()
         names = {each: name for name, each in self._sockets.items()}
-        end = time.monotonic() + _LONGEST_S
+        end = time.monotonic() + _MAX_WAIT_S
         while found != ALL_SENT and time.monotonic() < end:
             ready = select.select(list(names), [], [], _QUIET_S)[0]
             if not ready:
@@ -115,7 +109,6 @@ class Datagrams:
         return frozenset(found)
 
     def close(self) -> None:
-        """Close the sockets."""
         for each in self._sockets.values():
             each.close()
 

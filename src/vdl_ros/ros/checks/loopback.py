@@ -1,8 +1,4 @@
-"""Measure the round trip of messages between two processes.
-
-The second one runs :func:`echo`. Topics are ``NAME/ping`` and ``NAME/pong``,
-std_msgs/UInt8MultiArray, reliable and latched.
-"""
+"""Measure the round trip of messages to a second process, which runs :func:`echo`."""
 
 from __future__ import annotations
 
@@ -30,19 +26,16 @@ class Endpoint:
     ) -> None:
         import rclpy
         from rclpy.context import Context
-        from rclpy.executors import SingleThreadedExecutor
         from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
         from std_msgs.msg import UInt8MultiArray
+
+        from vdl_ros.ros.process import make_executor
 
         self.context = Context()
         rclpy.init(args=[], context=self.context)
         self.node = rclpy.create_node(name, context=self.context, start_parameter_services=False,
                                       enable_rosout=False)
-        try:
-            from rclpy.experimental import EventsExecutor as Executor
-        except ImportError:
-            Executor = SingleThreadedExecutor  # noqa: N806  a class under another name
-        self.executor = Executor(context=self.context)
+        self.executor = make_executor('events', self.context)
         self.executor.add_node(self.node)
         # Latched: the two sides discover each other at different times.
         qos = QoSProfile(depth=1, reliability=ReliabilityPolicy.RELIABLE,
@@ -58,26 +51,17 @@ class Endpoint:
         return condition()
 
     def matched(self) -> bool:
-        """Return whether both topics are connected."""
         return bool(self.publisher.get_subscription_count() > 0
                     and self.node.count_publishers(self.subscription.topic_name) > 0)
 
     def close(self) -> None:
-        """End the node."""
         self.executor.shutdown()
         self.node.destroy_node()
         self.context.try_shutdown()
 
 
 def measure() -> dict[int, tuple[float, float]]:
-    """Exchange messages with a second process over the configured transport.
-
-    Returns:
-        By their size in bytes: median of the round trips, ms, and rate of both directions, MB/s.
-
-    Raises:
-        TimeoutError: a message did not come back.
-    """
+    """Exchange messages with a second process: median round trip, ms, and rate, MB/s, by size."""
     name = f'vdl_doctor_{os.getpid()}'
     arrivals: list[float] = []
     child = subprocess.Popen(echo_command(name), stdin=subprocess.PIPE,
@@ -102,7 +86,6 @@ def measure() -> dict[int, tuple[float, float]]:
 
 
 def end_echo(process: subprocess.Popen[Any]) -> None:
-    """End a process that runs :func:`echo`."""
     assert process.stdin is not None
     process.stdin.close()
     try:
@@ -120,10 +103,7 @@ def round_trips(
 ) -> list[float]:
     """Return the times of ``rounds`` messages of ``size`` bytes there and back, in s, sorted.
 
-    ``arrivals`` is the list to which the callback of ``peer`` appends times.
-
-    Raises:
-        TimeoutError: a response did not arrive within ``deadline`` seconds.
+    ``arrivals`` is the list to which the callback of ``peer`` appends times. Raises TimeoutError.
     """
     from std_msgs.msg import UInt8MultiArray
 
@@ -142,7 +122,6 @@ def round_trips(
 
 
 def echo_command(name: str) -> list[str]:
-    """Return the command of a process that runs :func:`echo`."""
     # Not `-m`, which warns: the package has imported this module by then.
     return [sys.executable, '-c', f'from {__name__} import echo; echo({name!r})']
 
@@ -181,8 +160,7 @@ def check_loopback(
                        'resolve the warnings above, or try VDL_TRANSPORT=udp')
     figures: dict[str, float] = {}
     for size, (p50_ms, rate) in results.items():
-        figures |= {f'p50_ms_{size}_bytes': round(p50_ms, 3),
-                    f'MBps_{size}_bytes': round(rate, 1)}
+        figures |= {f'p50_ms_{size}_bytes': round(p50_ms, 3), f'MBps_{size}_bytes': round(rate, 1)}
     return Finding('loop-back', 'ok', '; '.join(
         f'{size / 1e6:g} MB: {p50_ms:.2f} ms round trip, {rate:.0f} MB/s'
         for size, (p50_ms, rate) in results.items()), '', figures)

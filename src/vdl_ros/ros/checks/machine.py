@@ -9,6 +9,7 @@ import dataclasses
 import importlib.metadata
 import importlib.util
 import ipaddress
+import math
 import os
 import platform
 import re
@@ -27,14 +28,10 @@ from vdl_ros.ros.dds.transport import reaches_other_hosts
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One line of the doctor's report.
-
-    ``status`` is ``ok``, ``warn`` or ``fail``; ``advice`` is a remedy, or empty. ``figures`` holds
-    numbers for ``--json``, with the unit in their names.
-    """
+    """One line of the doctor's report; ``figures`` are for ``--json``, with units in the names."""
 
     name: str
-    status: str
+    status: str  # ok, warn or fail
     finding: str
     advice: str = ''
     figures: Mapping[str, float] = dataclasses.field(default_factory=dict)
@@ -42,41 +39,23 @@ class Finding:
 
 @dataclasses.dataclass(frozen=True)
 class System:
-    """The machine to check.
-
-    ``root`` contains its ``/proc``, ``/sys``, ``/dev`` and ``/etc``. ``space`` overrides the size
-    and the free space of ``/dev/shm``, in bytes.
-    """
+    """The machine to check; ``root`` contains its ``/proc``, ``/sys``, ``/dev`` and ``/etc``."""
 
     root: Path = Path('/')
     environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
-    space: tuple[int, int] | None = None
 
     def text(self, path: str) -> str | None:
-        """Return the stripped text of a file, or ``None``."""
         try:
             return (self.root / path).read_text(errors='replace').strip()
         except OSError:
             return None
 
     def number(self, path: str) -> int | None:
-        """Return the integer at the start of a file, or ``None``."""
         words = (self.text(path) or '').split()
         return int(words[0]) if words and words[0].lstrip('-').isdigit() else None
 
-    def shared_memory(self) -> tuple[int, int] | None:
-        """Return size and free space of ``/dev/shm`` in bytes, or ``None``."""
-        if self.space is not None:
-            return self.space
-        try:
-            stat = os.statvfs(self.root / 'dev/shm')
-        except OSError:
-            return None
-        return stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
-
 
 def amount(count: float) -> str:
-    """Return a number of bytes with a binary unit, such as 2 KiB."""
     for unit in ('B', 'KiB', 'MiB'):
         if abs(count) < 1024:
             return f'{count:.0f} {unit}'
@@ -95,18 +74,16 @@ _UP = 0x1  # IFF_UP of linux/if.h
 def _judged(
     name: str, text: str, advice: str, figures: Mapping[str, float] | None = None,
 ) -> Finding:
-    """Return a warning if there is advice."""
     return Finding(name, 'warn' if advice else 'ok', text, advice, figures or {})
 
 
-def loopback_is_up(system: System) -> bool:
-    """Return whether the loop-back interface is up, as far as that can be read."""
-    flags = system.text('sys/class/net/lo/flags') or ''
+def is_up(system: System, interface: str) -> bool:
+    """Return whether a network interface is up; some virtual machines do not tell."""
+    flags = system.text(f'sys/class/net/{interface}/flags') or ''
     return not re.fullmatch('0x[0-9a-f]+', flags) or bool(int(flags, 16) & _UP)
 
 
 def ros_version(system: System) -> str:
-    """Return the ROS 2 distribution, its origin and the version of rclpy."""
     names = (item.metadata['Name'] or '' for item in importlib.metadata.distributions())
     wheels = sorted({match[1] for name in names
                      if (match := re.fullmatch(r'ros-([a-z]+)-rclpy', name))})
@@ -117,7 +94,6 @@ def ros_version(system: System) -> str:
 
 
 def check_distribution(system: System) -> Finding:
-    """Report the ROS 2 distribution and its origin."""
     if importlib.util.find_spec('rclpy') is None:
         return Finding('ROS', 'fail', 'rclpy cannot be imported',
                        'source /opt/ros/DISTRO/setup.bash, or run make setup on a '
@@ -126,20 +102,16 @@ def check_distribution(system: System) -> Finding:
 
 
 def check_python(system: System) -> Finding:
-    """Report the version of Python."""
-    del system
     return Finding('Python', 'ok',
                    f'{platform.python_implementation()} {platform.python_version()}')
 
 
 def middleware(system: System) -> str:
-    """Return name and version of the ROS middleware."""
     wanted = system.environ.get('RMW_IMPLEMENTATION') or 'rmw_fastrtps_cpp'
     return f'{wanted} {transport.package_version(wanted, system.environ)}'.strip()
 
 
 def check_middleware(system: System) -> Finding:
-    """Report the ROS middleware and its version."""
     text = middleware(system)
     if ' ' not in text:
         return Finding('middleware', 'fail', f'{text} is not installed',
@@ -155,7 +127,6 @@ def check_middleware(system: System) -> Finding:
 
 
 def check_domain(system: System) -> Finding:
-    """Check that ROS_DOMAIN_ID is valid and its ports are free."""
     text = system.environ.get('ROS_DOMAIN_ID', '')
     if not text:
         return Finding('domain', 'ok', '0: shared with all machines that do not set it',
@@ -169,8 +140,7 @@ def check_domain(system: System) -> Finding:
 
 
 def check_discovery(system: System) -> Finding:
-    """Report the discovery range, which includes this host only by its loop-back interface."""
-    if not loopback_is_up(system):
+    if not is_up(system, 'lo'):
         return Finding('discovery', 'fail', 'the loop-back interface lo is down: nodes of this '
                        'host do not discover each other', LOOPBACK_ADVICE)
     scope = system.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
@@ -187,24 +157,17 @@ def check_discovery(system: System) -> Finding:
     if peers and scope == 'SYSTEM_DEFAULT':
         return Finding('discovery', 'warn', f'ROS_STATIC_PEERS={peers} has no effect here',
                        'use LOCALHOST or SUBNET with it')
-    text = scope or 'SUBNET (not set)'
-    text += f', static peers {peers}' if peers else ''
     server = system.environ.get('ROS_DISCOVERY_SERVER', '')
-    text += f', by the server {server}' if server else ''
-    advice = ''
-    if reaches_other_hosts(system.environ) and not peers and not server:
-        advice = ('on one host, ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST makes large messages '
-                  'several times faster')
-    return Finding('discovery', 'ok', text, advice)
+    text = ((scope or 'SUBNET (not set)') + (f', static peers {peers}' if peers else '')
+            + (f', by the server {server}' if server else ''))
+    slow = reaches_other_hosts(system.environ) and not peers and not server
+    return Finding('discovery', 'ok', text, 'on one host, ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST '
+                   'makes large messages several times faster' if slow else '')
 
 
 def check_transport(system: System) -> Finding:
-    """Report the choice of ``transport.configure``."""
-    host = transport.Host.read(system.root)
-    if system.space is not None:
-        host = transport.Host(host.rmem_max, host.wmem_max, system.space[1])
     try:
-        choice = transport.choose(system.environ, host)
+        choice = transport.choose(system.environ, transport.Host.read(system.root))
     except ValueError as error:
         return Finding('transport', 'fail', str(error), 'correct or unset VDL_TRANSPORT')
     if choice.name == 'default':
@@ -216,7 +179,6 @@ def check_transport(system: System) -> Finding:
 
 
 def check_sockets(system: System) -> Finding:
-    """Check that socket buffers may be large enough for a burst of fragments."""
     values = {name: size for name in ('rmem_max', 'wmem_max')
               if (size := system.number(f'proc/sys/net/core/{name}')) is not None}
     if len(values) < 2:
@@ -235,8 +197,8 @@ def check_fragments(system: System) -> Finding:
     if seconds is None or memory is None:
         return Finding('fragments', 'ok', 'IP reassembly settings cannot be read')
     text = f'ipfrag_time {seconds} s, ipfrag_high_thresh {amount(memory)}'
-    choice = system.environ.get('VDL_TRANSPORT', '') or 'auto'
-    exposed = choice in ('shm', 'default') and reaches_other_hosts(system.environ)
+    exposed = (system.environ.get('VDL_TRANSPORT') in ('shm', 'default')
+               and reaches_other_hosts(system.environ))
     if exposed and (seconds > 5 or memory < REASSEMBLY_MEMORY):
         return Finding('fragments', 'warn', f'{text}: a lost fragment can block large messages '
                        f'for {seconds} s', 'sudo sysctl -w net.ipv4.ipfrag_time=3 '
@@ -246,17 +208,17 @@ def check_fragments(system: System) -> Finding:
 
 def check_shared_memory(system: System) -> Finding:
     """Check the free space of ``/dev/shm`` and files of killed processes."""
-    space = system.shared_memory()
-    if space is None:
+    try:
+        stat = os.statvfs(system.root / 'dev/shm')
+    except OSError:
         return Finding('/dev/shm', 'warn', 'cannot be read', 'VDL_TRANSPORT=udp does not need it')
-    size, free = space
+    size, free = stat.f_blocks * stat.f_frsize, stat.f_bavail * stat.f_frsize
     files = list(stale_shared_memory(system.root))
     lost = 0
     for path in files:
         with contextlib.suppress(OSError):  # just removed
             lost += path.stat().st_size
-    text = f'{amount(free)} of {amount(size)} free'
-    advice = ''
+    text, advice = f'{amount(free)} of {amount(size)} free', ''
     if files:
         text += f'; {len(files)} files of dead processes use {amount(lost)}'
         advice = 'ros2 run vdl_ros doctor --clean'
@@ -267,8 +229,6 @@ def check_shared_memory(system: System) -> Finding:
         'free_bytes': free, 'stale_files': len(files), 'stale_bytes': lost})
 
 
-# Of <net/if.h>.
-_LOOPBACK = 0x8
 _PORT_ADVICE = {
     'viewer': 'start the viewer with host:=127.0.0.1',
     'training_viewer': 'start the training with view_host:=127.0.0.1',
@@ -277,17 +237,10 @@ _PORT_ADVICE = {
 
 
 def check_network(system: System) -> Finding:
-    """Check whether other hosts can send to the nodes."""
     if not reaches_other_hosts(system.environ):
         return Finding('network', 'ok', 'discovery stays on this machine')
-    names = []
-    for folder in sorted((system.root / 'sys/class/net').glob('*')):
-        text = system.text(f'{folder}/flags') or ''
-        # Where flags cannot be read, as in some virtual machines, all but the loop-back count.
-        flags = int(text, 16) if text.startswith('0x') else (
-            _LOOPBACK if folder.name == 'lo' else _UP)
-        if flags & _UP and not flags & _LOOPBACK:
-            names.append(folder.name)
+    names = [folder.name for folder in sorted((system.root / 'sys/class/net').glob('*'))
+             if folder.name != 'lo' and is_up(system, folder.name)]
     if not names:
         return Finding('network', 'ok', 'only the loopback interface is up')
     if system.environ.get('ROS_SECURITY_ENABLE') == 'true':
@@ -298,28 +251,20 @@ def check_network(system: System) -> Finding:
                    'docs/security.md')
 
 
-def check_ports(
-    system: System, listening: list[tuple[str, str, int]] | None = None,
-) -> Finding:
-    """Check for processes of this package with TCP ports that other hosts reach."""
-    del system
-    if listening is None:
-        listening = list(_listening())
-    found = sorted({(name, address, port) for name, address, port in listening
-                    if not ipaddress.ip_address(address).is_loopback})
+def check_ports(system: System) -> Finding:
+    found = sorted({each for each in _listening()
+                    if not ipaddress.ip_address(each[1]).is_loopback})
     if not found:
         return Finding('ports', 'ok', 'no TCP port of this package is open to other hosts')
     text = ', '.join(f'{name} at {address} port {port}' for name, address, port in found)
-    names = {name for name, _, _ in found}
-    advice = '; '.join(text for name, text in _PORT_ADVICE.items() if name in names)
+    advice = '; '.join(advice for name, advice in _PORT_ADVICE.items()
+                       if any(name == each for each, _, _ in found))
     return Finding('ports', 'warn', f'other hosts can connect: {text}',
                    f'{advice or "close it"}, or block the port (docs/security.md)')
 
 
 def check_security(system: System) -> Finding:
-    """Check the settings of SROS2 and the modes of its private keys."""
     environ = system.environ
-    enabled = environ.get('ROS_SECURITY_ENABLE') == 'true'
     given = environ.get('ROS_SECURITY_KEYSTORE', '')
     keystore = Path(given) if given else Path(
         environ.get('ROS_HOME') or Path.home() / '.ros') / 'keystore'
@@ -328,7 +273,7 @@ def check_security(system: System) -> Finding:
         return Finding('security', 'warn', f'{len(exposed)} private keys in '
                        f'{shown(str(keystore))} can be read by other users',
                        f'chmod -R go= {shown(str(keystore), 4096)}')
-    if not enabled:
+    if environ.get('ROS_SECURITY_ENABLE') != 'true':
         return Finding('security', 'ok', 'SROS2 is off (ROS_SECURITY_ENABLE)')
     if not given or not keystore.is_dir():
         return Finding('security', 'warn', 'ROS_SECURITY_ENABLE is true, but '
@@ -355,7 +300,6 @@ def _listening() -> Iterator[tuple[str, str, int]]:
 
 
 def _executable(words: list[str]) -> str:
-    """Return the executable of this package that a command line starts, or ''."""
     for word in words[:3]:
         path = PurePath(word)
         if path.parent.parts[-2:] == ('lib', 'vdl_ros'):
@@ -380,37 +324,29 @@ LIBRARIES = {'numpy': 'tensors on topics', 'torch': 'learning', 'gymnasium': 'en
 
 
 def check_cpu(system: System) -> Finding:
-    """Report the vector units and the speed of bfloat16."""
     lines = (system.text('proc/cpuinfo') or '').splitlines()
     flags = set(next((line for line in lines if line.startswith(('flags', 'Features'))), '')
                 .partition(':')[2].split())
     found = [name for name in FEATURES if name in flags]
-    if flags & {'amx_bf16', 'avx512_bf16', 'bf16'}:
-        speed = 'bfloat16 in hardware: networks train about 2x faster than in float32'
-    else:
-        speed = 'no bfloat16 in hardware: float32 is faster'
-    text = f'{" ".join(found) or "no AVX2"}; {speed}'
+    speed = ('bfloat16 in hardware: networks train about 2x faster than in float32'
+             if flags & {'amx_bf16', 'avx512_bf16', 'bf16'} else
+             'no bfloat16 in hardware: float32 is faster')
     slow = flags and not flags & {'avx2', 'asimd'}
-    return _judged('CPU', text, 'learning on this CPU is several times slower' if slow else '')
+    return _judged('CPU', f'{" ".join(found) or "no AVX2"}; {speed}',
+                   'learning on this CPU is several times slower' if slow else '')
 
 
-def check_cores(system: System, usable: int | None = None) -> Finding:
-    """Report the usable cores and their load."""
-    if usable is None:
-        usable = len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else (
-            os.cpu_count() or 1)
-    quota = _cpu_quota(system)
-    cores = min(float(usable), quota) if quota else float(usable)
+def check_cores(system: System) -> Finding:
+    usable = len(os.sched_getaffinity(0))
+    cores = min(float(usable), _cpu_quota(system))
     load = float((system.text('proc/loadavg') or '0').split()[0])
-    text = f'{cores:g} usable' + (' (cgroup quota)' if quota and quota < usable else '')
-    text += f', load {load:.1f}'
+    text = f'{cores:g} usable{" (cgroup quota)" * (cores < usable)}, load {load:.1f}'
     advice = ('actor and learner share one core' if cores < 2 else
               'other programs use the CPU: figures will be low' if load > cores * 0.75 else '')
     return _judged('cores', text, advice, {'cores': cores, 'load': load})
 
 
 def check_memory(system: System) -> Finding:
-    """Report the free memory, within the limit of the container."""
     lines = (system.text('proc/meminfo') or '').splitlines()
     values = {line.partition(':')[0]: line.split()[1] for line in lines if len(line.split()) > 1}
     if 'MemAvailable' not in values:
@@ -423,10 +359,8 @@ def check_memory(system: System) -> Finding:
     return _judged('memory', f'{amount(free)} free', advice, {'free_bytes': free})
 
 
-def check_clock(system: System, synchronised: bool | None = None) -> Finding:
-    """Check whether the clock is synchronised, as latencies between hosts require."""
-    if synchronised is None:
-        synchronised = _clock_is_synchronised()
+def check_clock(system: System) -> Finding:
+    synchronised = _clock_is_synchronised()
     if synchronised is None:
         return Finding('clock', 'ok', 'unknown whether it is synchronised')
     if synchronised:
@@ -438,8 +372,6 @@ def check_clock(system: System, synchronised: bool | None = None) -> Finding:
 
 
 def check_egl(system: System) -> Finding:
-    """Check that rendering works without a display."""
-    del system
     try:
         return Finding('EGL', 'ok', check_drawing())
     except OpenGLError as error:
@@ -449,7 +381,6 @@ def check_egl(system: System) -> Finding:
 
 
 def check_usb(system: System) -> Finding:
-    """Check for an OWI arm on USB, and whether this user may access it."""
     # From the system or from the wheel libusb-package.
     library = ctypes.util.find_library('usb-1.0') or importlib.util.find_spec('libusb_package')
     missing = '' if library else 'apt install libusb-1.0-0, or pip install libusb-package'
@@ -468,13 +399,14 @@ def check_usb(system: System) -> Finding:
                        f'remove other rules of vendor {ARM_VENDOR}; {how_to_install()}')
     if os.access(node, os.R_OK | os.W_OK):
         return Finding('USB arm', 'ok', f'{len(arms)} connected, bus {bus} device {device}')
-    rule = 'reconnect the arm' if _udev_rule(system) else how_to_install()
-    return Finding('USB arm', 'warn', f'connected, but no permission to write {node}', rule)
+    rules = (path for folder in ('etc/udev/rules.d', 'lib/udev/rules.d', 'usr/lib/udev/rules.d')
+             for path in (system.root / folder).glob('*.rules'))
+    is_ruled = any(ARM_VENDOR in (system.text(str(path)) or '') for path in rules)
+    return Finding('USB arm', 'warn', f'connected, but no permission to write {node}',
+                   'reconnect the arm' if is_ruled else how_to_install())
 
 
 def check_libraries(system: System) -> Finding:
-    """Report the versions of the Python libraries."""
-    del system
     found: list[str] = []
     missing: list[str] = []
     for name, purpose in LIBRARIES.items():
@@ -491,13 +423,13 @@ def check_libraries(system: System) -> Finding:
     return Finding('libraries', 'ok', text)
 
 
-def _cpu_quota(system: System) -> float | None:
+def _cpu_quota(system: System) -> float:
     words = (system.text('sys/fs/cgroup/cpu.max') or '').split()  # cgroup v2
     if len(words) == 2 and words[0].isdigit():
         return int(words[0]) / int(words[1])
     quota = system.number('sys/fs/cgroup/cpu/cpu.cfs_quota_us')  # v1; -1 is no limit
     period = system.number('sys/fs/cgroup/cpu/cpu.cfs_period_us')
-    return quota / period if quota and period and quota > 0 else None
+    return quota / period if quota and period and quota > 0 else math.inf
 
 
 def _clock_is_synchronised() -> bool | None:
@@ -508,14 +440,6 @@ def _clock_is_synchronised() -> bool | None:
     except (OSError, AttributeError):
         return None
     return None if state < 0 else state != unsynchronised
-
-
-def _udev_rule(system: System) -> Path | None:
-    for folder in ('etc/udev/rules.d', 'lib/udev/rules.d', 'usr/lib/udev/rules.d'):
-        for path in sorted((system.root / folder).glob('*.rules')):
-            if ARM_VENDOR in (system.text(str(path)) or ''):
-                return path
-    return None
 
 
 CHECKS: tuple[Callable[[System], Finding], ...] = (

@@ -32,13 +32,13 @@ from vdl_ros.ros.checks.peer_checks import Exchange, Way, domain_id, read_settin
 
 #: TCP port of the doctor that answers: below 7400, where the ports of DDS start.
 PORT = 7399
-_LONGEST = 16 << 10  # bytes of a message
+_MAX_MESSAGE = 16 << 10  # bytes of a message
 _CHUNK = 1 << 16
 _CONNECT_S, _ANSWER_S = 10.0, 60.0
 # Exchanges for clock and round trip; fewer if the host is far.
-_EXCHANGES, _FEWEST, _EXCHANGE_S = 400, 8, 3.0
+_EXCHANGES, _MIN_EXCHANGES, _EXCHANGE_S = 400, 8, 3.0
 # Bytes of one measurement of throughput, which grows until it lasts long enough.
-_STREAM, _LARGEST_STREAM, _STREAM_S = 64 << 10, 64 << 20, 0.3
+_STREAM, _MAX_STREAM, _STREAM_S = 64 << 10, 64 << 20, 0.3
 # bytes -> messages: a small one, and one of many datagrams.
 _ROUNDS = {100: 200, 300_000: 20}
 _DISCOVERY_S, _MESSAGE_S = 20.0, 10.0
@@ -50,7 +50,7 @@ class _Request(msgspec.Struct, omit_defaults=True):
     request: Literal['hello', 'arrived', 'datagrams', 'clock', 'take', 'give', 'echo']
     token: Annotated[str, msgspec.Meta(pattern='^([0-9a-f]{32})?$')] = ''
     ports: Ports | None = None
-    bytes: Annotated[int, msgspec.Meta(ge=0, le=_LARGEST_STREAM)] = 0
+    bytes: Annotated[int, msgspec.Meta(ge=0, le=_MAX_STREAM)] = 0
 
 
 class _Answer(msgspec.Struct, omit_defaults=True):
@@ -80,7 +80,7 @@ class _Wire:
 
     def receive(self, kind: type[Any]) -> Any:
         """Return the next message; None after the last one."""
-        line = self._file.readline(_LONGEST)
+        line = self._file.readline(_MAX_MESSAGE)
         if not line:
             return None
         try:
@@ -117,15 +117,7 @@ class _Wire:
 
 
 def serve(allowed: str, port: int, log: Callable[[str], None]) -> NoReturn:
-    """Answer until KeyboardInterrupt; the settings of this host must be valid.
-
-    Args:
-        allowed: host that may ask; '' for any.
-        log: takes each line for the user.
-
-    Raises:
-        OSError: ``allowed`` has no address, or the port cannot be used.
-    """
+    """Answer ``allowed``, or any host if it is '', until KeyboardInterrupt."""
     address = ''
     if allowed:
         try:
@@ -196,7 +188,6 @@ def _answer(connection: socket.socket, stack: contextlib.ExitStack) -> None:
 
 
 def _start_echo(stack: contextlib.ExitStack) -> str:
-    """Start the process that returns messages; return the name of its topics."""
     name = f'vdl_doctor_{secrets.token_hex(8)}'
     # In a session of its own: Ctrl-C ends this process, which ends it.
     process = subprocess.Popen(
@@ -210,7 +201,6 @@ def _start_echo(stack: contextlib.ExitStack) -> str:
 
 
 def _ipv4_address(host: str) -> str:
-    """Return the first IPv4 address of a host; raises OSError if it has none."""
     try:
         return str(socket.getaddrinfo(host, None, socket.AF_INET)[0][4][0])
     except UnicodeError:
@@ -218,7 +208,6 @@ def _ipv4_address(host: str) -> str:
 
 
 def _local_address(host: str) -> str:
-    """Return this host's address on the way to ``host``; raises OSError."""
     with contextlib.closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) as probe:
         probe.connect((host, 9))  # sends nothing
         return str(probe.getsockname()[0])
@@ -273,10 +262,7 @@ def _ask(wire: _Wire, host: str, ours: dict[str, str], findings: list[Finding]) 
     ways = (Way(host, there, interface_mtu(wire.local_address),
                 domain_id({'ROS_DOMAIN_ID': theirs['domain']})),
             Way('this host', frozenset(here), hello.mtu, domain))
-    findings += [peer_checks.check_unicast(ways),
-                 peer_checks.check_multicast(ways, (ours, theirs)),
-                 peer_checks.check_path_mtu(ways),
-                 peer_checks.check_fragments(ways, (ours, theirs))]
+    findings += peer_checks.check_ways(ways, (ours, theirs))
     exchanges = _exchange_times(wire)
     findings.append(peer_checks.check_clock_offset(exchanges))
 
@@ -296,7 +282,7 @@ def _ask(wire: _Wire, host: str, ours: dict[str, str], findings: list[Finding]) 
 def _exchange_times(wire: _Wire) -> list[Exchange]:
     found: list[Exchange] = []
     end = time.monotonic() + _EXCHANGE_S
-    while len(found) < _EXCHANGES and (len(found) < _FEWEST or time.monotonic() < end):
+    while len(found) < _EXCHANGES and (len(found) < _MIN_EXCHANGES or time.monotonic() < end):
         sent, began = time.time_ns(), time.perf_counter_ns()
         answer = wire.request('clock')
         # Not a second time_ns: the clock may be set meanwhile.
@@ -306,19 +292,17 @@ def _exchange_times(wire: _Wire) -> list[Exchange]:
 
 
 def _rate(stream: Callable[[int], None]) -> float:
-    """Return the throughput of a stream that lasts long enough to be measured, B/s."""
     count = _STREAM
     while True:
         began = time.perf_counter()
         stream(count)
         seconds = time.perf_counter() - began
-        if seconds >= _STREAM_S or count >= _LARGEST_STREAM:
+        if seconds >= _STREAM_S or count >= _MAX_STREAM:
             return count / seconds
-        count = min(4 * count, _LARGEST_STREAM)
+        count = min(4 * count, _MAX_STREAM)
 
 
 def _dds(name: str) -> Finding:
-    """Exchange ROS messages with the process that returns them."""
     if importlib.util.find_spec('rclpy') is None:
         return Finding('DDS', 'fail', 'not measured: rclpy cannot be imported',
                        'source setup.bash')

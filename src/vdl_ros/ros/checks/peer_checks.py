@@ -2,47 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import shown
+from vdl_ros.ros.checks import machine
 from vdl_ros.ros.checks.datagrams import GROUP, PACKETS, SMALL, Arrival, domain_ports
-from vdl_ros.ros.checks.machine import (
-    LOOPBACK_ADVICE,
-    Finding,
-    System,
-    loopback_is_up,
-    middleware,
-    ros_version,
-)
+from vdl_ros.ros.checks.machine import LOOPBACK_ADVICE, Finding, System
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
 
 
-@dataclasses.dataclass(frozen=True)
-class Exchange:
-    """The times of one request and its answer, in ns: of this host's clock, and of the peer's.
-
-    ``sent`` and ``returned`` are of this host, ``received`` and ``answered`` of the peer.
-    """
+class Exchange(NamedTuple):
+    """The times of a request and its answer, ns: two of this host's clock, two of the peer's."""
 
     sent: int
     received: int
     answered: int
     returned: int
-
-    @property
-    def delay(self) -> int:
-        """Return the time on the way, both ways, in ns."""
-        return (self.returned - self.sent) - (self.answered - self.received)
-
-    @property
-    def offset(self) -> float:
-        """Return the peer's clock minus this host's, in ns, if both ways take as long."""
-        return ((self.received - self.sent) + (self.answered - self.returned)) / 2
 
 
 def estimate_offset(exchanges: Sequence[Exchange]) -> tuple[float, float]:
@@ -51,12 +31,13 @@ def estimate_offset(exchanges: Sequence[Exchange]) -> tuple[float, float]:
     The exchange with the least delay has the least queueing; half of its delay bounds the error
     (NTP, RFC 5905, section 8).
     """
-    best = min(exchanges, key=lambda each: each.delay)
-    return best.offset / 1e9, max(best.delay, 0) / 2e9
+    delay, best = min(((each.returned - each.sent) - (each.answered - each.received), each)
+                      for each in exchanges)
+    offset = ((best.received - best.sent) + (best.answered - best.returned)) / 2
+    return offset / 1e9, max(delay, 0) / 2e9
 
 
 def domain_id(environ: Mapping[str, str]) -> int:
-    """Return ROS_DOMAIN_ID; raises ValueError."""
     value = environ.get('ROS_DOMAIN_ID') or '0'
     if not value.isdecimal() or int(value) > 232:
         raise ValueError(f'ROS_DOMAIN_ID is {shown(value)}; allowed: a whole number from 0 to 232')
@@ -71,12 +52,12 @@ def read_settings(system: System) -> dict[str, str]:
     return {
         'vdl_ros': transport.package_version('vdl_ros', environ),
         'Python': platform.python_version(),
-        'ROS': ros_version(system),
-        'middleware': middleware(system),
+        'ROS': machine.ros_version(system),
+        'middleware': machine.middleware(system),
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
-        'loop-back': 'up' if loopback_is_up(system) else 'down',
+        'loop-back': 'up' if machine.is_up(system, 'lo') else 'down',
         'transport': choice.name,
         'messages': _messages(),
         'SROS2': 'on' if environ.get('ROS_SECURITY_ENABLE') == 'true' else 'off',
@@ -93,7 +74,6 @@ def _messages() -> str:
 
 
 def check_domain_ids(here: Mapping[str, str], there: Mapping[str, str]) -> Finding:
-    """Compare ROS_DOMAIN_ID."""
     ours, theirs = here['domain'], there['domain']
     if ours != theirs:
         return Finding('domain', 'fail', f'ROS_DOMAIN_ID is {ours} here and {shown(theirs)} there',
@@ -104,7 +84,6 @@ def check_domain_ids(here: Mapping[str, str], there: Mapping[str, str]) -> Findi
 def check_ranges(
     here: Mapping[str, str], there: Mapping[str, str], addresses: tuple[str, str],
 ) -> Finding:
-    """Check that discovery includes the other host; ``addresses`` are ours and the peer's."""
     down = [place for place, host in (('here', here), ('there', there))
             if host['loop-back'] == 'down']
     if down:
@@ -146,28 +125,16 @@ def check_settings(here: Mapping[str, str], there: Mapping[str, str]) -> Finding
                    '; '.join(dict.fromkeys(row[2] for row in found if row[2])))
 
 
-# Of the clocks, s: ages of messages are in ms.
-LARGEST_OFFSET = 0.010
+MAX_OFFSET = 0.010  # of the clocks, s: ages of messages are in ms
 
 
-@dataclasses.dataclass(frozen=True)
-class Way:
-    """One direction between the hosts.
+class Way(NamedTuple):
+    """One direction between the hosts."""
 
-    Attributes:
-        receiver: name of the host that receives, for sentences.
-        mtu: of the sender's interface, bytes; 0 if unknown.
-    """
-
-    receiver: str
+    receiver: str  # in sentences
     arrived: frozenset[Arrival]
-    mtu: int
+    mtu: int  # of the sender's interface, bytes; 0 if unknown
     domain: int
-
-    @property
-    def unicast(self) -> bool:
-        """Return whether small datagrams arrive at both ports."""
-        return {('discovery', SMALL), ('data', SMALL)} <= self.arrived
 
     @property
     def packet(self) -> int:
@@ -175,20 +142,24 @@ class Way:
         return max((size + UDP_HEADERS for name, size in self.arrived
                     if name == 'data' and size + UDP_HEADERS in PACKETS), default=0)
 
-    @property
-    def expected_packet(self) -> int:
-        """Return the largest packet that was sent, bytes."""
-        return max(size for size in PACKETS if size <= max(self.mtu, PACKETS[0]))
+
+def check_ways(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> list[Finding]:
+    """Judge the datagrams that arrived; if small ones do not, larger ones tell nothing."""
+    found = [_unicast(ways), _multicast(ways, settings)]
+    if found[0].status != 'ok':
+        return found + [
+            Finding(name, 'warn', 'not measured: datagrams do not arrive', 'see unicast')
+            for name in ('path MTU', 'IP fragments')]
+    return [*found, _path_mtu(ways), _fragments(ways, settings)]
 
 
 def _at(ways: Sequence[Way]) -> str:
-    """Return where nothing arrives."""
     return ' and '.join(f'at {way.receiver}' for way in ways)
 
 
-def check_unicast(ways: Sequence[Way]) -> Finding:
-    """Check that datagrams arrive at the ports of DDS."""
-    closed = [way for way in ways if not way.unicast]
+def _unicast(ways: Sequence[Way]) -> Finding:
+    wanted = {('discovery', SMALL), ('data', SMALL)}
+    closed = [way for way in ways if not wanted <= way.arrived]
     if not closed:
         return Finding('unicast', 'ok', 'the UDP ports of DDS are reached in both directions')
     advice = '; '.join(
@@ -198,8 +169,7 @@ def check_unicast(ways: Sequence[Way]) -> Finding:
                    f'{advice} (sudo ufw status, sudo nft list ruleset)')
 
 
-def check_multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
-    """Check that datagrams to the group of discovery arrive."""
+def _multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
     if ways[0].domain != ways[1].domain:
         return Finding('multicast', 'warn', 'not tested: the domains differ', 'see domain')
     silent = [way for way in ways if ('multicast', SMALL) not in way.arrived]
@@ -212,11 +182,9 @@ def check_multicast(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
                    'on both, export ROS_STATIC_PEERS with the address of the other host')
 
 
-def check_path_mtu(ways: Sequence[Way]) -> Finding:
-    """Check that packets as large as the interface's MTU arrive."""
-    if not all(way.unicast for way in ways):
-        return Finding('path MTU', 'warn', 'not measured: datagrams do not arrive', 'see unicast')
-    low = [way for way in ways if way.packet < way.expected_packet]
+def _path_mtu(ways: Sequence[Way]) -> Finding:
+    low = [way for way in ways
+           if way.packet < max(size for size in PACKETS if size <= max(way.mtu, PACKETS[0]))]
     least = min(way.packet for way in ways)
     figures = {'packet_bytes': least}
     if not low:
@@ -232,11 +200,7 @@ def check_path_mtu(ways: Sequence[Way]) -> Finding:
     return Finding('path MTU', status, text, advice, figures)
 
 
-def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
-    """Check that a datagram of 64 KB arrives, which IP sends in fragments."""
-    if not all(way.unicast for way in ways):
-        return Finding('IP fragments', 'warn', 'not measured: datagrams do not arrive',
-                       'see unicast')
+def _fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) -> Finding:
     lost = [way for way in ways if ('data', LARGE_DATAGRAM) not in way.arrived]
     if not lost:
         return Finding('IP fragments', 'ok', 'datagrams of 64 KB arrive in both directions')
@@ -249,12 +213,11 @@ def check_fragments(ways: Sequence[Way], settings: Sequence[Mapping[str, str]]) 
 
 
 def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
-    """Estimate the offset of the peer's clock."""
     offset, uncertainty = estimate_offset(exchanges)
     text = f'{abs(offset) * 1e3:.3f} ms {"ahead" if offset >= 0 else "behind"}, ' \
            f'uncertain by {uncertainty * 1e3:.3f} ms'
     advice = ''
-    if abs(offset) - uncertainty > LARGEST_OFFSET:
+    if abs(offset) - uncertainty > MAX_OFFSET:
         text += ': ages of messages between the hosts are wrong'
         advice = 'synchronise both clocks: sudo apt install chrony'
     return Finding('clock offset', 'warn' if advice else 'ok', text, advice,
@@ -262,7 +225,6 @@ def check_clock_offset(exchanges: Sequence[Exchange]) -> Finding:
 
 
 def check_hop(exchanges: Sequence[Exchange], rates: Sequence[float]) -> Finding:
-    """Report round trips and throughput over TCP; ``rates`` are to and from the peer, B/s."""
     trips = sorted((each.returned - each.sent) / 1e6 for each in exchanges)
     p50, p99 = trips[len(trips) // 2], trips[min(len(trips) * 99 // 100, len(trips) - 1)]
     there, back = (rate / 1e6 for rate in rates)

@@ -50,9 +50,6 @@ def is_locked(path: Path) -> bool:
     Locks are visible across containers that share ``/dev/shm``. The test itself takes the lock for
     a moment. For Fast DDS's ``_el`` files, whose owners lock exclusively, it takes a shared one,
     so that concurrent tests do not mistake each other for an owner. Owners of ``_sl`` share.
-
-    Raises:
-        OSError: the file is missing or belongs to another user.
     """
     kind = fcntl.LOCK_SH if path.name.endswith('_el') else fcntl.LOCK_EX
     handle = os.open(path, os.O_RDONLY)
@@ -72,7 +69,6 @@ def first_port(environ: Mapping[str, str] = os.environ) -> int | None:
 
 
 def stale_ports(first: int, root: Path = Path('/')) -> list[int]:
-    """Return ports that a process has mapped and none reads, at most 16, newest first."""
     found: dict[int, tuple[float, str]] = {}
     with contextlib.suppress(OSError):
         for path in (root / FOLDER).iterdir():
@@ -115,11 +111,7 @@ def reserved(environ: Mapping[str, str] = os.environ, root: Path = Path('/')) ->
 def stale_shared_memory(
     root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
 ) -> Iterator[Path]:
-    """Yield the files of Fast DDS in ``/dev/shm`` that no running process uses.
-
-    Args:
-        now: Unix time for the age of files, s; the current time by default.
-    """
+    """Yield the files of Fast DDS in ``/dev/shm`` that no process uses at a time, Unix, s."""
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}
     with contextlib.suppress(OSError):

@@ -1,19 +1,13 @@
 """Configure the Fast DDS transport of this process: shared memory or UDP, buffer sizes.
 
 ``configure()`` runs before ``rclpy.init()``. It writes a Fast DDS profile for this machine, sets
-the environment variable that selects it, and returns the choice with its reason. The template is
-``config/dds/fastdds.xml.in``; ``docs/transport.md`` has the reasons for its values. Launch
-files pass ``TransportChoice.environment`` to nodes of other packages.
+the environment variable that selects it, and returns the choice with its reason.
+docs/transport.md has the reasons for the values of ``config/dds/fastdds.xml.in``. Launch files
+pass ``TransportChoice.environment`` to nodes of other packages.
 
 Fast DDS uses one fragment size for all receivers. Large fragments are cheap through shared memory.
 Between hosts they become IP fragments, and a few lost ones fill the kernel's reassembly memory for
-30 s, during which no large message arrives. So ``auto`` selects shared memory and 64 KB fragments
-if discovery is limited to this host, and otherwise UDP datagrams that fit one Ethernet frame.
-
-With discovery limited to this host UDP receives on 127.0.0.1 only, where no packet of another host
-arrives.
-
-Environment: ``VDL_TRANSPORT`` = ``auto``, ``shm``, ``udp`` or ``default``.
+30 s, during which no large message arrives.
 """
 
 from __future__ import annotations
@@ -40,7 +34,7 @@ PROFILE_PREFIX = 'vdl_ros-fastdds-'
 
 MiB = 1 << 20
 SEGMENT = 64 * MiB
-SMALLEST_SEGMENT = 2 * MiB
+MIN_SEGMENT = 2 * MiB
 SOCKET_BUFFER = 4 * MiB
 UDP_HEADERS = 28  # bytes of IPv4 and UDP before each datagram
 LARGE_DATAGRAM = 65500  # bytes; the largest UDP datagram of Fast DDS
@@ -57,11 +51,7 @@ FASTDDS_3_TAGS = {
 
 @dataclasses.dataclass(frozen=True)
 class Host:
-    """Limits of this machine.
-
-    ``rmem_max`` and ``wmem_max`` are the kernel's largest socket buffers, ``shm_free`` the free
-    space of ``/dev/shm``, all in bytes; ``None`` if unreadable.
-    """
+    """Limits of this machine, bytes: largest socket buffers, free ``/dev/shm``; None: unknown."""
 
     rmem_max: int | None = None
     wmem_max: int | None = None
@@ -69,7 +59,6 @@ class Host:
 
     @classmethod
     def read(cls, root: Path = Path('/')) -> Host:
-        """Read the limits of the machine whose file system starts at ``root``."""
         def limit(name: str) -> int | None:
             try:
                 return int((root / 'proc/sys/net/core' / name).read_text())
@@ -87,9 +76,8 @@ class Host:
 class TransportChoice:
     """The selected transport.
 
-    ``name`` is ``shm``, ``udp``, ``default`` (DDS not configured, on request) or ``user`` (not
-    configured, because the user has configured it). Sizes are in bytes, 0 where they do not apply
-    or the system's default is kept. ``loopback`` is whether UDP uses only 127.0.0.1.
+    ``name`` is ``shm``, ``udp``, ``default`` or ``user``: with the last two DDS is not configured.
+    A size is 0 where it does not apply or is the system's. ``loopback``: UDP uses only 127.0.0.1.
     ``environment`` holds the variables that were set.
     """
 
@@ -104,7 +92,6 @@ class TransportChoice:
     environment: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
     def describe(self) -> str:
-        """Return the transport, the reason and the sizes in one line."""
         sizes = {
             'segment': self.segment_bytes, 'send buffer': self.send_bytes,
             'receive buffer': self.receive_bytes, 'datagram': self.datagram_bytes,
@@ -119,10 +106,6 @@ def configure(
     """Select the transport of this process and set its environment; call before ``rclpy.init()``.
 
     A second call, or one in a child process, has the same result.
-
-    Raises:
-        ValueError: ``VDL_TRANSPORT`` has an unknown value.
-        OSError: the profile cannot be written.
     """
     choice = choose(environ, host or Host.read())
     if choice.name in ('user', 'default'):
@@ -140,11 +123,7 @@ def configure(
 
 
 def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
-    """Return the transport for an environment and a machine's limits; changes nothing.
-
-    Raises:
-        ValueError: ``VDL_TRANSPORT`` has an unknown value.
-    """
+    """Return the transport for an environment and a machine's limits; changes nothing."""
     requested = environ.get('VDL_TRANSPORT', '') or 'auto'
     if requested not in CHOICES:
         raise ValueError(f'VDL_TRANSPORT is {requested!r}; allowed: {", ".join(CHOICES)}')
@@ -161,15 +140,17 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
     send = _buffer('net.core.wmem_max', host.wmem_max, warnings)
     receive = _buffer('net.core.rmem_max', host.rmem_max, warnings)
     several_hosts = reaches_other_hosts(environ)
-    name, segment = 'shm', _segment(host.shm_free)
+    # A sixteenth: a graph has several processes, each of which allocates a segment.
+    segment = min(SEGMENT, (host.shm_free or 0) // 16) // MiB * MiB
+    name = 'shm'
     reason = 'discovery stays on this host' if requested == 'auto' else 'VDL_TRANSPORT=shm'
     if requested == 'udp' or (requested == 'auto' and several_hosts):
         name, reason = 'udp', (
             'VDL_TRANSPORT=udp' if requested == 'udp' else 'discovery reaches other hosts')
-    elif segment == 0:
+    elif segment < MIN_SEGMENT:
         warnings.append(
             f'/dev/shm has {_size(host.shm_free or 0)} free; shared memory needs '
-            f'{_size(SMALLEST_SEGMENT * 16)}, so UDP is used')
+            f'{_size(MIN_SEGMENT * 16)}, so UDP is used')
         name, reason = 'udp', 'no room in /dev/shm'
     else:
         if segment < SEGMENT:
@@ -178,13 +159,12 @@ def choose(environ: Mapping[str, str], host: Host) -> TransportChoice:
         if several_hosts:
             warnings.append('VDL_TRANSPORT=shm while discovery reaches other hosts: large '
                             'messages to them do not arrive if IP fragments are lost')
-    sizes = (segment, send, receive, LARGE_DATAGRAM) if name == 'shm' else (
-        0, send, receive, FRAME_DATAGRAM)
-    return TransportChoice(name, reason, *sizes, tuple(warnings), not several_hosts)
+    segment, datagram = (segment, LARGE_DATAGRAM) if name == 'shm' else (0, FRAME_DATAGRAM)
+    return TransportChoice(
+        name, reason, segment, send, receive, datagram, tuple(warnings), not several_hosts)
 
 
 def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
-    """Return whether nodes with this environment can discover nodes of another machine."""
     if environ.get('ROS_LOCALHOST_ONLY') == '1':
         return False
     scope = environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
@@ -199,26 +179,19 @@ def reaches_other_hosts(environ: Mapping[str, str]) -> bool:
 
 
 def render(choice: TransportChoice, template: str, fastdds_major: int = 2) -> str:
-    """Return the Fast DDS profile for ``choice``; ``template`` is ``config/dds/fastdds.xml.in``.
-
-    ``fastdds_major`` is 2 (Humble to Jazzy) or 3 (Kilted and later).
-    """
-    unused = [part for part, is_used in (('shm', choice.name != 'udp'),
-                                         ('loop-back', choice.loopback)) if not is_used]
-    for part in unused:
-        template = re.sub(f'<!-- only {part} -->.*?<!-- end {part} -->', '', template,
-                          flags=re.DOTALL)
+    """Return the Fast DDS profile for ``choice``, of version 3 for Kilted and later."""
+    for part, is_used in (('shm', choice.name != 'udp'), ('loop-back', choice.loopback)):
+        if not is_used:
+            template = re.sub(f'(?s)<!-- only {part} -->.*?<!-- end {part} -->', '', template)
     text = string.Template(template).substitute(
         segment_bytes=choice.segment_bytes, send_bytes=choice.send_bytes,
         receive_bytes=choice.receive_bytes, datagram_bytes=choice.datagram_bytes)
-    if fastdds_major >= 3:
-        for tag, renamed in FASTDDS_3_TAGS.items():
-            text = text.replace(tag, renamed)
+    for tag, renamed in FASTDDS_3_TAGS.items() if fastdds_major >= 3 else ():
+        text = text.replace(tag, renamed)
     return text
 
 
 def package_version(package: str, environ: Mapping[str, str]) -> str:
-    """Return the version of an installed ROS package; '' if it is not installed."""
     for prefix in environ.get('AMENT_PREFIX_PATH', '').split(os.pathsep):
         manifest = Path(prefix) / 'share' / package / 'package.xml'
         if prefix and manifest.is_file():
@@ -242,12 +215,6 @@ def _buffer(name: str, limit: int | None, warnings: list[str]) -> int:
                         f'sudo sysctl -w {name}={SOCKET_BUFFER}')
     size = min(limit, SOCKET_BUFFER)
     return size if size >= LARGE_DATAGRAM + UDP_HEADERS else 0
-
-
-def _segment(free: int | None) -> int:
-    # A sixteenth: a graph has several processes, each of which allocates a segment.
-    share = min(SEGMENT, (free or 0) // 16) // MiB * MiB
-    return share if share >= SMALLEST_SEGMENT else 0
 
 
 def _is_ours(value: str) -> bool:

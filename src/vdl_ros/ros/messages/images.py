@@ -31,8 +31,6 @@ from vdl_ros.ros import qos
 
 #: The camera's frame of the URDF, by REP-103: z into the image, x to its right, y down.
 CAMERA_FRAME = 'camera_optical_frame'
-
-
 #: Both are converted by :func:`from_image`.
 AnyImage: TypeAlias = Image | CompressedImage
 
@@ -52,14 +50,9 @@ class ImageError(ValueError):
 def to_image(
     pixels: NDArray[np.uint8], stamp: Time, frame_id: str = CAMERA_FRAME, encoding: str = 'rgb8',
 ) -> Image:
-    """Return the message of an image; its bytes are copied once.
+    """Return the message of an image of ``encodings.ENCODINGS``; its bytes are copied once.
 
-    Args:
-        pixels: uint8 [height, width, channels], or [height, width] for mono8.
-        encoding: one of ``encodings.ENCODINGS``.
-
-    Raises:
-        ImageError: another encoding, or pixels of another type or shape.
+    ``pixels`` are uint8 [height, width, channels], or [height, width] for mono8.
     """
     if encoding not in ENCODINGS:
         raise ImageError(
@@ -75,28 +68,17 @@ def to_image(
                  encoding=encoding, is_bigendian=0, step=shape[1] * channels, data=data)
 
 
-def to_compressed_image(
-    pixels: NDArray[np.uint8], stamp: Time, quality: int, frame_id: str = CAMERA_FRAME,
-) -> CompressedImage:
-    """Return the message of an image as JPEG; its ``format`` is that of image_transport.
-
-    Args:
-        pixels: RGB, uint8 [height, width, 3].
-        quality: of the JPEG, 1 to 100.
-    """
+def to_compressed_image(pixels: NDArray[np.uint8], stamp: Time, quality: int) -> CompressedImage:
+    """Return the message of an image, RGB, uint8 [height, width, 3], as JPEG."""
     return CompressedImage(
-        header=Header(stamp=stamp, frame_id=frame_id), format='rgb8; jpeg compressed bgr8',
+        header=Header(stamp=stamp, frame_id=CAMERA_FRAME), format='rgb8; jpeg compressed bgr8',
         data=array.array('B', encodings.encode(pixels, quality)))
 
 
 def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
-    """Return the image in a message, RGB, uint8 [height, width, 3].
+    """Return the image in a message, RGB, uint8 [height, width, 3]; raises ImageError.
 
     A message of rgb8 without padding is not copied: the result is a read-only view of it.
-
-    Raises:
-        ImageError: no pixels, fewer bytes in a row than its pixels need, a wrong number of bytes,
-            an encoding that cannot be converted, or a compressed image that is damaged.
     """
     if isinstance(message, CompressedImage):
         try:
@@ -123,7 +105,6 @@ def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
 
 
 def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
-    """Return the image of an encoding that needs more than reordering."""
     try:
         cv_bridge = importlib.import_module('cv_bridge')
     except ImportError:
@@ -159,8 +140,7 @@ class _Calibration(msgspec.Struct):
 
 
 # Allowed numbers of coefficients by distortion model.
-_COEFFICIENTS = {
-    'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
+_COEFFICIENTS = {'plumb_bob': (4, 5), 'rational_polynomial': (8, 12, 14), 'equidistant': (4,)}
 
 
 def pinhole(matrix: ArrayLike, width: int, height: int) -> CameraInfo:
@@ -175,19 +155,14 @@ def uncalibrated(width: int, height: int) -> CameraInfo:
     return CameraInfo(width=width, height=height)
 
 
-def stamped(info: CameraInfo, stamp: Time, frame_id: str = CAMERA_FRAME) -> CameraInfo:
-    """Return a copy with the header of an image taken at ``stamp``."""
+def stamped(info: CameraInfo, stamp: Time) -> CameraInfo:
     message = copy.copy(info)
-    message.header = type(info.header)(stamp=stamp, frame_id=frame_id)
+    message.header = Header(stamp=stamp, frame_id=CAMERA_FRAME)
     return message
 
 
 def load_calibration(path: str) -> CameraInfo:
-    """Return the message of a calibration file, YAML as ``camera_calibration`` writes it.
-
-    Raises:
-        SettingError: no such file, invalid YAML, or an invalid entry; the message names it.
-    """
+    """Return the message of a calibration file, YAML as ``camera_calibration`` writes it."""
     try:
         entries = yaml.safe_load(Path(path).read_text())
         return _calibration(msgspec.convert(entries, _Calibration))
@@ -196,8 +171,8 @@ def load_calibration(path: str) -> CameraInfo:
 
 
 def _calibration(given: _Calibration) -> CameraInfo:
-    k, r = (_array(given, name, 9).reshape(3, 3)
-            for name in ('camera_matrix', 'rectification_matrix'))
+    k = _array(given, 'camera_matrix', 9).reshape(3, 3)
+    r = _array(given, 'rectification_matrix', 9).reshape(3, 3)
     p = _array(given, 'projection_matrix', 12).reshape(3, 4)
     for name, matrix in (('camera_matrix', k), ('projection_matrix', p)):
         if matrix[0, 0] <= 0.0 or matrix[1, 1] <= 0.0:

@@ -24,18 +24,13 @@ from vdl_ros.msg import ArmPose, EmergencyStopState
 
 
 def seconds(stamp: Time | Duration) -> float:
-    """Return a stamp or duration in seconds."""
     return float(stamp.sec + stamp.nanosec * 1e-9)
 
 
 def positions_of(message: JointState | ArmPose) -> Positions:
-    """Return the joints' positions, float64 [5], rad, NaN for missing ones.
+    """Return the joints' positions, float64 [5], rad, NaN for missing ones; raises ValueError.
 
     Joints that the arm does not have are ignored.
-
-    Raises:
-        ValueError: not one position for each name, a repeated name, or a position that is not
-            finite.
     """
     names = list(message.name)
     if len(names) != len(message.position):
@@ -56,12 +51,7 @@ def positions_of(message: JointState | ArmPose) -> Positions:
 def trajectory_message(
     names: Sequence[str], points: Sequence[Sequence[float]], times: Sequence[float],
 ) -> JointTrajectory:
-    """Return a trajectory that starts when it is received.
-
-    Args:
-        names: joints, in the order of the columns of ``points``, rad.
-        times: of the points from the start, s.
-    """
+    """Return a trajectory, rad [N, names], that starts when it is received; times are in s."""
     message = JointTrajectory(joint_names=list(names))
     for point, time in zip(points, times, strict=True):
         nanoseconds = round(time * 1e9)
@@ -72,11 +62,7 @@ def trajectory_message(
 
 
 def markers(path: Positions, stamp: Time) -> MarkerArray:
-    """Return markers of the path of ``tool0`` and its end for rviz.
-
-    Args:
-        path: float64 [N, 3], m, in ``base_link``; without rows the markers are deleted.
-    """
+    """Return markers of a path of ``tool0``, float64 [N, 3], m, for rviz; none if it is empty."""
     if not len(path):
         return MarkerArray(markers=[Marker(action=Marker.DELETEALL)])
     points = [Point(x=float(x), y=float(y), z=float(z)) for x, y, z in path]
@@ -133,11 +119,7 @@ class ArmFrames:
         return found
 
     def moving(self, positions: Positions, stamp: Time) -> list[TransformStamped]:
-        """Return the transforms of the joints with a known position.
-
-        Args:
-            positions: float64 [5], rad; a joint with NaN is left out.
-        """
+        """Return the transforms of joints, float64 [5], rad, whose position is not NaN."""
         poses = self._kinematics.poses(np.nan_to_num(positions))
         return [self._message(
             joint, np.linalg.solve(poses[joint.parent], poses[joint.child]), stamp)
@@ -179,15 +161,10 @@ class FrameTree:
         self._transforms: dict[str, TransformStamped] = {}
 
     def add(self, message: TFMessage) -> None:
-        """Add transforms."""
         self._transforms |= {each.child_frame_id: each for each in message.transforms}
 
     def point(self, place: ArrayLike, frame: str, target: str) -> Array:
-        """Return a point of ``frame`` in the frame ``target``, float64 [3], m.
-
-        Raises:
-            FrameError: no transforms connect the two.
-        """
+        """Return a point of ``frame`` in ``target``, float64 [3], m; raises FrameError."""
         own, wanted = self._ancestors(frame), self._ancestors(target)
         common = next((name for name in own if name in wanted), None)
         if common is None:

@@ -8,6 +8,7 @@ returns views of the message's bytes, unless they are compressed.
 from __future__ import annotations
 
 import array
+import contextlib
 import math
 import sys
 from collections.abc import Iterable, Mapping
@@ -23,27 +24,19 @@ from vdl_ros.msg import Tensor
 _DTYPES = {name: np.dtype(name) for name in (
     'bool', 'uint8', 'int8', 'uint16', 'int16', 'uint32', 'int32', 'uint64', 'int64',
     'float16', 'float32', 'float64')}
-# After the name of a dtype.
-_COMPRESSED = '; zstd'
-# Of smaller arrays compression saves less than a datagram.
-_SMALLEST_COMPRESSED = 512
+_COMPRESSED = '; zstd'  # after the name of a dtype
+_MIN_COMPRESSED = 512  # of smaller arrays compression saves less than a datagram
 # The fastest of those that shrink frames of Atari games a hundred times.
 _LEVEL = 1
 _MAX_TENSORS = 4096
-# Those of NumPy 2.
-_MAX_AXES = 64
+_MAX_AXES = 64  # those of NumPy 2
 
 
-def _takes_check_fields() -> bool:
-    try:
-        Tensor(check_fields=True)
-    except AssertionError:  # Humble always checks and has no such argument
-        return False
-    return True
-
-
-# Only a message that checks its fields accepts an array without a copy.
-_CHECKED = {'check_fields': True} if _takes_check_fields() else {}
+# Only a message that checks its fields accepts an array without a copy; Humble always checks.
+_CHECKED: dict[str, bool] = {}
+with contextlib.suppress(AssertionError):
+    Tensor(check_fields=True)
+    _CHECKED['check_fields'] = True
 
 if sys.byteorder != 'little':
     raise ImportError('tensors on topics are little-endian, and this machine is big-endian')
@@ -53,18 +46,8 @@ class TensorError(ValueError):
     """A tensor that cannot be sent or read; the message has its name and the reason."""
 
 
-def to_tensors(
-    arrays: Mapping[str, NDArray[Any]], compression: str = 'none',
-) -> list[Tensor]:
-    """Return messages for named arrays.
-
-    Args:
-        arrays: by name.
-        compression: 'none', or 'zstd' for arrays that it makes smaller.
-
-    Raises:
-        TensorError: a dtype that cannot be sent.
-    """
+def to_tensors(arrays: Mapping[str, NDArray[Any]], compression: str = 'none') -> list[Tensor]:
+    """Return messages for arrays by name; with zstd those are compressed that it makes smaller."""
     tensors = []
     compressor = zstandard.ZstdCompressor(level=_LEVEL) if compression == 'zstd' else None
     for name, value in arrays.items():
@@ -75,7 +58,7 @@ def to_tensors(
         # Not the array's dtype, which may be big-endian.
         ordered = np.ascontiguousarray(value, _DTYPES[value.dtype.name])
         content, suffix = ordered.reshape(-1).view(np.uint8).data, ''
-        if compressor is not None and len(content) >= _SMALLEST_COMPRESSED:
+        if compressor is not None and len(content) >= _MIN_COMPRESSED:
             smaller = compressor.compress(content)
             if len(smaller) < len(content):
                 content, suffix = memoryview(smaller), _COMPRESSED
@@ -88,11 +71,6 @@ def to_tensors(
 
 
 def array_length(tensor: Tensor) -> int:
-    """Return the number of bytes of an array, decompressed.
-
-    Raises:
-        TensorError: too many axes; an unknown dtype that is compressed, or nothing saved by it.
-    """
     _check_axes(tensor)
     length = len(tensor.data)
     if not tensor.dtype.endswith(_COMPRESSED):
@@ -106,27 +84,20 @@ def array_length(tensor: Tensor) -> int:
 def from_tensors(
     tensors: Iterable[Tensor], *, checked_lengths: bool = False,
 ) -> dict[str, NDArray[Any]]:
-    """Return named arrays: read-only views of the messages' bytes.
+    """Return named arrays, read-only views of the messages' bytes; raises TensorError.
 
-    Args:
-        checked_lengths: whether the caller has compared each :func:`array_length` with what it
-            expects. Otherwise compressed arrays are refused: a few bytes may say to be billions.
-
-    Raises:
-        TensorError: an unknown dtype, a wrong number of bytes, a duplicate name, data that cannot
-            be decompressed.
+    ``checked_lengths``: the caller has compared each :func:`array_length` with what it expects.
+    Otherwise compressed arrays are refused: a few bytes may say to be billions.
     """
     arrays: dict[str, NDArray[Any]] = {}
     for tensor in tensors:
-        name = tensor.name
-        dtype = _dtype(tensor)
+        name, dtype, data = tensor.name, _dtype(tensor), tensor.data
         if name in arrays:
             raise TensorError(f'tensor {quoted(name)}: duplicate name')
         # The product of a million sizes takes hours.
         _check_axes(tensor)
         shape = tuple(int(size) for size in tensor.shape)
         wanted = math.prod(shape) * dtype.itemsize
-        data = tensor.data
         if tensor.dtype.endswith(_COMPRESSED):
             if not checked_lengths:
                 raise TensorError(f'tensor {quoted(name)}: compressed arrays are not allowed here')
@@ -136,10 +107,9 @@ def from_tensors(
                               f'{tensor.dtype} {quoted(shape)} has {quoted(wanted)}')
         if dtype.kind == 'b':
             # NumPy does not check that the bytes of a bool are 0 or 1.
-            value = np.frombuffer(data, np.uint8)
-            if value.size and int(value.max()) > 1:
-                raise TensorError(
-                    f'tensor {quoted(name)}: a bool has the value {int(value.max())}')
+            largest = int(np.frombuffer(data, np.uint8).max(initial=0))
+            if largest > 1:
+                raise TensorError(f'tensor {quoted(name)}: a bool has the value {largest}')
         try:
             value = np.frombuffer(data, dtype).reshape(shape)
         except ValueError as error:  # more axes, or a larger shape, than NumPy supports
@@ -181,5 +151,4 @@ def _decompressed(tensor: Tensor, length: int) -> bytes:
 
 
 def num_bytes(tensors: Iterable[Tensor]) -> int:
-    """Return the total size of the data of ``tensors``, in bytes."""
     return sum(len(tensor.data) for tensor in tensors)

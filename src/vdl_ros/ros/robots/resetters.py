@@ -13,12 +13,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
-from vdl_ros.robots.contract import (
-    Contract,
-    ContractError,
-    ServiceReset,
-    TrajectoryReset,
-)
+from vdl_ros.robots.contract import Contract, ContractError, ServiceReset, TrajectoryReset
 from vdl_ros.robots.session import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
@@ -29,11 +24,6 @@ CONFIRM = 'robot/confirm'
 
 
 def check_reset(contract: Contract) -> None:
-    """Resolve the names in the reset of a contract.
-
-    Raises:
-        ContractError: a service that is not installed, or a request that does not fit.
-    """
     if isinstance(contract.reset, ServiceReset):
         kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
         _request(contract, kind, np.random.default_rng(0))
@@ -45,13 +35,7 @@ def check_reset(contract: Contract) -> None:
 
 
 def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) -> Resetter | None:
-    """Return what resets one robot; None if it starts where it is.
-
-    Args:
-        contract: checked by :func:`check_reset`.
-        node: owner of client or publisher.
-        full: returns a name with the robot's namespace.
-    """
+    """Return what resets one robot; ``full`` returns names with its namespace."""
     if isinstance(contract.reset, ServiceReset):
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):
@@ -103,12 +87,9 @@ class _ByService:
 class _ByTrajectory:
     """Publishes a trajectory, and waits until the features are at its end."""
 
-    def __init__(
-        self, reset: TrajectoryReset, node: Node, full: Callable[[str], str],
-    ) -> None:
+    def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
         self._reset = reset
-        self._publisher = node.create_publisher(
-            JointTrajectory, full(reset.topic), qos.TOPICS['arm/joint_trajectory'])
+        self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
         self._deadline = 0.0
         self._is_sent = False
 

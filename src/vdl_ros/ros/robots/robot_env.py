@@ -30,8 +30,7 @@ from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
-# Time between two looks at whether the process has to end, s.
-_LOOK_S = 0.1
+_LOOK_S = 0.1  # time between two looks at whether the process has to end, s
 
 
 class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
@@ -51,16 +50,10 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     Continuous actions are -1 to 1, for ``low`` to ``high`` of the contract. Autoreset is
     NEXT_STEP. A step ends at the next tick at which a robot has something to say, so while no
-    robot runs it waits for one.
+    robot runs it waits for one; EnvStopped is raised once ``stop`` is set.
 
     Args:
-        render_mode: None: there is nothing to draw.
         max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
-        stop: ends ``reset`` and ``step`` with EnvStopped when set.
-
-    Raises:
-        ContractError: a type, field or function that is not there.
-        EnvError: more robots than the contract has.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -83,8 +76,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._graph: RobotGraph | None = None
-        self._observations = np.zeros(
-            (num_envs, *self.single_observation_space.shape), np.float32)
+        self._observations = np.zeros((num_envs, *self.single_observation_space.shape), np.float32)
         self._returned = time.monotonic()
 
     def reset(
@@ -137,17 +129,11 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             'action_age': ages[1], 'reaction_time': parts, 'late_actions': late}
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Send neutral actions, and end the thread."""
         if self._graph is not None:
             self._graph.close()
             self._graph = None
 
     def _wait(self) -> list[Result | None]:
-        """Return what each robot has to say after the next tick.
-
-        Raises:
-            EnvStopped: the process ends.
-        """
         assert self._graph is not None
         while not self._stop.is_set():
             results = self._graph.results(_LOOK_S)
@@ -176,13 +162,7 @@ def _action_space(actions: Actions) -> spaces.Space[Any]:
 
 
 def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> None:
-    """Register ``robot/NAME`` for each contract of this host.
-
-    What comes over the graph can only choose among them. A contract is read when it is chosen.
-
-    Raises:
-        SettingError: the user's folder is not there.
-    """
+    """Register ``robot/NAME`` for each contract of this host: messages can only choose one."""
     for name, path in known_contracts(config.robots).items():
         gymnasium.registry.pop(f'{ROBOT}{name}', None)
         gymnasium.register(

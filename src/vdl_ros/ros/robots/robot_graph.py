@@ -24,22 +24,17 @@ from vdl_ros.ros.process import call_back, make_executor
 from vdl_ros.ros.robots.resetters import make_resetter
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
 
-# A simulated clock that stands still for so long is lost, s.
-_CLOCK_TIMEOUT_S = 1.0
-# Time between two looks for other environments of the same robots, s.
-_OTHERS_S = 0.5
+_CLOCK_TIMEOUT_S = 1.0  # a simulated clock that stands still for so long is lost, s
+_OTHERS_S = 0.5  # time between two looks for other environments of the same robots, s
 # Longest wait for the last actions to arrive, s; the robots' watchdogs stop them otherwise.
 _ACK_S = 1.0
-# Longest wait for callbacks, s.
-_WAIT_S = 0.05
+_WAIT_S = 0.05  # longest wait for callbacks, s
 
 
 class RobotGraph:
-    """Robots with their sessions; all methods are for the agent's thread.
+    """Robots with their sessions and tasks; all methods are for the agent's thread.
 
-    Args:
-        tasks: one for each robot.
-        max_steps: replaces ``episode_steps`` of the contract, unless it is 0.
+    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0.
     """
 
     def __init__(
@@ -67,13 +62,11 @@ class RobotGraph:
         for robot, session in zip(self._robots, self._sessions, strict=True):
             robot.connect(session)
         if contract.simulated_clock:
-            self._node.create_subscription(
-                Clock, '/clock', self._on_clock, qos.subscription('/clock'))
+            qos.sub(self._node, '/clock', self._on_clock)
         self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
         self._thread.start()
 
     def restart(self, randoms: Sequence[np.random.Generator]) -> None:
-        """Begin new episodes."""
         with self._lock:
             for session, random in zip(self._sessions, randoms, strict=True):
                 session.seed(random)
@@ -89,11 +82,7 @@ class RobotGraph:
             self._taken = self._ticks
 
     def results(self, timeout: float) -> list[Result | None] | None:
-        """Wait for a tick that was not seen yet; return what the robots have to say, None without.
-
-        Raises:
-            Exception: what ended the thread, such as an error in the task.
-        """
+        """Wait for a new tick: return what the robots say, None without; raise its errors."""
         with self._lock:
             self._lock.wait_for(
                 lambda: self._ticks > self._taken or self._failure is not None, timeout)
@@ -109,7 +98,6 @@ class RobotGraph:
         return self._robots[robot].action_lag
 
     def close(self) -> None:
-        """Send neutral actions and leave the graph."""
         with self._lock:
             if self._is_closed:
                 return
@@ -162,7 +150,10 @@ class RobotGraph:
             # Not one tick after the other after a standstill.
             period = 1.0 / self._contract.rate
             self._due = max(self._due + period, now + 0.5 * period)
-            self._tick(now)
+            for robot, session in zip(self._robots, self._sessions, strict=True):
+                session.tick(now, is_received=robot.is_received())
+            self._ticks += 1
+            self._lock.notify_all()
         if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
             for session in self._sessions:
                 session.lose('/clock is silent')
@@ -177,12 +168,6 @@ class RobotGraph:
                 for session in self._sessions:
                     session.lose('/clock went backward')
             self._simulated, self._simulated_wall = now, time.monotonic()
-
-    def _tick(self, now: float) -> None:
-        for robot, session in zip(self._robots, self._sessions, strict=True):
-            session.tick(now, is_received=robot.is_received())
-        self._ticks += 1
-        self._lock.notify_all()
 
     def _stop_all(self) -> None:
         for session in self._sessions:

@@ -19,19 +19,13 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.duration import Duration
 from rclpy.node import Node
+from rclpy.qos import QoSProfile
 
 from vdl_ros.bags.reader import BagError
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import suggestion
-from vdl_ros.robots.contract import (
-    Contract,
-    ContractError,
-    Feature,
-    Reading,
-    ReadingError,
-    follow,
-    read_feature,
-)
+from vdl_ros.robots import contract as contracts
+from vdl_ros.robots.contract import Contract, ContractError, Reading, ReadingError, follow
 from vdl_ros.robots.session import Session
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import is_program
@@ -62,7 +56,7 @@ def _resolve_message(where: str, type_name: str) -> Any:
         raise ContractError(f'{where}: {error}') from None
 
 
-def _feature_reader(where: str, kind: Any, feature: Feature) -> Callable[[Any], float]:
+def _feature_reader(where: str, kind: Any, feature: contracts.Feature) -> Callable[[Any], float]:
     """Return the function that reads a feature from a message, as :func:`read_feature` does."""
     found = _type_of(where, kind, feature.field)
     item = _SEQUENCE.fullmatch(found)
@@ -79,19 +73,16 @@ def _feature_reader(where: str, kind: Any, feature: Feature) -> Callable[[Any], 
     if feature.key and 'name' not in kind.get_fields_and_field_types():
         raise ContractError(f'{where}: key: {feature.key!r} is not allowed: {kind.__name__} has '
                             'no field "name"')
-    return partial(read_feature, feature)
+    return partial(contracts.read_feature, feature)
 
 
 def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
-    """Return the function that reads a field, a number or a text."""
     found = _type_of(where, kind, field)
     _check(where, field, found, found in _NUMBERS or found == 'string', 'a number or a text')
     return partial(follow, path=field)
 
 
-def _field_writer(
-    where: str, kind: Any, field: str, index: int,
-) -> Callable[[Any, float], None]:
+def _field_writer(where: str, kind: Any, field: str, index: int) -> Callable[[Any, float], None]:
     """Return the function that writes a number to a field, or to a place in it unless -1."""
     found = _type_of(where, kind, field)
     item = _SEQUENCE.fullmatch(found)
@@ -144,18 +135,13 @@ def _check(where: str, field: str, found: str, good: bool, allowed: str) -> None
             f'{where}: field: {field!r} is {found}, which is not allowed: {allowed}')
 
 
-# How far in the future a stamp may be, s: the clocks of two hosts differ.
-_CLOCK_SKEW = 0.05
+_CLOCK_SKEW = 0.05  # how far in the future a stamp may be, s: the clocks of two hosts differ
 # A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
 _FOUND_S = 0.5
 
 
 class RobotInterfaces:
-    """The message types of a contract with functions for their fields; no node yet.
-
-    Raises:
-        ContractError: a type that is not installed, or a field that it does not have.
-    """
+    """The message types of a contract with functions for their fields; no node yet."""
 
     def __init__(self, contract: Contract) -> None:
         self.contract, file = contract, f'{contract.name}.yaml'
@@ -187,7 +173,6 @@ class RobotInterfaces:
                                     f'numbers of {actions.type}') from None
 
     def message(self, action: NDArray[np.float64], stamp: Time, sender: str) -> Any:
-        """Return the message of an action, float64 [parts]."""
         message = self.action(check_fields=True)
         for write, value in zip(self.writers, action.tolist(), strict=True):
             write(message, value)
@@ -198,12 +183,10 @@ class RobotInterfaces:
         return message
 
     def is_neutral(self, message: Any) -> bool:
-        """Return whether a message moves nothing."""
         neutral = self.message(np.array(self.contract.actions.neutral), Time(), '')
         return self.values(message) == self.values(neutral)
 
     def values(self, message: Any) -> list[Any]:
-        """Return the numbers of an action message."""
         found = []
         for part in self.contract.actions.parts:
             value = follow(message, part.field)
@@ -216,8 +199,7 @@ class RobotInterfaces:
 class RobotTopics:
     """Connects the :class:`Session` of one robot to its topics; callbacks hold its lock.
 
-    Args:
-        now: returns the time of the robot's clock, s.
+    ``now`` returns the time of the robot's clock, s.
     """
 
     def __init__(
@@ -238,16 +220,13 @@ class RobotTopics:
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
-        self._publisher = node.create_publisher(
-            interfaces.action, self.topic, qos.MOTORS)
+        self._publisher = node.create_publisher(interfaces.action, self.topic, qos.MOTORS)
 
     def full(self, name: str) -> str:
-        """Return a name of the contract with the robot's namespace."""
         return name if name.startswith('/') or not self._namespace else (
             f'{self._namespace}/{name}')
 
     def send(self, action: NDArray[np.float64]) -> None:
-        """Publish an action, float64 [parts]."""
         message = self._interfaces.message(action, self._stamp(), self._name)
         values = self._interfaces.values(message)
         if self._sent is None or self._sent[1] != values:
@@ -262,27 +241,23 @@ class RobotTopics:
         return now - self._found >= _FOUND_S
 
     def connect(self, session: Session) -> None:
-        """Subscribe to the topics of the contract."""
-        self._session = session
-        node, interfaces, contract = self._node, self._interfaces, self._interfaces.contract
-        for key, topic in contract.topics.items():
-            node.create_subscription(
-                interfaces.types[key], self.full(topic.topic), partial(self._on_message, key),
-                qos.LATEST)
+        self._session, interfaces = session, self._interfaces
+        topics, actions = interfaces.contract.topics, interfaces.contract.actions
+
+        def listen(kind: Any, name: str, call: Callable[[Any], None], profile: QoSProfile) -> None:
+            self._node.create_subscription(kind, self.full(name), call, profile)
+
+        for key, topic in topics.items():
+            listen(interfaces.types[key], topic.topic, partial(self._on_message, key), qos.LATEST)
         for stop, kind, read in interfaces.stops:
-            name = f'{stop.topic}: {stop.field}'
-            node.create_subscription(
-                kind, self.full(stop.topic), partial(self._on_stop, name, read),
-                qos.LATCHED if stop.latched else qos.COMMAND)
+            listen(kind, stop.topic, partial(self._on_stop, f'{stop.topic}: {stop.field}', read),
+                   qos.LATCHED if stop.latched else qos.COMMAND)
         if interfaces.sender is not None:
-            node.create_subscription(
-                interfaces.action, self.topic, self._on_other, qos.MOTORS_OF_ALL)
-        if contract.actions.echo:
-            node.create_subscription(
-                interfaces.action, self.full(contract.actions.echo), self._on_echo, qos.REPORT)
+            listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
+        if actions.echo:
+            listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
 
     def wait_for_acks(self, seconds: float) -> None:
-        """Wait until the last action has arrived, at most for a time."""
         self._publisher.wait_for_all_acked(Duration(seconds=seconds))
 
     def _on_message(self, key: str, message: Any) -> None:
@@ -318,8 +293,7 @@ class RobotTopics:
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
         # A person who switches off means it; programs end so.
-        if sender == self._name or (
-                self._interfaces.is_neutral(message) and is_program(sender)):
+        if sender == self._name or (self._interfaces.is_neutral(message) and is_program(sender)):
             return
         with self._lock:
             self._session.on_other(shown(sender) or 'somebody', self._now())

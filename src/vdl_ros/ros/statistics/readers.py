@@ -33,10 +33,7 @@ from vdl_ros.ros.statistics.statistics import (
 class Figures:
     """Several windows of one subscription combined; NaN where nothing was measured.
 
-    Attributes:
-        rate_hz: messages per second.
-        age_mean_ms: from the header's stamp to the callback, as the two that follow.
-        lost: messages lost since the subscription began; None if unknown.
+    Ages are from the header's stamp to the callback; ``lost`` is since the subscription began.
     """
 
     rate_hz: float
@@ -48,37 +45,26 @@ class Figures:
 
 
 def combine(windows: Sequence[Window]) -> Figures:
-    """Return the figures of all ``windows``; the last one of LOSS includes those before it."""
     ages, periods, losses = ([each for each in windows if each.metric == metric]
                              for metric in (AGE, PERIOD, LOSS))
     # Messages without a stamp have no age, but a period.
     counted = ages if not periods or any(each.count for each in ages) else periods
-    mean, deviation = _pooled([each for each in ages if each.count])
+    timed = [each for each in counted if not math.isnan(each.seconds)]
+    known = [each for each in ages if each.count and not math.isnan(each.mean)]
+    mean = deviation = math.nan
+    if known:
+        count = sum(each.count for each in known)
+        mean = sum(each.mean * each.count for each in known) / count
+        # Products overflow to infinity; powers would raise.
+        squares = sum(each.count * (each.deviation * each.deviation
+                                    + (each.mean - mean) * (each.mean - mean)) for each in known)
+        mean, deviation = finite(mean), finite(math.sqrt(squares / count))
     return Figures(
-        rate_hz=_rate(counted), age_mean_ms=mean, age_std_ms=deviation,
-        age_max_ms=max((each.maximum for each in ages
-                        if each.count and not math.isnan(each.maximum)), default=math.nan),
-        samples=sum(each.count for each in counted),
-        lost=losses[-1].count if losses else None)
-
-
-def _rate(windows: Sequence[Window]) -> float:
-    timed = [each for each in windows if not math.isnan(each.seconds)]
-    seconds = sum(each.seconds for each in timed)
-    return sum(each.count for each in timed) / seconds if timed else math.nan
-
-
-def _pooled(windows: Sequence[Window]) -> tuple[float, float]:
-    """Return mean and standard deviation over the messages of all ``windows``."""
-    known = [each for each in windows if not math.isnan(each.mean)]
-    count = sum(each.count for each in known)
-    if not count:
-        return math.nan, math.nan
-    mean = sum(each.mean * each.count for each in known) / count
-    # Products overflow to infinity; powers would raise.
-    squares = sum(each.count * (each.deviation * each.deviation
-                                + (each.mean - mean) * (each.mean - mean)) for each in known)
-    return finite(mean), finite(math.sqrt(squares / count))
+        sum(each.count for each in timed) / sum(each.seconds for each in timed)
+        if timed else math.nan, mean, deviation,
+        max((each.maximum for each in ages if each.count and not math.isnan(each.maximum)),
+            default=math.nan),
+        sum(each.count for each in counted), losses[-1].count if losses else None)
 
 
 def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
@@ -91,8 +77,8 @@ def mean_shares(shares: Iterable[Share]) -> dict[str, dict[str, float]]:
                      / sum(each.seconds for each in found) for phase, found in phases.items()}
             for thread, phases in spent.items()}
 
-# More than the nodes of a run publish between two of its reports.
-_MAX_WINDOWS = 10_000
+
+_MAX_WINDOWS = 10_000  # more than the nodes of a run publish between two of its reports
 
 
 class TopicScalars:
@@ -133,10 +119,9 @@ class TopicScalars:
 
 
 def scalars(topic: str, subscribers: list[list[Window]]) -> dict[str, float]:
-    """Return the scalars of one topic over the windows of each subscriber; no unknown ones.
+    """Return the known scalars of one topic over the windows of each subscriber.
 
-    ``rate_hz`` is the mean over the subscribers, ``lost`` their sum; ages are over all messages
-    of all subscribers.
+    ``rate_hz`` is the mean over the subscribers, ``lost`` their sum; ages are over all messages.
     """
     each = [combine(windows) for windows in subscribers]
     together = combine([window for windows in subscribers for window in windows])
@@ -182,16 +167,10 @@ class _Source:
 
 
 class TopicTable:
-    """Collects windows and returns rows.
+    """Collects windows and returns rows; ``left_out`` counts reports of other metrics.
 
-    Args:
-        topics: shell patterns, separated by commas; one without a leading / matches in
-            every namespace.
-        span_s: figures are over the windows that arrived in the last ``span_s`` seconds, or
-            over the newest one if none did.
-
-    Attributes:
-        left_out: reports not used: malformed, or of other metrics.
+    ``topics`` are shell patterns, separated by commas; one without a leading / matches in every
+    namespace. Figures are over the windows of the last ``span_s``, at least over the newest one.
     """
 
     def __init__(self, topics: str = '*', span_s: float = 2.0) -> None:
@@ -220,11 +199,9 @@ class TopicTable:
         source.windows.append((now, window))
 
     def has_rows(self) -> bool:
-        """Return whether there are rows."""
         return bool(self._sources)
 
     def rows(self, now: float) -> list[Row]:
-        """Return the rows by topic and node; drop those without reports for too long."""
         for key, source in list(self._sources.items()):
             if now - source.reported_at > _REMOVED * source.window_s:
                 del self._sources[key]
@@ -237,7 +214,6 @@ class TopicTable:
         return rows
 
     def _recent(self, source: _Source, now: float) -> list[Window]:
-        """Return the windows of the current span; drop older ones."""
         windows = source.windows
         newest = windows[-1][0] if windows else now
         # The windows of one report arrive within 0.1 s.
@@ -248,17 +224,14 @@ class TopicTable:
 
 
 def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
-    """Return the rows as aligned lines under a header, without a trailing newline."""
-    lines = []
-    if rows:
-        cells = [_HEADER, *(_cells(row) for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        lines = ['  '.join(
-            cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
-            for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-            for line in cells]
-    else:
-        lines.append('nothing to show from /statistics: is a training or arm.launch.py running?')
+    cells = [_HEADER, *(_cells(row) for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = ['  '.join(
+        cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
+        for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
+        for line in cells]
+    if not rows:
+        lines = ['nothing to show from /statistics: is a training or arm.launch.py running?']
     if left_out:
         lines.append(f'{left_out} reports left out: malformed, or not of messages')
     return '\n'.join(lines)
@@ -296,11 +269,6 @@ class Screen:
         self._shown = False
 
     def show(self, text: str) -> None:
-        """Print ``text``, on a terminal over the previous one.
-
-        Raises:
-            BrokenPipeError: the reader of the pipe has closed it.
-        """
         if self._in_place:
             size = shutil.get_terminal_size()
             # Lines that wrap or exceed the screen could not be overwritten.

@@ -1,18 +1,15 @@
 """What nodes measure, on ``/statistics``: published each second, and read.
 
 rclpy has no topic statistics. The messages follow rclcpp: one ``statistics_msgs/MetricsMessage``
-each second for ``message_age`` and one for ``message_period``, in ms, with average, minimum,
-maximum, standard deviation and count of that second, NaN where nothing was measured. Unlike in
-rclcpp, ``measurement_source_name`` is ``<node>:<topic>``, which distinguishes the subscriptions of
-a node. The age of messages from another host requires synchronised clocks.
+each second for ``message_age`` and one for ``message_period``, in ms, NaN where nothing was
+measured. Unlike in rclcpp, ``measurement_source_name`` is ``<node>:<topic>``, which distinguishes
+the subscriptions of a node. The age of messages from another host requires synchronised clocks.
 
-A subscriber that counts lost messages adds a third message, ``message_loss`` in messages: its
-window starts with the subscription and its only point is the count of that window. A listener
-that joins late or misses a report thus still gets the total.
+A subscriber that counts lost messages adds a third message, ``message_loss``: its window starts
+with the subscription, so that a listener that joins late or misses a report gets the total.
 
 Nodes of a training also publish the time shares of their threads, reaction times and the scalars
-of a run. The reader accepts messages of any publisher, such as rclcpp: it skips what it cannot
-interpret and never raises.
+of a run. The reader skips what it cannot interpret, of any publisher, and never raises.
 """
 
 from __future__ import annotations
@@ -31,30 +28,20 @@ from rclpy.node import Node
 from rclpy.time import Time as ClockTime
 from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
-from vdl_ros.common.metrics import (
-    ACTING,
-    CALLBACKS,
-    INFERENCE,
-    PARTS,
-    PHASES,
-    TRAINING,
-    ReactionTime,
-    ThreadTimer,
-    TimerWindow,
-)
+from vdl_ros.common import metrics
 from vdl_ros.ros import qos
 
 AGE, PERIOD, LOSS = 'message_age', 'message_period', 'message_loss'
 _REACTION_TIME, _LATE = 'reaction_time', 'late_actions'
 _SCALAR = 'scalar_'
+_THREADS = metrics.ACTING, metrics.TRAINING, metrics.CALLBACKS, metrics.INFERENCE
 _SHARES = {f'time_{thread}_{phase}': (thread, phase)
-           for thread in (ACTING, TRAINING, CALLBACKS, INFERENCE) for phase in PHASES}
+           for thread in _THREADS for phase in metrics.PHASES}
 _UNITS = {
     AGE: 'ms', PERIOD: 'ms', LOSS: 'messages', **dict.fromkeys(_SHARES, 'share'),
-    _REACTION_TIME: 'ms', **{f'{_REACTION_TIME}_{part}': 'ms' for part in PARTS},
+    _REACTION_TIME: 'ms', **{f'{_REACTION_TIME}_{part}': 'ms' for part in metrics.PARTS},
     _LATE: 'actions'}
-# Tags of scalars that other metrics report.
-_REPORTED = ('time/', 'topics/')
+_REPORTED = ('time/', 'topics/')  # tags of scalars that other metrics report
 
 _PERIOD_S = 1.0
 _AVERAGE = StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE
@@ -70,7 +57,6 @@ _Report = tuple[str, Sequence[StatisticDataPoint], ClockTime]
 
 
 def _unit(metric: str) -> str | None:
-    """Return the unit of a metric of this package; None for others."""
     return 'scalar' if metric.startswith(_SCALAR) else _UNITS.get(metric)
 
 
@@ -96,7 +82,6 @@ class _Publisher:
                 window_start=begin.to_msg(), window_stop=now.to_msg(), statistics=points))
 
     def close(self) -> None:
-        """Stop publishing."""
         self._node.destroy_timer(self._timer)
         self._node.destroy_publisher(self._publisher)
 
@@ -104,16 +89,10 @@ class _Publisher:
 class TopicStatistics(_Publisher):
     """Age, period and loss of the messages of one subscription.
 
-    Call :meth:`received` first in the subscription's callback.
-
-    Args:
-        topic: name of the topic, as the node uses it.
-        lost: returns the number of messages lost so far; None if it is unknown.
+    Call :meth:`received` first in its callback. ``lost`` returns the number lost so far.
     """
 
-    def __init__(
-        self, node: Node, topic: str, lost: Callable[[], int] | None = None,
-    ) -> None:
+    def __init__(self, node: Node, topic: str, lost: Callable[[], int] | None = None) -> None:
         super().__init__(node, topic)
         self._lost, self._begun = lost, self._window_start
         self._last: float | None = None
@@ -121,14 +100,7 @@ class TopicStatistics(_Publisher):
         self._periods_ms: list[float] = []
 
     def received(self, stamp: Time | None = None) -> float:
-        """Record that a message has arrived.
-
-        Args:
-            stamp: of its header, the time of measurement; None if it has no header.
-
-        Returns:
-            Its age in seconds; NaN without a stamp.
-        """
+        """Record a message by its header's stamp; return its age, s, NaN without a stamp."""
         now = time.monotonic()
         if self._last is not None:
             self._periods_ms.append((now - self._last) * 1e3)
@@ -151,9 +123,9 @@ class TopicStatistics(_Publisher):
 class ThreadTimeStatistics(_Publisher):
     """Time shares of a node's threads, by their names in ``common/metrics.py``."""
 
-    def __init__(self, node: Node, timers: Mapping[str, ThreadTimer]) -> None:
+    def __init__(self, node: Node, timers: Mapping[str, metrics.ThreadTimer]) -> None:
         super().__init__(node)
-        self._windows = {thread: TimerWindow(timer) for thread, timer in timers.items()}
+        self._windows = {thread: metrics.TimerWindow(timer) for thread, timer in timers.items()}
 
     def _reports(self, start: ClockTime, now: ClockTime) -> Iterator[_Report]:
         for thread, window in self._windows.items():
@@ -166,7 +138,7 @@ class ReactionTimeStatistics(_Publisher):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node)
-        self._reaction_time, self._late = ReactionTime(), 0
+        self._reaction_time, self._late = metrics.ReactionTime(), 0
 
     def add(self, extras: Mapping[str, NDArray[Any]]) -> None:
         """Add steps, by the names of ``rl/data/unroll.py``, [..., 4] and [...]."""
@@ -181,7 +153,7 @@ class ReactionTimeStatistics(_Publisher):
         if not len(parts):
             return
         yield _REACTION_TIME, statistic_points(parts.sum(axis=1)), start
-        for name, values in zip(PARTS, parts.T, strict=True):
+        for name, values in zip(metrics.PARTS, parts.T, strict=True):
             yield f'{_REACTION_TIME}_{name}', statistic_points(values), start
         yield _LATE, [_point(_COUNT, late)], start
 
@@ -214,24 +186,14 @@ def statistic_points(values: Sequence[float]) -> list[StatisticDataPoint]:
 
 @dataclass(frozen=True)
 class Window:
-    """One metric of one subscription over one time window.
-
-    Attributes:
-        topic: absolute name; '' if the report has none, as those of rclcpp.
-        metric: AGE, PERIOD or LOSS.
-        seconds: length of the window; NaN if it is invalid.
-        count: messages measured in it; with LOSS those lost in it.
-        mean: ms; NaN if it is unknown, as the two that follow.
-        maximum: ms.
-        deviation: standard deviation, ms.
-    """
+    """One metric of one subscription over one time window; NaN where something is unknown."""
 
     node: str
-    topic: str
-    metric: str
+    topic: str  # absolute name; '' if the report has none, as those of rclcpp
+    metric: str  # AGE, PERIOD or LOSS
     seconds: float
-    count: int
-    mean: float = math.nan
+    count: int  # messages measured in it; with LOSS those lost in it
+    mean: float = math.nan  # ms, as the other two
     maximum: float = math.nan
     deviation: float = math.nan
 

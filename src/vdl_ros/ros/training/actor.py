@@ -15,7 +15,7 @@ from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import quoted
-from vdl_ros.msg import Action, Observation, Policy, Trajectory
+from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
@@ -35,16 +35,7 @@ _RECORDER_S = 30.0
 
 
 class PolicyInbox:
-    """Subscribes to policies and keeps the newest one.
-
-    Args:
-        topic: such as ``policy``.
-        patience: silence after which another learner is taken, s.
-
-    Attributes:
-        choice: which learner's policies are taken.
-        last_error: of the last policy that was refused; it is logged once.
-    """
+    """Keeps the newest policy of a learner, and takes another learner after ``patience`` s."""
 
     def __init__(self, node: Node, topic: str, patience: float) -> None:
         self.choice, self.last_error = LearnerChoice(patience), ''
@@ -52,16 +43,13 @@ class PolicyInbox:
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
         self._statistics = TopicStatistics(node, topic)
-        self._subscription = node.create_subscription(
-            Policy, topic, self.put, qos.TOPICS['policy'])
+        self._subscription = qos.sub(node, 'policy', self.put, name=topic)
 
     @property
     def topic(self) -> str:
-        """Full name of the topic."""
         return str(self._subscription.topic_name)
 
     def put(self, message: Policy) -> None:
-        """Take a message of the topic."""
         self._statistics.received(message.header.stamp)
         if self.choice.is_over(message.learner_id):
             return
@@ -84,7 +72,6 @@ class PolicyInbox:
             message.learner_id, self._node.count_publishers(self._subscription.topic_name))
 
     def take(self) -> Policy | None:
-        """Return the newest policy if it was not taken before."""
         if self._other_policy is not None and self._allows(self._other_policy):
             self._policy, self._other_policy = self._other_policy, None
         message, self._policy = self._policy, None
@@ -99,14 +86,7 @@ class PolicyInbox:
 
 @dataclass(frozen=True)
 class ActorContext:
-    """What both modes need of their process.
-
-    Attributes:
-        finished: called with finished episodes and the policy version that acted last.
-        heard: called when the learner has sent something besides policies.
-        on_extras: called with the extras of steps, by the names of rl/data/unroll.py.
-        credit_timeout: as ActorConfig has it, s.
-    """
+    """What both modes need of their process."""
 
     node: Node
     actor_id: str
@@ -115,19 +95,18 @@ class ActorContext:
     threads: int
     credit_timeout: float
     timer: ThreadTimer
+    # Called with finished episodes and the policy version that acted last.
     finished: Callable[[list[FinishedEpisode], int], None]
-    heard: Callable[[], None]
+    heard: Callable[[], None]  # called when the learner has sent something besides policies
+    # Called with the extras of steps, by the names of rl/data/unroll.py.
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
 
 
 class LocalInferenceMode:
     """Records unrolls with a copy of the policy and publishes them as trajectories.
 
-    Args:
-        sequence: number of the first trajectory.
-        await_recorder: as ActorConfig has it.
-        namespace: such as ``chaser/``; begins the names of topics.
-        attacked: ``envs`` under an attack, if there is one.
+    ``sequence`` is the number of the first one. ``namespace``, such as ``chaser/``, begins the
+    names of topics. ``attacked`` are ``envs`` under an attack, if there is one.
     """
 
     def __init__(
@@ -147,10 +126,8 @@ class LocalInferenceMode:
         self._learner_id = ''
         self._awaits_recorder_until = (
             time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
-        self._publisher = node.create_publisher(
-            Trajectory, f'{namespace}trajectories', qos.TOPICS['trajectories'])
-        self._busy = node.create_subscription(
-            String, f'{namespace}learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+        self._publisher = qos.pub(node, 'trajectories', name=f'{namespace}trajectories')
+        self._busy = qos.sub(node, 'learner_busy', self._on_busy, name=f'{namespace}learner_busy')
 
     def _on_busy(self, message: String) -> None:
         """Wait for the policy: the learner has what it needs for its update."""
@@ -160,32 +137,23 @@ class LocalInferenceMode:
 
     @property
     def sequence(self) -> int:
-        """Number of the next trajectory."""
         return self._credit.sequence
 
     def on_policy(self, message: Policy) -> None:
-        """Load the weights and update the credit.
-
-        Raises:
-            ValueError: weights that are malformed or of another network.
-        """
-        self.actor.load(
-            from_tensors(message.tensors), message.version, message.agent_steps)
+        """Load the weights and update the credit; raises ValueError for weights it cannot have."""
+        self.actor.load(from_tensors(message.tensors), message.version, message.agent_steps)
         self._learner_id = message.learner_id
         used = next((credit.used for credit in message.credits
                      if credit.start_id == self._context.start_id), None)
-        self._credit.on_policy(
-            message.learner_id, used, message.version, len(message.credits))
+        self._credit.on_policy(message.learner_id, used, message.version, len(message.credits))
 
     def act(self) -> bool:
-        """Record and publish one unroll if there is credit."""
         if not self.is_ready():
             return False
         self.publish(*self.actor.unroll())
         return True
 
     def is_ready(self) -> bool:
-        """Return whether there is credit for an unroll, and a learner."""
         if not self._credit.available:
             self._write_off_lost()
             return False
@@ -195,11 +163,9 @@ class LocalInferenceMode:
 
     @property
     def has_learner(self) -> bool:
-        """Whether anybody subscribes to the trajectories."""
         return bool(self._publisher.get_subscription_count())
 
     def publish(self, arrays: Arrays, finished: list[FinishedEpisode]) -> None:
-        """Publish an unroll, and the episodes that ended."""
         version, context = self.actor.policy_version, self._context
         with context.timer('encode'):
             message = to_trajectory(
@@ -213,7 +179,6 @@ class LocalInferenceMode:
         context.on_extras(arrays)
 
     def _awaits_recorder(self) -> bool:
-        """Return whether to go on waiting for a second subscriber of the trajectories."""
         if self._credit.sequence or not self._awaits_recorder_until:
             return False
         if time.monotonic() < self._awaits_recorder_until:
@@ -224,7 +189,6 @@ class LocalInferenceMode:
         return False
 
     def _write_off_lost(self) -> None:
-        """Count the oldest trajectory as lost if the learner does not wait for it."""
         if not self._credit.is_lost:
             return
         if self._publisher.get_subscription_count() == 0:
@@ -235,7 +199,6 @@ class LocalInferenceMode:
         self._credit.write_off()
 
     def close(self) -> None:
-        """Close the environments and the topic."""
         self.actor.close()
         self._context.node.destroy_publisher(self._publisher)
         self._context.node.destroy_subscription(self._busy)
@@ -259,11 +222,9 @@ class CentralInferenceMode:
         self._whole = True
         self._action: Action | None = None
         self._stamp = node.get_clock().now().to_msg()
-        self._publisher = node.create_publisher(
-            Observation, 'observations', qos.TOPICS['observations'])
+        self._publisher = qos.pub(node, 'observations')
         self._statistics = TopicStatistics(node, 'actions')
-        self._subscription = node.create_subscription(
-            Action, 'actions', self._on_action, qos.TOPICS['actions'])
+        self._subscription = qos.sub(node, 'actions', self._on_action)
 
     def _on_action(self, message: Action) -> None:
         if message.start_id != self._context.start_id:
@@ -314,7 +275,6 @@ class CentralInferenceMode:
         return False
 
     def close(self) -> None:
-        """Close the environments and topics."""
         self._actor.envs.close()
         self._statistics.close()
         self._context.node.destroy_publisher(self._publisher)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 from builtin_interfaces.msg import Time
@@ -20,60 +21,42 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.ros.messages.tensors import TensorError, from_tensors, num_bytes, to_tensors
 from vdl_ros.ros.training.messages import ActorMessages
 
-# Observations that may wait; each actor has at most one.
-_QUEUE = 1024
-# Period of checks for new credit, which comes without a message.
-_CREDIT_PERIOD_S = 0.005
+_QUEUE = 1024  # observations that may wait; each actor has at most one
+_CREDIT_PERIOD_S = 0.005  # period of checks for new credit, which comes without a message
 
 
 class InferenceService:
     """Answers observation messages in its own thread and collects unrolls.
 
-    The executor's thread calls ``put``, the training thread ``get`` and ``load``.
-
-    Args:
-        schema: schema of a step.
-        publish: called with each action message.
-        warn: called with one line for each rejected message.
-        timer: timer of the service's thread, also used by ``central``.
-        training_timer: timer of the thread that calls :meth:`get`.
-        max_bytes: of observations that may wait, and of unrolls with which it goes on
-            answering; by default :func:`memory_budget`.
+    The executor's thread calls ``put``, the training thread ``get`` and ``load``. ``central`` uses
+    ``timer`` too; ``training_timer`` is of the thread that calls :meth:`get`.
     """
 
     def __init__(
         self, central: CentralInference, schema: StepSchema, flow_stats: FlowStats,
-        learner_id: str, *,
-        publish: Callable[[Action], None], warn: Callable[[str], None],
+        learner_id: str, *, publish: Callable[[Action], None], warn: Callable[[str], None],
         timer: ThreadTimer | None = None, training_timer: ThreadTimer | None = None,
-        max_bytes: int | None = None,
     ) -> None:
         self._timer, self._training_timer = timer or ThreadTimer(), training_timer or ThreadTimer()
         self._central, self._schema, self._flow_stats = central, schema, flow_stats
         self._learner_id, self._publish, self._warn = learner_id, publish, warn
         self._messages = ActorMessages[Observation](
-            'observation', schema, learner_id, warn, _QUEUE, max_bytes)
+            'observation', schema, learner_id, warn, _QUEUE)
         self._unrolls: queue.SimpleQueue[Unroll] = queue.SimpleQueue()
         self._unroll_bytes, self._unroll_lock = 0, threading.Lock()
         self._stamps: dict[int, Time] = {}
         self._over = threading.Event()
-        self._failure: Exception | None = None
-        self._thread = threading.Thread(target=self._run, name='inference')
+        self._thread = ThreadPoolExecutor(1, 'inference')
+        self._service: Future[None] | None = None
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        self._service = self._thread.submit(self._serve)
 
     def stop(self) -> None:
-        """Stop the thread."""
         self._over.set()
-        if self._thread.ident is not None:
-            self._thread.join()
+        self._thread.shutdown()
 
-    def load(
-        self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0,
-    ) -> None:
-        """Use these weights from now on."""
+    def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         self._central.load(arrays, version, agent_steps)
 
     def put(self, message: Observation, age_s: float) -> None:
@@ -82,29 +65,17 @@ class InferenceService:
 
     @property
     def waiting(self) -> int:
-        """Number of unrolls that wait for the training thread."""
         return self._unrolls.qsize()
 
     def get(self, timeout: float) -> Unroll:
-        """Return the next unroll.
-
-        Raises:
-            queue.Empty: none within ``timeout`` seconds.
-            Exception: the one that ended the service's thread.
-        """
-        if self._failure is not None:
-            raise self._failure
+        """Return the next unroll; raises queue.Empty, or what ended the service's thread."""
+        if self._service is not None and self._service.done():
+            self._service.result()
         with self._training_timer('wait'):
             unroll = self._unrolls.get(timeout=timeout)
         self._count_bytes(unroll, -1)
         self._flow_stats.arrive(unroll.actor_id, unroll.start_id, unroll.sequence)
         return unroll
-
-    def _run(self) -> None:
-        try:
-            self._serve()
-        except Exception as error:  # raised again in the training thread
-            self._failure = error
 
     def _count_bytes(self, unroll: Unroll, sign: int) -> None:
         with self._unroll_lock:

@@ -23,13 +23,8 @@ from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.data.unroll import Arrays, EndOfBagError, Unroll, UnrollError, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.ros.messages.tensors import (
-    TensorError,
-    array_length,
-    from_tensors,
-    num_bytes,
-    to_tensors,
-)
+from vdl_ros.ros.messages import tensors
+from vdl_ros.ros.messages.tensors import TensorError, to_tensors
 
 
 def memory_budget() -> int:
@@ -43,10 +38,7 @@ M = TypeVar('M', Observation, Trajectory)
 class ActorMessages(Generic[M]):
     """A queue from the executor's thread, which calls ``put``, to another one.
 
-    Args:
-        name: what a message is, for the warnings.
-        warn: called with one line for each message that is dropped.
-        max_bytes: of messages that may wait; by default :func:`memory_budget`.
+    ``name`` is for the lines that ``warn`` gets. By default :func:`memory_budget` may wait.
     """
 
     def __init__(
@@ -69,7 +61,12 @@ class ActorMessages(Generic[M]):
             return
         kept: M | str = message
         try:
-            size = _checked_length(message, self._schema)
+            lengths = {tensor.name: tensors.array_length(tensor) for tensor in message.tensors}
+            self._schema.check_lengths(lengths)
+            if len(message.tensors) > len(lengths):
+                raise TensorError('a duplicate name')
+            # Decompressed: a message must not need more memory than a queue may have.
+            size = sum(lengths.values())
         except (TensorError, UnrollError) as error:
             kept, size = self.refusal(message.actor_id, error), 0
         try:
@@ -83,54 +80,30 @@ class ActorMessages(Generic[M]):
                        f'of {self._bytes} bytes are waiting')
 
     def get(self, timeout: float) -> tuple[M | str, float]:
-        """Return the next message, or the line why it was refused, and its age, s.
-
-        Raises:
-            queue.Empty: none within ``timeout`` seconds.
-        """
+        """Return the next message, or why it was refused, and its age, s; raises queue.Empty."""
         kept, age_s, size = self._kept.get(timeout=timeout)
         with self._lock:
             self._bytes -= size
         return kept, age_s
 
     def refusal(self, actor_id: str, error: Exception) -> str:
-        """Return the line that an actor's message was refused."""
         return f'{self._name} of {quoted(actor_id)} refused: {error}'
 
     def __len__(self) -> int:
-        """Return the number of messages."""
         return self._kept.qsize()
 
 
-def _checked_length(message: Observation | Trajectory, schema: UnrollSchema | StepSchema) -> int:
-    """Return the size of a message, bytes, whose arrays have the right names and lengths.
-
-    Raises:
-        TensorError, UnrollError: the message does not match ``schema``.
-    """
-    lengths = {tensor.name: array_length(tensor) for tensor in message.tensors}
-    schema.check_lengths(lengths)
-    if len(message.tensors) > len(lengths):
-        raise TensorError('a duplicate name')
-    # Decompressed: a message must not need more memory than a queue may have.
-    return sum(lengths.values())
-
-
 # Characters; all settings together have about 2,000.
-_LARGEST_CONFIG = 1 << 16
+_MAX_CONFIG = 1 << 16
 _Config = dict[str, bool | int | float | str | None]
-# Messages that may wait; more than credit lets actors send.
-_QUEUE = 256
+_QUEUE = 256  # messages that may wait; more than credit lets actors send
 
 
 def to_trajectory(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, actor_id: str, start_id: int,
     sequence: int, learner_id: str, policy_version: int, compression: str = 'none',
 ) -> Trajectory:
-    """Return the message of an unroll.
-
-    ``stamp`` is the time of its last step; for ``compression`` see :func:`to_tensors`.
-    """
+    """Return the message of an unroll; ``stamp`` is the time of its last step."""
     return Trajectory(
         header=Header(stamp=stamp.to_msg()), actor_id=actor_id, start_id=start_id,
         sequence=sequence, learner_id=learner_id, policy_version=policy_version,
@@ -141,7 +114,6 @@ def to_policy(
     arrays: Mapping[str, NDArray[Any]], *, stamp: Time, learner_id: str, version: int,
     agent_steps: int, config: str, flow_stats: FlowStats,
 ) -> Policy:
-    """Return the message with weights, settings and the actors' credits."""
     return Policy(
         header=Header(stamp=stamp.to_msg()), learner_id=learner_id, version=version,
         agent_steps=agent_steps, config=config, tensors=to_tensors(arrays),
@@ -150,14 +122,10 @@ def to_policy(
 
 
 def policy_config(message: Policy) -> dict[str, Any]:
-    """Return the learner's settings from a policy message.
-
-    Raises:
-        ValueError: the config is too long, or not a flat JSON object.
-    """
-    if len(message.config) > _LARGEST_CONFIG:
+    """Return the learner's settings from a policy message; raises ValueError."""
+    if len(message.config) > _MAX_CONFIG:
         raise ValueError(f'config: {len(message.config)} characters are not allowed: '
-                         f'at most {_LARGEST_CONFIG}')
+                         f'at most {_MAX_CONFIG}')
     try:
         return msgspec.json.decode(message.config, type=_Config)
     except (msgspec.DecodeError, RecursionError) as error:
@@ -172,14 +140,7 @@ class TrajectoryInbox:
     """A bounded queue of trajectory messages that returns checked unrolls.
 
     The executor's thread calls ``put``, which only enqueues; the training thread calls ``get``,
-    which decodes.
-
-    Args:
-        warn: called with one line for each rejected message.
-        timer: timer of the thread that calls :meth:`get`.
-        max_bytes: of messages that may wait; by default :func:`memory_budget`.
-        is_over: for a bag, in which every message has to be valid: returns whether no more
-            will come.
+    which decodes. A bag, in which every message has to be valid, tells whether it ``is_over``.
     """
 
     def __init__(
@@ -193,21 +154,16 @@ class TrajectoryInbox:
             'trajectory', schema, learner_id, warn, _QUEUE, max_bytes)
 
     def put(self, message: Trajectory, age_s: float) -> None:
-        """Enqueue a message; one that is dropped is counted as lost later."""
         self._messages.put(message, age_s)
 
     @property
     def waiting(self) -> int:
-        """Number of messages in the queue."""
         return len(self._messages)
 
     def get(self, timeout: float) -> Unroll:
         """Return the next valid unroll.
 
-        Raises:
-            queue.Empty: none within ``timeout`` seconds.
-            EndOfBagError: no more will come.
-            RefusedError: the next one of a bag is not valid.
+        Raises queue.Empty, EndOfBagError, or RefusedError if the next one of a bag is not valid.
         """
         deadline = time.monotonic() + timeout
         while True:
@@ -237,7 +193,7 @@ class TrajectoryInbox:
 
     def _decode(self, message: Trajectory, age_s: float) -> Unroll | None:
         try:
-            arrays = from_tensors(message.tensors, checked_lengths=True)
+            arrays = tensors.from_tensors(message.tensors, checked_lengths=True)
             self._schema.check(arrays)
         except (TensorError, UnrollError) as error:
             self._refuse(self._messages.refusal(message.actor_id, error))
@@ -250,14 +206,13 @@ class TrajectoryInbox:
         if not new:
             return None
         return Unroll(arrays, message.actor_id, message.start_id, message.sequence,
-                      message.policy_version, age_s, num_bytes(message.tensors))
+                      message.policy_version, age_s, tensors.num_bytes(message.tensors))
 
 
 def to_observation(
     arrays: Arrays, *, stamp: TimeMessage, actor_id: str, start_id: int, step: int,
     learner_id: str,
 ) -> Observation:
-    """Return the message of one step; ``stamp`` is the time of the step."""
     return Observation(
         header=Header(stamp=stamp), actor_id=actor_id, start_id=start_id, step=step,
         learner_id=learner_id, tensors=to_tensors(arrays))
@@ -266,7 +221,6 @@ def to_observation(
 def to_episode(
     episode: FinishedEpisode, *, stamp: Time, actor_id: str, policy_version: int,
 ) -> Episode:
-    """Return the message of an episode that ended at ``stamp``."""
     return Episode(
         header=Header(stamp=stamp.to_msg()), actor_id=actor_id, environment=episode.environment,
         episode_return=episode.episode_return, length=episode.length,
@@ -276,11 +230,7 @@ def to_episode(
 
 
 def from_episode(message: Episode) -> FinishedEpisode:
-    """Return the episode in a message.
-
-    Raises:
-        ValueError: the return is not finite, or the length is 0.
-    """
+    """Return the episode in a message; raises ValueError."""
     if not math.isfinite(message.episode_return) or not message.length:
         raise ValueError(f'episode: return {message.episode_return}, length {message.length} is '
                          'not allowed: finite, 1 or more')

@@ -9,6 +9,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -27,8 +28,8 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
-from vdl_ros.msg import Action, Observation, Policy, Trajectory
 from vdl_ros.msg import Evaluation as EvaluationMessage
+from vdl_ros.msg import Observation, Trajectory
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.device import CPU, ThreadChoice, describe
@@ -55,20 +56,12 @@ from vdl_ros.ros.training.messages import TrajectoryInbox, from_episode, memory_
 
 #: Without an actor for so long, s, the likely reason is logged.
 PATIENCE_S = 20.0
-# Periods of the timers, s.
-_END_OF_BAG_S, _BUSY_S = 0.5, 1.0
-# Evaluations that may wait; more than are under way.
-_QUEUE = 16
+_END_OF_BAG_S, _BUSY_S = 0.5, 1.0  # periods of the timers, s
+_QUEUE = 16  # evaluations that may wait; more than are under way
 
 
 class ConnectedActors:
-    """Logs their number when it changes, and once if there is none.
-
-    Args:
-        logger: of the learner's node.
-        needed: number of actors for which each update waits; 0: updates wait for none.
-        clock: time, s.
-    """
+    """Logs their number when it changes, and once if there is none; updates need ``needed``."""
 
     def __init__(
         self, logger: RcutilsLogger, needed: int, clock: Callable[[], float] = time.monotonic,
@@ -78,7 +71,6 @@ class ConnectedActors:
         self._patience = clock() + PATIENCE_S
 
     def report(self, count: int) -> None:
-        """Log what is new of ``count`` actors."""
         if count != self._count:
             self._count, self._patience = count, math.inf
             text = f'{count} {"actor is" if count == 1 else "actors are"} connected'
@@ -96,10 +88,7 @@ class ConnectedActors:
 
 
 class EndOfBag:
-    """Whether the player of a bag has ended and everything that it sent has been received.
-
-    All methods run in the executor's thread, but for :meth:`is_over`.
-    """
+    """Whether the player of a bag has ended and everything that it sent has been received."""
 
     def __init__(self, node: Node, topic: str) -> None:
         self._node, self._topic = node, topic
@@ -108,11 +97,9 @@ class EndOfBag:
         self._timer = node.create_timer(_END_OF_BAG_S, self._check)
 
     def on_message(self) -> None:
-        """Count a message."""
         self._received += 1
 
     def is_over(self) -> bool:
-        """Return whether no message will come any more."""
         return self._is_over
 
     def _check(self) -> None:
@@ -132,11 +119,6 @@ class RemoteEvaluator:
     """Publishes policies on ``evaluated_policy``, and takes results from ``evaluations``.
 
     The executor's thread receives; the training thread calls all methods.
-
-    Args:
-        node: the learner's node.
-        config: JSON: every setting of environment and training.
-        warn: called with one line for each result that is refused.
     """
 
     def __init__(
@@ -146,10 +128,8 @@ class RemoteEvaluator:
         self._node, self._learner_id, self._config = node, learner_id, config
         self._num_episodes, self._warn = num_episodes, warn
         self._messages: deque[EvaluationMessage] = deque(maxlen=_QUEUE)
-        self._policies = node.create_publisher(
-            Policy, 'evaluated_policy', qos.TOPICS['evaluated_policy'])
-        self._subscription = node.create_subscription(
-            EvaluationMessage, 'evaluations', self._on_evaluation, qos.TOPICS['evaluations'])
+        self._policies = qos.pub(node, 'evaluated_policy')
+        self._subscription = qos.sub(node, 'evaluations', self._on_evaluation)
 
     def _on_evaluation(self, message: EvaluationMessage) -> None:
         if message.learner_id == self._learner_id:
@@ -157,46 +137,34 @@ class RemoteEvaluator:
 
     @property
     def present(self) -> bool:
-        """Whether an evaluator is on the graph."""
         return bool(self._node.count_publishers(self._subscription.topic_name))
 
     def start(self, policy: EvaluatedPolicy) -> None:
-        """Publish a policy; an evaluator takes the newest when it is done with another."""
         self._policies.publish(to_policy(
             policy.weights, stamp=self._node.get_clock().now(), learner_id=self._learner_id,
             version=policy.version, agent_steps=policy.agent_steps, config=self._config,
             flow_stats=FlowStats()))
 
     def take(self) -> Result | None:
-        """Return a result that was not returned before, if there is one."""
         while self._messages:
             message = self._messages.popleft()
+            steps, count = message.agent_steps, len(message.episodes)
+            if message.problem:
+                return Result(steps, None, quoted(message.problem, 200))
             try:
-                return self._result(message)
+                if count != self._num_episodes:
+                    raise ValueError(f'episodes: {count} is not {self._num_episodes}')
+                return Result(steps, Evaluation(tuple(map(from_episode, message.episodes))))
             except ValueError as error:
                 self._warn(f'evaluation refused: {error}')
         return None
-
-    def _result(self, message: EvaluationMessage) -> Result:
-        """Return the result in a message.
-
-        Raises:
-            ValueError: the message is malformed.
-        """
-        if message.problem:
-            return Result(message.agent_steps, None, quoted(message.problem, 200))
-        if len(message.episodes) != self._num_episodes:
-            raise ValueError(f'episodes: {len(message.episodes)} is not {self._num_episodes}')
-        return Result(message.agent_steps, Evaluation(tuple(map(from_episode, message.episodes))))
 
 
 @dataclass(frozen=True)
 class TrainingSettings:
     """The settings of a learner's process, as resolved.
 
-    Attributes:
-        resume: folder of the run to resume; empty: a new run.
-        learner_id: identifies this start of the learners to their actors.
+    ``resume`` is the folder of a run, or ''; ``learner_id`` identifies this start to the actors.
     """
 
     env: EnvConfig
@@ -213,11 +181,7 @@ class TrainingSettings:
 
 
 class _Source:
-    """What a learner learns from: the messages of actors or of a bag, or demonstrations.
-
-    Attributes:
-        inference: answers the actors' observations; None unless the learner acts for them.
-    """
+    """What a learner learns from: the messages of actors or of a bag, or demonstrations."""
 
     def __init__(
         self, node: Node, settings: TrainingSettings, learner: Learner, flow_stats: FlowStats,
@@ -243,19 +207,18 @@ class _Source:
                 timers[INFERENCE],
                 partial(exploration_schedule, learner.algorithm_config, frozen=train.freeze),
                 train.synchronous, max_bytes=2 * memory_budget())
-            actions = node.create_publisher(Action, 'actions', qos.TOPICS['actions'])
             self.inference = InferenceService(
-                central, steps, flow_stats, settings.learner_id, publish=actions.publish,
-                warn=warn, timer=timers[INFERENCE], training_timer=timers[TRAINING])
+                central, steps, flow_stats, settings.learner_id,
+                publish=qos.pub(node, 'actions').publish, warn=warn, timer=timers[INFERENCE],
+                training_timer=timers[TRAINING])
         self.inbox = self.inference or TrajectoryInbox(
             learner.schema, flow_stats, settings.learner_id, warn, timers[TRAINING],
             is_over=self._end_of_bag.is_over if self._end_of_bag else None)
         self._subscribe(self.inbox)
 
     def _subscribe(self, inbox: InferenceService | TrajectoryInbox) -> None:
-        """Enqueue the actors' messages in the inbox."""
         central = self.inference is not None
-        topic, kind = ('observations', Observation) if central else ('trajectories', Trajectory)
+        topic = 'observations' if central else 'trajectories'
         # A lost observation is sent again, so only lost trajectories are counted.
         statistics = TopicStatistics(
             self._node, topic, lost=None if central else lambda: self._flow_stats.lost)
@@ -265,25 +228,15 @@ class _Source:
             if self._end_of_bag is not None:
                 self._end_of_bag.on_message()
 
-        self._subscription = self._node.create_subscription(
-            kind, topic, receive, qos.TOPICS[topic])
+        self._subscription = qos.sub(self._node, topic, receive)
 
     def report(self) -> None:
-        """Log what is new of the actors; a bag has none."""
         if self._subscription is not None and self._end_of_bag is None:
-            self._connected.report(
-                self._node.count_publishers(self._subscription.topic_name))
+            self._connected.report(self._node.count_publishers(self._subscription.topic_name))
 
 
 class Training:
-    """A learner with its topics, its run folder and its training loop.
-
-    Attributes:
-        folder: folder of the run; None for all learners but learner 0.
-
-    Raises:
-        ValueError: an environment, a folder or a checkpoint that cannot be used.
-    """
+    """A learner with its topics and its loop; only learner 0 has a run ``folder``."""
 
     def __init__(self, node: Node, group: Group, settings: TrainingSettings) -> None:
         self._node, self._settings, run = node, settings, settings.run
@@ -307,8 +260,7 @@ class Training:
             Path(settings.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
             launch_id=launch_id, resume=bool(settings.resume),
             config=settings.folder) if first else None
-        self._policy = node.create_publisher(
-            Policy, 'policy', qos.TOPICS['policy']) if first else None
+        self._policy = qos.pub(node, 'policy') if first else None
         # With inference at the learner actors need no weights, only one message with the settings.
         self._announced = False
         self._source = _Source(
@@ -324,7 +276,7 @@ class Training:
             evaluator=RemoteEvaluator(
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
             ) if first and train.eval_every else None, timers=self._timers)
-        self._busy = node.create_publisher(String, 'learner_busy', qos.TOPICS['learner_busy'])
+        self._busy = qos.pub(node, 'learner_busy')
         # They end with this object.
         self._kept = (node.create_timer(_BUSY_S, self._report_busy),
                       ThreadTimeStatistics(node, self._timers),
@@ -332,56 +284,40 @@ class Training:
                       Diagnostics(node, self._health))
 
     def run(self, stop: threading.Event) -> str:
-        """Run the training loop in a thread, and the callbacks in this one, until the run is over.
+        """Run the training loop in a thread, and the callbacks in this one; return why it ended.
 
-        Returns:
-            Why it ended; see :meth:`Trainer.run`.
-
-        Raises:
-            GroupError: another learner is gone.
-            OSError: the folder cannot be written.
-            RefusedError: a trajectory of a bag is not one of this run's environment.
+        Raises GroupError, OSError, or RefusedError for a trajectory of another environment.
         """
-        node, over = self._node, threading.Event()
-        failure: list[BaseException] = []
-        reasons: list[str] = []
+        node, inference = self._node, self._source.inference
         where = f'written to {self.folder.path}' if self.folder else 'written by learner 0'
 
-        def loop() -> None:
-            try:
-                reasons.append(self._train(stop))
-                node.get_logger().info(f'ended by {reasons[0]}; {where}')
-            except BaseException as error:  # raised again in the main thread
-                failure.append(error)
-            finally:
-                over.set()
+        def loop() -> str:
+            reason = self._train(stop)
+            node.get_logger().info(f'ended by {reason}; {where}')
+            return reason
 
-        of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
-        source = '' if of_demonstrations else 'waiting for trajectories; '
-        node.get_logger().info(f'learning on {describe(self._settings.device)}; {source}the run '
-                               f'is {where}')
+        waits = not isinstance(self._source.inbox, DemonstrationInbox)
+        node.get_logger().info(f'learning on {describe(self._settings.device)}; '
+                               f'{"waiting for trajectories; " * waits}the run is {where}')
         executor = make_executor(self._settings.process.executor)
         executor.add_node(node)
-        thread = threading.Thread(target=loop, name='training')
-        thread.start()
-        if self._source.inference is not None:
-            self._source.inference.start()
+        thread = ThreadPoolExecutor(1, 'training')
+        training = thread.submit(loop)
+        if inference is not None:
+            inference.start()
         try:
-            while not over.is_set():
+            while not training.done():
                 with self._timers[CALLBACKS].executor_wait():
                     executor.spin_once(timeout_sec=0.1)
         finally:
             stop.set()
-            thread.join()
-            if self._source.inference is not None:
-                self._source.inference.stop()
+            thread.shutdown()
+            if inference is not None:
+                inference.stop()
             executor.remove_node(node)
-        if failure:
-            raise failure[0]
-        return reasons[0]
+        return training.result()
 
     def _train(self, stop: threading.Event) -> str:
-        """Run the training loop and choose its number of threads; return why it ended."""
         learner, run = self._learner, self._settings.run
         choice, cores = None, len(os.sched_getaffinity(0))
         # Not with several learners, which would wait for each other's trials, nor with a bag:
@@ -421,20 +357,17 @@ class Training:
         self._policy.publish(message)
 
     def _report_busy(self) -> None:
-        """Tell the actors that the policy comes late because the learner computes."""
         self._source.report()
         if self._trainer.busy:
             self._busy.publish(String(data=self._settings.learner_id))
 
     def _health(self) -> Health:
-        """Return the warning and the values for ``/diagnostics``."""
         flow_stats, learner = self._flow_stats, self._learner
         num_actors = self._settings.run.own_actors
         warning = ''
         if flow_stats.lost or flow_stats.rejected:
             warning = f'{flow_stats.lost} trajectories lost, {flow_stats.rejected} rejected'
-        elif flow_stats.actors < num_actors:
-            missing = num_actors - flow_stats.actors
+        elif missing := max(num_actors - flow_stats.actors, 0):
             warning = f'nothing received lately from {missing} of {num_actors} actors'
         return warning, {
             'waiting trajectories': self._source.inbox.waiting, 'actors': flow_stats.actors,

@@ -36,9 +36,6 @@ class TrajectoryPlayer:
     Each recorded actor has the credit that it had as an actor, so nothing is lost however slow
     the learner is. Sequence numbers are counted again; policy versions stay as recorded, and the
     stamp is the time of sending.
-
-    Raises:
-        BagError: the bag holds no trajectory.
     """
 
     def __init__(self, node: Node, bag: BagReader) -> None:
@@ -51,12 +48,9 @@ class TrajectoryPlayer:
         self._credits: dict[int, Credit] = {}
         # Per start_id: numbers seen and the last one, as recorded.
         self._recorded: dict[int, tuple[int, int]] = {}
-        self._publisher = node.create_publisher(
-            Trajectory, 'trajectories', qos.TOPICS['trajectories'])
-        self._policy = node.create_subscription(
-            Policy, 'policy', self._on_policy, qos.TOPICS['policy'])
-        self._busy = node.create_subscription(
-            String, 'learner_busy', self._on_busy, qos.TOPICS['learner_busy'])
+        self._publisher = qos.pub(node, 'trajectories')
+        qos.sub(node, 'policy', self._on_policy)
+        qos.sub(node, 'learner_busy', self._on_busy)
 
     @property
     def missing(self) -> int:
@@ -64,14 +58,9 @@ class TrajectoryPlayer:
         return sum(last + 1 - count for count, last in self._recorded.values())
 
     def play(self, stop: threading.Event, executor: Executor) -> tuple[int, bool]:
-        """Send all trajectories, until ``stop`` or until the learner has ended.
+        """Send all trajectories, until ``stop`` or the learner's end: how many, and whether all.
 
-        Returns:
-            How many were sent, and whether these were all.
-
-        Raises:
-            BagError: a trajectory that cannot be read.
-            LearnerLostError: the learner has started again.
+        Raises BagError, or LearnerLostError if the learner has started again.
         """
         count = 0
         for number, data in self._messages():
@@ -82,24 +71,25 @@ class TrajectoryPlayer:
                                f'{quoted(str(error), 80)}') from None
             if not self._wait_for_credit(message.start_id, stop, executor):
                 return count, False
-            self._send(message)
+            seen, _ = self._recorded.get(message.start_id, (0, 0))
+            self._recorded[message.start_id] = seen + 1, message.sequence
+            message.header.stamp = self._node.get_clock().now().to_msg()
+            message.learner_id = self._learner_id
+            message.sequence = self._credits[message.start_id].spend()
+            self._publisher.publish(message)
             count += 1
         # Until the learner has them: this node's end ends the run.
         self._publisher.wait_for_all_acked(Duration(seconds=_ACK_S))
         return count, True
 
     def _messages(self) -> Iterator[tuple[int, bytes]]:
-        """Yield number and CDR of each trajectory."""
-        found = (message.data for message in self._bag if message.type == _TYPE)
-        return enumerate(found)
+        return enumerate(message.data for message in self._bag if message.type == _TYPE)
 
-    def _wait_for_credit(
-        self, start_id: int, stop: threading.Event, executor: Executor,
-    ) -> bool:
-        """Return whether a trajectory may be sent; False if the learner or this node ends."""
+    def _wait_for_credit(self, start_id: int, stop: threading.Event, executor: Executor) -> bool:
         call_back(executor, 0.0)
         while not self._may_send(start_id):
-            if stop.is_set() or self._learner_has_ended():
+            has_ended = self._learner_id and not self._node.count_publishers('policy')
+            if stop.is_set() or has_ended:
                 return False
             call_back(executor, _WAIT_S)
             if self._restarted:
@@ -121,21 +111,16 @@ class TrajectoryPlayer:
             credit.on_policy(self._learner_id, None)
         return self._credits[start_id].available
 
-    def _learner_has_ended(self) -> bool:
-        return bool(self._learner_id) and not self._node.count_publishers('policy')
-
-    def _send(self, message: Trajectory) -> None:
-        count, _ = self._recorded.get(message.start_id, (0, 0))
-        self._recorded[message.start_id] = count + 1, message.sequence
-        message.header.stamp = self._node.get_clock().now().to_msg()
-        message.learner_id = self._learner_id
-        message.sequence = self._credits[message.start_id].spend()
-        self._publisher.publish(message)
-
     def _on_policy(self, message: Policy) -> None:
         """Take the credits of the first learner that waits for a bag."""
         if not self._learner_id:
-            self._choose(message)
+            try:
+                config = policy_config(message)
+                if config.get('relearn'):
+                    self._train = select(TrainConfig, config)
+                    self._learner_id = message.learner_id
+            except ValueError as error:
+                self._node.get_logger().warning(f'policy refused: {error}')
         if message.learner_id != self._learner_id:
             self._restarted |= bool(self._learner_id) and (
                 launch_of(message.learner_id) == launch_of(self._learner_id))
@@ -144,15 +129,6 @@ class TrajectoryPlayer:
         for start_id, credit in self._credits.items():
             credit.on_policy(message.learner_id, used.get(start_id), message.version,
                              len(message.credits))
-
-    def _choose(self, message: Policy) -> None:
-        try:
-            config = policy_config(message)
-            if config.get('relearn'):
-                self._train = select(TrainConfig, config)
-                self._learner_id = message.learner_id
-        except ValueError as error:
-            self._node.get_logger().warning(f'policy refused: {error}')
 
     def _on_busy(self, message: String) -> None:
         """Wait longer: the learner has what it needs for its update."""
