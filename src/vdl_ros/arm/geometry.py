@@ -105,7 +105,6 @@ class ArmGeometry:
 
 
 def urdf_file() -> Path:
-    """Return the path of owi535.urdf.xacro in the installed package or the checkout."""
     try:
         return find_resource('urdf/owi535.urdf.xacro')
     except FileNotFoundError as error:
@@ -113,15 +112,12 @@ def urdf_file() -> Path:
 
 
 def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None = None) -> str:
-    """Return the URDF text of a xacro file.
+    """Return the URDF text of a xacro file, by default that of the package.
 
-    Args:
-        arguments: xacro arguments, such as a calibrated ``forearm_length``.
-        path: the file; by default that of the package.
+    ``arguments`` are xacro arguments, such as a calibrated ``forearm_length``.
 
     Raises:
-        GeometryError: no such file, broken XML, xacro that does not expand, or an unknown
-            argument.
+        GeometryError: no such file, xacro that does not expand, or an unknown argument.
     """
     path = path or urdf_file()
     given = {name: str(value) for name, value in (arguments or {}).items()}
@@ -152,12 +148,7 @@ def load(
 
 
 def parse(urdf: str) -> ArmGeometry:
-    """Return the geometry in a URDF text.
-
-    Raises:
-        GeometryError: broken XML, links that are no tree, a missing joint or frame of the arm,
-            invalid numbers, or a lower limit above the upper one.
-    """
+    """Return the geometry in a URDF text; GeometryError: it is none of this arm."""
     try:
         robot = ElementTree.fromstring(urdf)
     except ElementTree.ParseError as error:
@@ -183,7 +174,6 @@ def _attribute(element: ElementTree.Element | None, key: str, what: str) -> str:
 def _numbers(
     element: ElementTree.Element | None, key: str, default: str, what: str, count: int = 1,
 ) -> NDArray[np.float64]:
-    """Return the numbers of an attribute, float64 [count]."""
     text = default if element is None else element.get(key, default)
     try:
         values = np.array([float(word) for word in text.split()])
@@ -301,11 +291,7 @@ class GeometryConfig:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """Return the xacro arguments by name.
-
-        Raises:
-            GeometryError: a word without a name or value.
-        """
+        """Return the xacro arguments by name; GeometryError: a word without a name or value."""
         found = {}
         for word in self.xacro_args.split():
             name, equals, value = word.partition('=')

@@ -34,7 +34,6 @@ class Motors:
     lamp: bool = False
 
     def __post_init__(self) -> None:
-        """Check values and types."""
         for name in JOINTS:
             value = getattr(self, name)
             # True == 1 and nan is a float: neither is a direction.
@@ -45,11 +44,7 @@ class Motors:
 
     @classmethod
     def of(cls, values: Sequence[int], lamp: bool = False) -> Motors:
-        """Return the command of five values in the order of ``joints.JOINTS``.
-
-        Raises:
-            MotorError: another number of values, or one that is not -1, 0 or 1.
-        """
+        """Return the command of five values in the order of ``joints.JOINTS``; or MotorError."""
         if len(values) != len(JOINTS):
             raise MotorError(
                 f'motors: {len(values)} values, but there are {len(JOINTS)}: {", ".join(JOINTS)}')
@@ -58,12 +53,10 @@ class Motors:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Return the five directions in the order of ``joints.JOINTS``."""
         return tuple(getattr(self, name) for name in JOINTS)
 
     @property
     def moving(self) -> bool:
-        """Return whether any motor is on."""
         return any(self.values)
 
     def stopped(self) -> Motors:

@@ -29,7 +29,6 @@ class Kinematics:
         self._steps = {name: _step(joint) for name, joint in geometry.joints.items()}
 
     def pose(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
-        """Return the pose of ``frame``, float64 [..., 4, 4]."""
         return self.poses(positions, (frame,))[frame]
 
     def poses(
@@ -69,7 +68,6 @@ class Kinematics:
         return result
 
     def _chain(self, frame: str) -> list[Joint]:
-        """Return the joints from the root to ``frame``."""
         chain: list[Joint] = []
         link = frame
         while link != self._geometry.root:

@@ -70,27 +70,18 @@ class Robot(ABC):
 
     @property
     def observation_features(self) -> dict[str, type]:
-        """Return the names and types of an observation."""
         return {f'{name}.pos': float for name in JOINTS} | self.action_features
 
     @property
     def action_features(self) -> dict[str, type]:
-        """Return the names and types of an action."""
         return {**dict.fromkeys(_MOTORS, float), _LAMP: float}
 
     @property
     def is_connected(self) -> bool:
-        """Return whether it is between ``connect`` and ``disconnect``."""
         return self._connected
 
     def connect(self) -> None:
-        """Open the arm, all motors off.
-
-        Raises:
-            RobotError: it is connected already.
-            ArmUsbError: the device cannot be used.
-            GuardianError: the guardian does not start.
-        """
+        """Open the arm, all motors off; or RobotError, ArmUsbError, GuardianError."""
         with self._lock:
             if self._connected:
                 raise RobotError(f'{self.name}: already connected')
@@ -120,7 +111,6 @@ class Robot(ABC):
                            self.name)
 
     def __enter__(self: R) -> R:
-        """Connect."""
         self.connect()
         return self
 
@@ -128,15 +118,10 @@ class Robot(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Disconnect, motors off."""
         self.disconnect()
 
     def get_observation(self) -> dict[str, float]:
-        """Return the latest observation.
-
-        Raises:
-            RobotError: it is not connected or has failed.
-        """
+        """Return the latest observation; RobotError: not connected, or it has failed."""
         with self._lock:
             self._check()
             sent = self._sent()
@@ -170,10 +155,9 @@ class Robot(ABC):
 
     @abstractmethod
     def _positions(self) -> ArrayLike:
-        """Return the measured positions, float64 [5], rad."""
+        ...
 
     def _follow(self) -> None:
-        """Do what the time since the last call makes due."""
         self._driver.tick()
 
     def _run(self) -> None:
@@ -197,7 +181,6 @@ class Robot(ABC):
             raise RobotError(f'{self.name}: motors off: {self._driver.fault}')
 
     def _motors(self, action: Mapping[str, float]) -> Motors:
-        """Return the command of an action; raise MotorError."""
         for name in action:
             if name not in _MOTORS and name != _LAMP:
                 raise MotorError(
@@ -245,14 +228,12 @@ class OWI535(Robot):
         self._inhibitor = SleepInhibitor()
 
     def connect(self) -> None:
-        """Open the arm, all motors off, and keep the machine awake; errors as of the base."""
         super().connect()
         problem = self._inhibitor.start()
         if problem:
             _log.warning(problem)
 
     def disconnect(self) -> None:
-        """Switch all motors off and release the arm; it may be disconnected already."""
         super().disconnect()
         self._inhibitor.end()
 
@@ -284,12 +265,10 @@ class SimulatedOWI535(Robot):
         self._pacer = Pacer()
 
     def connect(self) -> None:
-        """Start the twin, all motors off; RobotError if it is connected already."""
         self._pacer.sync(time.monotonic(), self.simulation.requested_time)
         super().connect()
 
     def wait(self, seconds: float) -> None:
-        """Let ``seconds`` of the arm's time pass."""
         if self._has_own_time:
             super().wait(seconds)
             return

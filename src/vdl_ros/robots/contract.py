@@ -53,7 +53,6 @@ class _Range(_Section, kw_only=True):
     high: _Number
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         if self.low >= self.high:
             raise _refusal('high', self.high, f'a number above low, {self.low:g}')
 
@@ -93,7 +92,6 @@ class Feature(_Range, kw_only=True):
     optional: bool = False
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         super().__post_init__()
         if bool(self.key) + (self.index >= 0) + bool(self.convert) > 1:
             raise _refusal('key', self.key, 'only one of key, index and convert')
@@ -116,7 +114,6 @@ class ActionPart(_Section, kw_only=True):
     index: _Index = -1
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         levels = self.levels
         if levels:
             if len({*levels}) < max(2, len(levels)):
@@ -150,19 +147,16 @@ class Actions(_Section, kw_only=True):
     recorded: tuple[ActionPart, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         for name in ('parts', 'recorded'):
             if len({bool(part.levels) for part in getattr(self, name)}) > 1:
                 raise ValueError(f'{name}: levels for all of them, or for none')
 
     @property
     def neutral(self) -> tuple[float, ...]:
-        """Return the action by which nothing moves."""
         return tuple(part.neutral for part in self.parts)
 
     @property
     def is_discrete(self) -> bool:
-        """Return whether the parts have levels."""
         return bool(self.parts[0].levels)
 
 
@@ -232,7 +226,6 @@ class _Resets(_Section, kw_only=True):
     none: bool = False
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         if sum(map(bool, (self.service, self.trajectory, self.confirmation, self.none))) != 1:
             raise ValueError('one of service, trajectory, confirmation and none')
 
@@ -293,7 +286,6 @@ class Contract(_Section, kw_only=True):
     copies: Annotated[int, Meta(ge=1, le=4096)] = 1
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         names = [feature.name for feature in self.features]
         for index, feature in enumerate(self.features):
             place = f'features[{index}]'
@@ -317,17 +309,14 @@ class Contract(_Section, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the name of its file, without the ending."""
         return Path(self.path).stem
 
     @property
     def env_id(self) -> str:
-        """Return the id of its environment."""
         return f'robot/{self.name}'
 
     @property
     def simulated_clock(self) -> bool:
-        """Return whether its clock is ``/clock``."""
         return self.clock == 'simulated'
 
     @property
@@ -344,7 +333,6 @@ class Contract(_Section, kw_only=True):
         return list(dict.fromkeys(filter(None, names)))
 
     def topics_of(self, copy: int) -> str:
-        """Return the namespace of one robot, '' for none."""
         return self.namespace.format(copy)
 
 
@@ -384,11 +372,7 @@ def follow(message: Any, path: str) -> Any:
 
 
 def read_feature(feature: Feature, message: Any) -> float:
-    """Return a feature, NaN if it is optional and missing.
-
-    Raises:
-        ReadingError: the message does not have it as a finite number.
-    """
+    """Return a feature, NaN if it is optional and missing; ReadingError: it is not finite."""
     value = follow(message, feature.field)
     if feature.convert:
         value = _angle(value, feature.convert)
@@ -406,7 +390,6 @@ def read_feature(feature: Feature, message: Any) -> float:
 
 
 def _angle(quaternion: Any, which: str) -> float:
-    """Return an angle of a rotation, rad; the quaternion need not have the length 1."""
     x, y, z, w = (float(getattr(quaternion, axis)) for axis in 'xyzw')
     length = math.sqrt(x * x + y * y + z * z + w * w)
     if not 1e-6 < length < 1e6:

@@ -32,11 +32,7 @@ def find_contracts(folders: Iterable[Path]) -> dict[str, Path]:
 
 
 def known_contracts(folder: str = '') -> dict[str, Path]:
-    """Return the contracts of this host by name: those of the user's folder, then the package's.
-
-    Raises:
-        SettingError: the folder is not there.
-    """
+    """Return this host's contracts by name: the user's, then the package's; or SettingError."""
     folders = [find_resource('config/robots')]
     if folder:
         if not Path(folder).is_dir():
@@ -46,11 +42,7 @@ def known_contracts(folder: str = '') -> dict[str, Path]:
 
 
 def find_contract(name: str) -> Contract:
-    """Return a contract by its file, or by its name in this package.
-
-    Raises:
-        ContractError: there is none, or it cannot be used.
-    """
+    """Return a contract by its file, or by its name in this package; or ContractError."""
     if name.endswith('.yaml'):
         return read_contract(Path(name))
     known = known_contracts()
@@ -61,11 +53,7 @@ def find_contract(name: str) -> Contract:
 
 
 def read_contract(path: Path) -> Contract:
-    """Return the contract in a file.
-
-    Raises:
-        ContractError: the file, the key, its value and what is allowed, in one line.
-    """
+    """Return the contract in a file; or ContractError: file, key, value, what is allowed."""
     try:
         # After an include, whose keys a null takes away.
         content = _without_nulls(_content(path))

@@ -23,20 +23,13 @@ class Resetter(Protocol):
     """Brings a robot to the start of an episode."""
 
     def begin(self, random: np.random.Generator) -> None:
-        """Begin to reset it."""
+        ...
 
     def is_done(self, values: dict[str, float]) -> bool:
-        """Return whether it is reset.
-
-        Args:
-            values: the latest features by name.
-
-        Raises:
-            ResetError: it could not be reset.
-        """
+        """Return whether it is reset, by the latest features by name; ResetError: it cannot be."""
 
     def cancel(self) -> None:
-        """Stop what :meth:`begin` began."""
+        ...
 
 
 # A robot is left to others for so long after their last command, s.
@@ -141,11 +134,9 @@ class Session:
         self._result: Result | None = None
 
     def seed(self, random: np.random.Generator) -> None:
-        """Use a random generator for resets and goals."""
         self._random = random
 
     def on_reading(self, key: str, reading: Reading) -> None:
-        """Take the message of a topic."""
         self._readings[key] = reading
 
     def on_stop(self, name: str, stopped: bool) -> None:
@@ -210,11 +201,9 @@ class Session:
             self._command(self._neutral)
 
     def tick(self, now: float, *, is_received: bool = True) -> None:
-        """Go on at a tick of the clock.
+        """Go on at a tick; ``now`` is of the robot's clock, s.
 
-        Args:
-            now: time of the robot's clock, s.
-            is_received: whether somebody receives the actions; else even the neutral one is lost.
+        Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
         """
         problem = self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')

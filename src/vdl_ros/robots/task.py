@@ -41,7 +41,6 @@ class Measured:
     actions: NDArray[np.float64]
 
     def __getitem__(self, feature: str) -> float:
-        """Return a feature."""
         return self.values[feature]
 
 
@@ -81,7 +80,6 @@ class Task:
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Return the space of observations."""
         return self._space
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
@@ -110,7 +108,6 @@ class Task:
         return action
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
-        """Return the observation."""
         values = np.array([measured.values[name] for name in self._names])
         timeouts = [topic.timeout for topic in self.contract.topics.values()]
         ages = [measured.ages[key] for key in self.contract.topics]
@@ -154,11 +151,7 @@ class _FunctionTask(Task):
 
 
 def make_task(contract: Contract) -> Task:
-    """Return the task of a contract.
-
-    Raises:
-        ContractError: its class or function is not there, or refuses its arguments.
-    """
+    """Return the task of a contract; ContractError: its class or function cannot be used."""
     kind, arguments = _kind(contract), contract.task.arguments if contract.task else {}
     try:
         return kind(contract, **arguments)
@@ -170,11 +163,7 @@ def make_task(contract: Contract) -> Task:
 
 
 def describe_task(contract: Contract) -> dict[str, Any]:
-    """Return :meth:`Task.description` of a contract's task.
-
-    Raises:
-        ContractError: its class is not there.
-    """
+    """Return :meth:`Task.description` of a contract's task; or ContractError."""
     return _kind(contract).description(contract)
 
 

@@ -45,22 +45,16 @@ class Access:
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(16))
 
     def url(self, port: int) -> str:
-        """Return the address to open in a browser."""
         return f'http://{_bracketed(self.host)}:{port}/{self.token}/'
 
     def check(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], *, port: int,
         websocket: bool,
     ) -> str:
-        """Return the requested path without the token.
+        """Return the requested path without the token; AccessError: the request has to be refused.
 
-        Args:
-            hosts: values of its headers ``Host``.
-            origins: values of its headers ``Origin``; a page that is opened sends none.
-            websocket: whether it asks for a websocket, which needs an Origin.
-
-        Raises:
-            AccessError: the request has to be refused.
+        ``hosts`` and ``origins`` are the values of its headers; a page that is opened sends no
+        Origin, a websocket needs one.
         """
         if len(hosts) != 1 or not self._is_own(hosts[0].lower(), port):
             raise AccessError(f'Host {quoted(", ".join(hosts), 40)} is not allowed: '
@@ -181,7 +175,6 @@ class PageServer:
     answers: Callable[[float], bool]
 
     def stop(self) -> None:
-        """End the server."""
         with contextlib.redirect_stdout(io.StringIO()):
             self.viser.stop()
 
@@ -212,18 +205,14 @@ def serve(
     host: str, port: int, warn: Callable[[str], None], *, prefix: str = '',
     allows: str = 'move the arm',
 ) -> PageServer:
-    """Return a server at that address.
+    """Return a server at that address; OSError: it is in use, or none of this machine.
 
     Args:
-        host: address or name of this machine.
         port: 0 selects a free one.
         warn: called with a line for each different request or message that is refused, in a
             thread of the server.
         prefix: of the settings for ``host`` and ``port``.
         allows: what the page allows.
-
-    Raises:
-        OSError: the address is in use, or no address of this machine.
     """
     # Otherwise viser would silently use the next free port.
     try:

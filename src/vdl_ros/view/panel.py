@@ -35,15 +35,13 @@ class HeldButtons:
         self._held: dict[tuple[int, str, int], float] = {}
 
     def hold(self, client: int, joint: str, direction: int, now: float) -> None:
-        """Record that a client holds a joint's button, 1 or -1."""
         self._held[client, joint, direction] = now
 
     def release(self, client: int, joint: str, direction: int) -> None:
-        """Record that a client released a button."""
         self._held.pop((client, joint, direction), None)
 
     def release_all(self, client: int | None = None) -> None:
-        """Release all buttons of a client; None: of all clients."""
+        """Release the buttons of a client; None: of all clients."""
         self._held = {key: at for key, at in self._held.items()
                       if client is not None and key[0] != client}
 
@@ -103,12 +101,9 @@ class DraggedTarget:
         return np.clip(place, -FARTHEST, FARTHEST)
 
     def show(self, place: Array, reached: bool) -> None:
-        """Show the target, and whether the arm has reached it.
+        """Show the target, reached or not. A user who drags it knows its place better.
 
-        Args:
-            place: in ``base_link``, float64 [3], m; NaN: it stays where it is. A user who drags
-                it knows better.
-            reached: shown by its colour.
+        ``place`` is in ``base_link``, float64 [3], m; NaN: it stays where it is.
         """
         if not self._handle.visible:
             self._handle.visible = True
@@ -224,7 +219,6 @@ class Panel:
             self._events.put(ClientClosed(client.client_id))
 
     def events(self) -> Iterator[Event]:
-        """Yield the users' inputs since the last call."""
         while True:
             try:
                 yield self._events.get_nowait()
@@ -247,12 +241,10 @@ class Panel:
                 self._add_move_buttons()
 
     def show_state(self, text: str) -> None:
-        """Show the arm's state, Markdown."""
         if self._state.content != text:
             self._state.content = text
 
     def show_image(self, pixels: NDArray[np.uint8]) -> None:
-        """Show an image, RGB, uint8 [height, width, 3]."""
         if self._image is None:
             with self._image_folder:
                 self._image = self._server.gui.add_image(

@@ -42,11 +42,7 @@ class ArmScene:
         self._ghosts: dict[bool, _Drawn] = {}
 
     def set_description(self, urdf: str) -> None:
-        """Show the arm of a URDF text.
-
-        Raises:
-            GeometryError: an invalid description; the old arm stays.
-        """
+        """Show the arm of a URDF text; GeometryError: it is invalid, the old arm stays."""
         parse(urdf)
         for drawn in (self._arm, *self._ghosts.values()):
             if drawn is not None:
@@ -87,7 +83,6 @@ class _Drawn:
         self.move(np.zeros(len(JOINTS)))
 
     def move(self, positions: Positions) -> None:
-        """Move the joints with a known position."""
         wanted = {**self._shown, **{
             name: float(value) for name, value in zip(JOINTS, positions, strict=True)
             if not np.isnan(value)}}
@@ -99,10 +94,8 @@ class _Drawn:
             self._drawn.update_cfg(np.array([wanted.get(name, 0.0) for name in self._order]))
 
     def set_visible(self, visible: bool) -> None:
-        """Show or hide it."""
         if self._root.visible != visible:
             self._root.visible = visible
 
     def remove(self) -> None:
-        """Remove it from the scene with all its parts."""
         self._root.remove()

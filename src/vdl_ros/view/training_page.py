@@ -60,7 +60,6 @@ class Curve:
             self._stride *= 2
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return x and y, float64 [N]."""
         points = list(self._points)
         if self._newest is not None and points[-1:] != [self._newest]:
             points.append(self._newest)
@@ -102,7 +101,6 @@ class TrainingStatus:
 
 
 def training_text(status: TrainingStatus, now: float) -> str:
-    """Return the status as Markdown; ``now`` is monotonic, s."""
     title = ' · '.join(plain(each) for each in (status.env_id, status.algorithm) if each)
     paragraphs = [f'**{title}**'] if title else []
     if math.isnan(status.steps):
@@ -125,7 +123,6 @@ def training_text(status: TrainingStatus, now: float) -> str:
 
 
 def losses_text(status: TrainingStatus) -> str:
-    """Return the losses as Markdown; '' before the first."""
     rows = _by_name(status, _LOSSES)
     return _table([(name.partition(': ')[2], value) for name, value in rows]) if rows else ''
 
@@ -170,11 +167,9 @@ class TrainingPage:
 
     @property
     def watched(self) -> bool:
-        """Return whether a browser shows the page."""
         return bool(self._server.get_clients())
 
     def show(self, status: TrainingStatus, now: float) -> None:
-        """Show text and curves; ``now`` is monotonic, s."""
         for element, text in ((self._text, training_text(status, now)),
                               (self._losses, losses_text(status))):
             if element.content != text:
@@ -194,7 +189,6 @@ class TrainingPage:
             self._curves[tag].data = data
 
     def show_image(self, pixels: NDArray[np.uint8]) -> None:
-        """Show an image, RGB, uint8 [H, W, 3]."""
         if pixels.shape == self._shape:
             self._image.image = pixels
             return

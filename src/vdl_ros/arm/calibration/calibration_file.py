@@ -77,7 +77,6 @@ class Calibration:
 
     @property
     def settings(self) -> dict[str, Scalar]:
-        """Return all settings by name, for the launch of the arm."""
         return {**self.driver, **self.simulation, **self.controller}
 
     @property
@@ -100,11 +99,7 @@ def write(path: Path, calibration: Calibration) -> None:
 
 
 def read(path: Path | str) -> Calibration:
-    """Return the calibration in a file.
-
-    Raises:
-        SettingError: it cannot be read, or it is none; the message is one line.
-    """
+    """Return the calibration in a file; or SettingError, one line."""
     try:
         if Path(path).exists() and not Path(path).is_file():
             # To open it may block for ever.
@@ -164,5 +159,4 @@ def _mapping(what: str, value: Any, allowed: Any) -> dict[str, Any]:
 
 
 def _rounded(value: Scalar) -> Scalar:
-    """Return a number with the digits that mean something."""
     return round(value, 5) if isinstance(value, float) else value

@@ -109,14 +109,13 @@ class _Data:
         return np.asarray(np.where(self.loaded, self._gravity(poses) / self._scale, 0.0))
 
     def rest(self, begin: float, end: float) -> Array:
-        """Return the mean pose, float64 [5], between two motions, NaN where there is none."""
+        """Return the mean pose, float64 [5], between two motions; NaN where there is none."""
         which = (self.times >= begin + SETTLE) & (self.times <= end)
         if not which.any():
             return np.full(len(JOINTS), math.nan)
         return np.asarray(self.positions[which].mean(axis=0))
 
     def load_at(self, pose: Array) -> Array:
-        """Return the load in a pose, float64 [5], as shares."""
         pose = np.where(np.isfinite(pose), pose, self._straight)
         return np.asarray(self._shares(pose[None])[0])
 
@@ -187,7 +186,6 @@ class _Move:
         self._total = np.concatenate([[0.0], np.cumsum(steps)])
 
     def load(self, time: Array | float) -> Array:
-        """Return the load against the motion, as a share."""
         return np.asarray(np.interp(time, self._at, self._load))
 
     def total(self, time: Array | float) -> Array:
@@ -317,7 +315,6 @@ def _add_delay(
 
 
 def _mean(joints: Iterable[MeasuredJoint], quantity: str) -> float | None:
-    """Return the mean of a quantity over the joints of which it is known."""
     known = [value for each in joints if np.isfinite(value := getattr(each, quantity))]
     return float(np.mean(known)) if known else None
 

@@ -60,11 +60,7 @@ class CalibrateConfig:
 
     @property
     def moves(self) -> MovesConfig:
-        """Return how far and how long joints move.
-
-        Raises:
-            SettingError: a reach too small to measure play.
-        """
+        """Return how far and how long joints move; SettingError: too little to measure play."""
         found = BY_CAMERA if self.feedback == 'camera' else BY_TRUTH
         if 0.0 < self.reach < 0.2:
             raise SettingError(f'reach: {self.reach:g} is not allowed: at least 0.2, or 0')
@@ -73,11 +69,7 @@ class CalibrateConfig:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the joints to calibrate.
-
-        Raises:
-            SettingError: an unknown joint.
-        """
+        """Return the joints to calibrate; SettingError: an unknown joint."""
         names = tuple(word for word in self.joints.replace(',', ' ').split())
         for name in names:
             if name not in JOINTS:
@@ -118,12 +110,10 @@ class Recording:
     commands: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
 
     def reading(self, stamp: float, positions: Array) -> None:
-        """Add a reading, float64 [5], rad."""
         self.times.append(stamp)
         self.positions.append(np.array(positions, np.float64))
 
     def command(self, stamp: float, directions: tuple[int, ...]) -> None:
-        """Add a command, if it differs from the last one."""
         if not self.commands or self.commands[-1] != directions:
             self.command_times.append(stamp)
             self.commands.append(directions)
@@ -204,11 +194,7 @@ class CalibrationMoves:
         self._script = self._run()
 
     def accepted(self, stamp: float, motors: Motors) -> None:
-        """Record a command that the arm accepted at ``stamp``, s.
-
-        Raises:
-            CalibrationError: it is not the command of this calibration.
-        """
+        """Record a command; CalibrationError: it is not that of this calibration."""
         self._accepted = motors
         self.recording.command(stamp, motors.values)
         self._check_obeyed()
@@ -337,7 +323,6 @@ class CalibrationMoves:
             'the measurement show it?')
 
     def _move(self, index: int, target: float) -> _Script:
-        """Bring a joint to ``target``, rad, and to rest."""
         start, begun = float(self._positions[index]), self._now
         way = 1 if target > start else -1
         lead = float(self._speed[index]) * _LEAD

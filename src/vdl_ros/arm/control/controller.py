@@ -45,7 +45,6 @@ class ControllerConfig:
         'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
 
     def __post_init__(self) -> None:
-        """Check the order of the bands."""
         for less, more in (('stop_band', 'start_band'), ('start_band', 'goal_tolerance'),
                            ('start_band', 'path_tolerance')):
             if getattr(self, less) >= getattr(self, more):
@@ -102,7 +101,6 @@ class TrajectoryController:
 
     @property
     def motors(self) -> Directions:
-        """Return the latest command, int8 [5]."""
         return np.array(self._motors)
 
     @property
@@ -117,13 +115,7 @@ class TrajectoryController:
     ) -> None:
         """Start a trajectory at the next update; it replaces a running one.
 
-        Args:
-            names: joints, in the order of the columns.
-            positions: N points, rad.
-            times: N times from the start, s, increasing.
-
-        Raises:
-            TrajectoryError: the trajectory is refused as a whole; the arm stops.
+        Arguments are those of :class:`JointTrajectory`; after a TrajectoryError the arm stops.
         """
         try:
             trajectory = JointTrajectory(names, positions, times, self.geometry)
@@ -139,7 +131,6 @@ class TrajectoryController:
         self.state, self.reason = 'running', ''
 
     def refuse(self, reason: str) -> None:
-        """Abort whatever runs because a new trajectory is not allowed."""
         self._end('aborted', reason)
 
     def cancel(self, reason: str = 'cancelled') -> None:
@@ -252,7 +243,6 @@ class TrajectoryController:
     def _usable(
         self, now: float, positions: ArrayLike | None, stamp: float | None,
     ) -> Positions | None:
-        """Return the measurement if it is fresh and has all joints of the trajectory."""
         if positions is None or stamp is None or self._trajectory is None:
             return None
         age = now - stamp

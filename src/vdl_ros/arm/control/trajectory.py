@@ -81,15 +81,12 @@ class JointTrajectory:
 
     @property
     def duration(self) -> float:
-        """Return the time of the last point, s."""
         return float(self.times[-1])
 
     def target(self, time: float, start: Positions) -> Positions:
         """Return where the joints should be, float64 [5], rad; NaN for joints it does not move.
 
-        Args:
-            time: since the start, s; after the end the target is the last point.
-            start: positions at time 0, float64 [5], rad.
+        ``time`` is since the start, s, where the joints are at ``start``, float64 [5], rad.
         """
         after = int(np.searchsorted(self.times, time, side='right'))
         if after >= len(self.times):
@@ -129,9 +126,8 @@ class GoalTolerances:
     ) -> GoalTolerances:
         """Return the tolerances of a goal.
 
-        Args:
-            path: names of joints with distances, rad; 0: as the controller has it, less: any.
-            late: s; 0: any.
+        ``path`` and ``goal`` have names of joints with distances, rad; 0: as the controller has
+        it, less: any. ``late`` is in s; 0: any.
 
         Raises:
             ToleranceError: an unknown joint, or a value that is not finite.

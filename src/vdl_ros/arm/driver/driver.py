@@ -66,7 +66,6 @@ class UsbConfig:
 
     @property
     def signs(self) -> Signs:
-        """Return the signs by motor."""
         values = {name: getattr(self, f'{name}_sign') for name in JOINTS}
         for name, value in values.items():
             if value == 0:
@@ -112,7 +111,6 @@ class RunTimeLimiter:
         self._on |= {dataclasses.replace(on, **unknown)}
 
     def update(self, on: Motors, now: float) -> None:
-        """Count the time up to ``now``; from now on the motors run as ``on``."""
         self.advance(now)
         self._on = frozenset({on})
 
@@ -150,7 +148,7 @@ class Link(Protocol):
         """Write one command, or raise ArmUsbError."""
 
     def close(self) -> None:
-        """Release the device."""
+        ...
 
 
 # Called with 'info', 'warning' or 'error', and one line.
@@ -209,18 +207,16 @@ class ArmDriver:
 
     @property
     def locked_out(self) -> dict[str, int]:
-        """Return by motor the direction that is locked out."""
         return self._unreleased | self._run_time.exhausted
 
     @property
     def state(self) -> str:
-        """Return 'closed', 'fault', 'inactive' or 'active'."""
         if not self._opened:
             return 'closed'
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """Open the device, stop all motors, start the guard; raise ArmUsbError, GuardianError."""
+        """Open the device, stop all motors, start the guard; or ArmUsbError, GuardianError."""
         self._desired = Motors()
         try:
             self._attach()

@@ -36,7 +36,6 @@ class StopState:
     reason: str = ''
 
     def __str__(self) -> str:
-        """Return who requested it and why, quoted for a log line."""
         return f'by {quoted(self.sender)}: {quoted(self.reason)}'
 
 
@@ -69,13 +68,9 @@ class EmergencyStop:
         self.state, self._known = state, known[-_REMEMBERED:]
 
     def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
-        """Engage.
+        """Engage; return False for a request that was answered before, which is ignored.
 
-        Args:
-            stamp: of the request, on the sender's clock; 0 if the request has none.
-
-        Returns:
-            False for a request that was answered before, which is ignored.
+        ``stamp`` is of the request, on the sender's clock; 0: it has none.
         """
         sender = shown(sender, _LONGEST)
         if stamp:
@@ -86,11 +81,7 @@ class EmergencyStop:
         return True
 
     def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
-        """Release the state with the stamp ``releases``; the others as of :meth:`stop`.
-
-        Returns:
-            False if another state is in force.
-        """
+        """Release the state with the stamp ``releases``; return whether it is in force."""
         if not self.state.engaged or releases != self.state.stamp:
             return False
         self._change(False, shown(sender, _LONGEST), reason, now)
@@ -102,6 +93,5 @@ class EmergencyStop:
         self.state = StopState(engaged, stamp, sender, shown(reason, _LONGEST))
 
     def save(self) -> None:
-        """Write the state to the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         write_text(self._path, json.dumps({'state': asdict(self.state), 'known': self._known}))

@@ -88,7 +88,6 @@ class Guardian(Guard):
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running and answers heartbeats."""
         if self._process is None or self._process.poll() is not None:
             return False
         assert self._process.stdout is not None
@@ -98,11 +97,9 @@ class Guardian(Guard):
 
     @property
     def pid(self) -> int:
-        """Return the process's id, 0 if there is none."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the process if it is not alive, and wait until it watches."""
         if self.alive:
             return
         if self._process is not None:
@@ -133,13 +130,11 @@ class Guardian(Guard):
         self._send(b'01'[self._lamp:self._lamp + 1])
 
     def set_lamp(self, lit: bool) -> None:
-        """Set the lamp's state that a stop keeps."""
         if lit != self._lamp:
             self._lamp = lit
             self._send(b'01'[lit:lit + 1])
 
     def heartbeat(self, moving: bool) -> None:
-        """Report whether motors may be on."""
         now = time.monotonic()
         if moving and (not self._moving or now - self._heartbeat_at >= _HEARTBEAT_S):
             self._heartbeat_at = now
@@ -151,7 +146,6 @@ class Guardian(Guard):
         self._moving = moving
 
     def end(self, *, stopped: bool) -> None:
-        """End the process; unless the motors are known to be off, it tries to stop them."""
         if stopped:
             self._send(_GOODBYE)
         self._release()
@@ -228,8 +222,7 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
              log: Callable[[str], None] = lambda text: None) -> str:
     """Send ``motors``; retry until they are accepted or the device is missing for two seconds.
 
-    Returns '' when they were accepted, else why the device counts as missing. ``log`` is called
-    with the first problem that is not a missing device.
+    Return '' or why it counts as missing. ``log`` takes the first other problem.
     """
     missing_since: float | None = None
     length: float | None = None

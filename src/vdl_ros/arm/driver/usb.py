@@ -51,7 +51,6 @@ class Signs:
 
 
 def encode(motors: Motors, signs: Signs) -> bytes:
-    """Return the command's 3 bytes."""
     packet = bytearray((0, 0, motors.lamp))
     for name, (byte, shift) in _PLACES.items():
         bits = {0: 0b00, 1: 0b01, -1: 0b10}[getattr(motors, name) * getattr(signs, name)]
@@ -88,7 +87,6 @@ def udev_rule() -> Path:
 
 
 def how_to_install() -> str:
-    """Return the commands that install the rule, in one line."""
     return (f'sudo cp {udev_rule()} /etc/udev/rules.d/ && sudo udevadm control --reload && '
             'sudo udevadm trigger, and add the user to the group plugdev')
 
@@ -116,14 +114,10 @@ class DisconnectedError(ArmUsbError):
 
 
 def load_backend(name: str = '') -> Any:
-    """Return a pyusb backend.
+    """Return a pyusb backend, by default libusb.
 
-    Args:
-        name: 'module:function' that returns a ``usb.backend.IBackend``, for tests and other
-            transports; by default libusb.
-
-    Raises:
-        ValueError: ``name`` cannot be imported or called, or there is no libusb.
+    ``name`` is 'module:function' that returns a ``usb.backend.IBackend``, for tests and other
+    transports. ValueError: it cannot be imported or called, or there is no libusb.
     """
     if not name:
         try:
@@ -179,11 +173,7 @@ class UsbArm:
             raise
 
     def send(self, packet: bytes) -> None:
-        """Write one command, the 3 bytes of :func:`encode`.
-
-        Raises:
-            ArmUsbError: not accepted as a whole; the state of the motors is unknown.
-        """
+        """Write a command of 3 bytes; after an ArmUsbError the state of the motors is unknown."""
         with self._errors('command'):
             count = self._device.ctrl_transfer(
                 _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, self._timeout_ms)

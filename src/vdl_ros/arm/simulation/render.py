@@ -54,7 +54,6 @@ def place_camera(
 
 
 def set_field_of_view(model: Any, angle: float) -> None:
-    """Set the camera's vertical field of view, rad."""
     model.camera(CAMERA).fovy[:] = math.degrees(angle)
 
 
@@ -84,13 +83,11 @@ def set_light(model: Any, light: str, rgb: ArrayLike, direction: ArrayLike | Non
 
 
 def set_headlight(model: Any, ambient: ArrayLike, diffuse: ArrayLike) -> None:
-    """Set the ambient light and the camera's headlight; three numbers each."""
     model.vis.headlight.ambient[:] = np.clip(ambient, 0.0, None)
     model.vis.headlight.diffuse[:] = np.clip(diffuse, 0.0, None)
 
 
 def set_lamp(model: Any, on: bool) -> None:
-    """Switch the arm's lamp."""
     model.light(PREFIX + 'lamp').active[:] = on
     model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
 
@@ -128,11 +125,9 @@ class ArmRenderer:
         ArmRenderer._open = self
 
     def __enter__(self) -> ArmRenderer:
-        """Return self."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def render(self, positions: ArrayLike, lamp: bool = False, out: Image | None = None) -> Image:
@@ -161,7 +156,6 @@ class ArmRenderer:
         return self._renderer
 
     def close(self) -> None:
-        """Free the OpenGL context; may be called twice."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None

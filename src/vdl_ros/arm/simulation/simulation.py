@@ -82,7 +82,6 @@ class ArmSimulation:
 
     @property
     def motors(self) -> Motors:
-        """Return the command in effect now, after the delay."""
         return self._command
 
     @property
@@ -166,11 +165,7 @@ class ArmSimulation:
         return positions
 
     def check_collision(self, positions: Positions) -> None:
-        """Check the arm at ``positions``, float64 [5], rad, for collisions.
-
-        Raises:
-            PoseError: it would penetrate itself or something else.
-        """
+        """Raise PoseError if a part is inside another one at ``positions``, float64 [5], rad."""
         model, data = self.scene.model, self._scratch
         mujoco.mj_resetData(model, data)
         self.scene.set_positions(data, positions)
@@ -191,7 +186,6 @@ class SimulatedLink:
         self._simulation, self._signs = simulation, signs
 
     def send(self, packet: bytes) -> None:
-        """Pass a command of 3 bytes to the simulated arm."""
         self._simulation.command(decode(packet, self._signs))
 
     def close(self) -> None:
@@ -218,11 +212,10 @@ class Pacer:
         self._sim = 0.0
 
     def sync(self, wall: float, sim: float) -> None:
-        """Set the moment at which the clocks agree: monotonic and simulated time, s."""
         self._wall, self._sim = wall, sim
 
     def due(self, wall: float, sim: float) -> float:
-        """Return how many seconds to simulate now, at least 0, at ``sim`` simulated s."""
+        """Return how many seconds to simulate now, at ``sim`` simulated s."""
         behind = self._behind(wall, sim)
         if abs(behind) > self.max_lag * self.real_time_factor:
             self.resyncs += 1
@@ -231,7 +224,7 @@ class Pacer:
         return max(0.0, behind)
 
     def wait(self, wall: float, sim: float) -> float:
-        """Return the wall time to wait until the simulated time ``sim`` is due, s, at least 0."""
+        """Return the wall time to wait until the simulated time ``sim`` is due, s."""
         return max(0.0, -self._behind(wall, sim) / self.real_time_factor)
 
     def _behind(self, wall: float, sim: float) -> float:

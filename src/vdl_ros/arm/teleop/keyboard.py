@@ -148,7 +148,6 @@ class Keyboard:
 
 
 def _key(body: str) -> Key | None:
-    """Return the key of a kitty sequence; raise ValueError for an invalid one."""
     fields = body.split(';')
     code = int(fields[0].split(':')[0])
     modifiers, _, event = (fields[1] if len(fields) > 1 else '').partition(':')
@@ -206,7 +205,6 @@ class Terminal:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:
-        """Restore the terminal if it still exists."""
         self._write((f'\x1b[<u{_NO_FOCUS}' if self._reporting else '') + _END + '\n')
         with contextlib.suppress(termios.error, OSError):
             # Unread input was typed for this program, not for the shell.
@@ -229,15 +227,12 @@ class Terminal:
         self._write(f'\x1b[>{bits}u{_FLAGS}{_FOCUS}')
 
     def ask(self) -> None:
-        """Query the flags of the kitty protocol: a terminal that is there answers."""
         self._write(_FLAGS)
 
     def log(self, text: str) -> None:
-        """Write lines above the status line."""
         self._write(_CLEAR_LINE + text + '\n' + self._clipped())
 
     def set_status(self, status: str) -> None:
-        """Redraw the status line if it changed."""
         if status != self._status:
             self._status = status
             self._write(_CLEAR_LINE + self._clipped())
