@@ -5,9 +5,8 @@ import yaml
 from msgspec.structs import asdict
 from robot_contract import GOOD
 
-from vdl_ros.common.files import find_resource
 from vdl_ros.robots.contract import ContractError, ServiceReset, TrajectoryReset
-from vdl_ros.robots.contract_file import find_contracts, read_contract
+from vdl_ros.robots.contract_file import known_contracts, read_contract
 from vdl_ros.robots.task import make_task
 
 
@@ -32,8 +31,7 @@ def write(tmp_path):
 
 
 def test_the_contracts_of_the_package_can_be_read():
-    folder = find_resource('config/robots')
-    known = find_contracts([folder])
+    known = known_contracts()
     real, twin = (read_contract(known[name]) for name in ('owi535', 'owi535_sim'))
     assert isinstance(real.reset, TrajectoryReset)
     assert isinstance(twin.reset, ServiceReset)
@@ -44,18 +42,13 @@ def test_the_contracts_of_the_package_can_be_read():
     assert (real.simulated_clock, twin.simulated_clock) == (False, True)
 
 
-def test_an_include_gives_the_keys_that_are_not_there(write):
-    write(GOOD, 'base.yaml')
-    found = read_contract(write({'include': 'base.yaml', 'rate': 5.0}))
-    assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
-
-
-def test_a_null_counts_as_missing_and_takes_away_what_is_included(write):
+def test_an_include_gives_the_keys_that_are_not_there_and_a_null_takes_them_away(write):
     write(GOOD | {'camera': 'camera/image_raw'}, 'base.yaml')
     found = read_contract(write({
-        'include': 'base.yaml', 'camera': None, 'reward': None,
-        'task': {'function': 'tasks:Drive', 'arguments': {'goal': None}}, 'namespace': ''}))
-    assert (found.camera, found.reward, found.namespace) == ('', None, '')
+        'include': 'base.yaml', 'camera': None, 'reward': None, 'rate': 5.0,
+        'task': {'function': 'tasks:Drive', 'arguments': {'goal': None}}}))
+    assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
+    assert (found.camera, found.reward) == ('', None)
     assert found.task.arguments == {'goal': None}
 
 

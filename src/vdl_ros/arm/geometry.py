@@ -63,7 +63,8 @@ class ArmGeometry:
     """A validated robot description.
 
     ``urdf`` is its text, ``root`` its root link, ``joints`` every joint by name, parents before
-    children.
+    children. ``lower``, ``upper`` (rad), ``velocity`` (rad/s) and ``effort`` (N m) are those of
+    the motors' joints, float64 [5].
     """
 
     urdf: str
@@ -72,22 +73,18 @@ class ArmGeometry:
 
     @property
     def lower(self) -> Positions:
-        """Lower limits of the motors' joints, float64 [5], rad."""
         return self._of_motors('lower')
 
     @property
     def upper(self) -> Positions:
-        """Upper limits of the motors' joints, float64 [5], rad."""
         return self._of_motors('upper')
 
     @property
     def velocity(self) -> Positions:
-        """Speeds of the motors' joints, float64 [5], rad/s."""
         return self._of_motors('velocity')
 
     @property
     def effort(self) -> Positions:
-        """Torques of the motors' joints, float64 [5], N m."""
         return self._of_motors('effort')
 
     @property
@@ -104,24 +101,14 @@ class ArmGeometry:
         return (self.root, *(joint.child for joint in self.joints.values()))
 
 
-def urdf_file() -> Path:
-    try:
-        return find_resource('urdf/owi535.urdf.xacro')
-    except FileNotFoundError as error:
-        raise GeometryError(str(error)) from error
-
-
 def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None = None) -> str:
-    """Return the URDF text of a xacro file, by default that of the package.
+    """Return the URDF text of a xacro file, by default that of the package; or GeometryError.
 
     ``arguments`` are xacro arguments, such as a calibrated ``forearm_length``.
-
-    Raises:
-        GeometryError: no such file, xacro that does not expand, or an unknown argument.
     """
-    path = path or urdf_file()
     given = {name: str(value) for name, value in (arguments or {}).items()}
     try:
+        path = path or find_resource('urdf/owi535.urdf.xacro')
         text = path.read_text()
         known = {element.get('name') for element in ElementTree.fromstring(text)
                  if element.tag == '{http://www.ros.org/wiki/xacro}arg'}
@@ -133,11 +120,8 @@ def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None
         raise
     # xacro raises many types, even NameError and SystemExit from a bad expression.
     except (Exception, SystemExit) as error:
-        raise GeometryError(f'{path.name}: {_one_line(error)}') from error
-
-
-def _one_line(error: BaseException) -> str:
-    return ' '.join(str(error).split()) or type(error).__name__
+        reason = ' '.join(str(error).split()) or type(error).__name__
+        raise GeometryError(f'{path.name if path else "URDF"}: {reason}') from error
 
 
 def load(
@@ -152,7 +136,7 @@ def parse(urdf: str) -> ArmGeometry:
     try:
         robot = ElementTree.fromstring(urdf)
     except ElementTree.ParseError as error:
-        raise GeometryError(f'URDF: {_one_line(error)}') from error
+        raise GeometryError(f'URDF: {error}') from error
     if robot.tag != 'robot':
         raise GeometryError(f'URDF: the root is <{robot.tag}>, not <robot>')
     links = [_attribute(link, 'name', 'link') for link in robot.findall('link')]

@@ -20,10 +20,8 @@ class MotorError(ValueError):
 class Motors:
     """Direction of each motor, 1 forward, -1 backward or 0 off, and whether the lamp is lit.
 
-    Forward increases the joint's angle (see urdf/owi535.urdf.xacro).
-
-    Raises:
-        MotorError: a motor or the lamp has another value or type; the message names it.
+    Forward increases the joint's angle (see urdf/owi535.urdf.xacro). MotorError names a value that
+    is not allowed.
     """
 
     base: int = 0

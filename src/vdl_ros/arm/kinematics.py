@@ -160,8 +160,7 @@ class InverseKinematics:
         is float64 [3], m; joints other than ``joints`` stay where they are.
 
         Raises:
-            UnreachableError: no position within the limits brings ``tool0`` to the place, or all
-                that do collide, there or on the way.
+            UnreachableError: no position within the limits is one.
             ValueError: ``place`` is not three finite numbers.
         """
         there = np.asarray(place, np.float64)
@@ -194,15 +193,13 @@ class InverseKinematics:
         return np.asarray(away.max(axis=-1))
 
     def is_free(self, start: Array, goal: Array) -> bool:
-        """Return whether the arm collides nowhere on the straight line between two poses.
-
-        A collision at the start may be left: measurements are not exact.
-        """
+        """Return whether the arm collides nowhere on the straight line between two poses."""
         if self._collides is None:
             return True
         count = max(1, math.ceil(float(np.abs(goal - start).max()) / _CHECKED_EVERY))
         shares = np.arange(count + 1)[:, None] / count
         hits = self._collides(start + shares * (goal - start))
+        # A collision at the start may be left: measurements are not exact.
         return not (hits[1:] & ~hits[:-1]).any() and not hits[-1]
 
     def _starts(self, there: Array, here: Array, moved: Bools) -> Array:
@@ -246,8 +243,8 @@ def _damped(jacobian: Array, away: Array, damping: Array) -> Array:
     return np.asarray((transposed @ np.linalg.solve(square, away[..., None]))[..., 0])
 
 
-#: Shortest duration, s.
-_SHORTEST = 0.5
+# Of a move.
+_MIN_DURATION_S = 0.5
 #: The only joint that may move ``tool0`` and be unmeasured: the camera does not see it.
 _UNSEEN = 'wrist'
 
@@ -268,17 +265,10 @@ class Planner:
         self._inverse = InverseKinematics(geometry, collides)
 
     def plan(self, place: ArrayLike, measured: ArrayLike) -> JointGoal:
-        """Return the move to a place.
+        """Return the move of ``tool0`` to a place, float64 [3], m; errors as of ``solve``.
 
-        A wrist that is not measured stays where it is, and is taken to be straight.
-
-        Args:
-            place: of ``tool0`` in ``base_link``, float64 [3], m.
-            measured: positions of the joints, float64 [5], rad; NaN for unmeasured ones.
-
-        Raises:
-            UnreachableError: as ``InverseKinematics.solve``.
-            ValueError: a joint is not measured that has to be, or ``place`` is not three numbers.
+        ``measured`` are the joints, float64 [5], rad; NaN: not measured, which is a ValueError. A
+        wrist that is not measured stays where it is, and is taken to be straight.
         """
         here = np.asarray(measured, np.float64)
         known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
@@ -289,5 +279,5 @@ class Planner:
         # As far as they are not known.
         start = np.where(np.isfinite(here), here, self._geometry.upright)
         goal = self._inverse.solve(place, start, names)
-        duration = max(_SHORTEST, float(self._inverse.travel_time(start, goal)))
+        duration = max(_MIN_DURATION_S, float(self._inverse.travel_time(start, goal)))
         return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)

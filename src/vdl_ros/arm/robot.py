@@ -15,7 +15,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -114,10 +113,7 @@ class Robot(ABC):
         self.connect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.disconnect()
 
     def get_observation(self) -> dict[str, float]:
@@ -131,12 +127,8 @@ class Robot(ABC):
     def send_action(self, action: Mapping[str, float]) -> dict[str, float]:
         """Run the motors like this until the next action, for ``command_timeout`` at most.
 
-        Returns:
-            The action as it was sent: a motor that has reached its run time limit is off.
-
-        Raises:
-            RobotError: it is not connected or has failed.
-            ValueError: an unknown name or a value that is not allowed; all motors are off.
+        Return the action as it was sent: a motor that has reached its run time limit is off.
+        After a ValueError, for a name or value that is not allowed, all motors are off.
         """
         with self._lock:
             self._check()
@@ -154,8 +146,7 @@ class Robot(ABC):
         time.sleep(seconds)
 
     @abstractmethod
-    def _positions(self) -> ArrayLike:
-        ...
+    def _positions(self) -> ArrayLike: ...
 
     def _follow(self) -> None:
         self._driver.tick()
@@ -208,11 +199,7 @@ class OWI535(Robot):
 
     Args:
         positions: returns the measured positions of the joints, float64 [5], rad, NaN for
-            those that are not measured, for example from a camera. The arm has no sensors:
-            without this argument all are NaN.
-
-    Raises:
-        ValueError: a setting that cannot be used, or there is no libusb.
+            those that are not measured, for example from a camera; the arm has no sensors.
     """
 
     def __init__(

@@ -58,12 +58,7 @@ class _Range(_Section, kw_only=True):
 
 
 class Topic(_Section, kw_only=True):
-    """A topic that the robot is measured by.
-
-    Attributes:
-        timeout: the robot is lost when its latest measurement is older, s.
-        stamped: whether ages count from the stamps in the headers; else from the arrival.
-    """
+    """A topic that the robot is measured by; without ``stamped``, ages count from the arrival."""
 
     topic: _TopicName
     type: _Message
@@ -72,15 +67,7 @@ class Topic(_Section, kw_only=True):
 
 
 class Feature(_Range, kw_only=True):
-    """A number of the robot's state; ``low`` and ``high`` become -1 and 1 in the observation.
-
-    Attributes:
-        source: key of its topic.
-        key: entry of the message's ``name`` that chooses one of the numbers of ``field``.
-        index: chooses one of the numbers of ``field`` by its place; -1: ``field`` is one number.
-        convert: one of ``CONVERSIONS``, of a quaternion; '': none.
-        optional: whether it may be missing in a message, and is then NaN.
-    """
+    """A number of the robot's state."""
 
     name: _Text
     source: str = field(name='from')
@@ -98,11 +85,7 @@ class Feature(_Range, kw_only=True):
 
 
 class ActionPart(_Section, kw_only=True):
-    """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
-
-    Attributes:
-        index: place in ``field``, if that holds several numbers; else -1.
-    """
+    """One number of the action: one of ``levels``, else any from ``low`` to ``high``."""
 
     name: _Text
     field: _Field
@@ -129,15 +112,7 @@ class ActionPart(_Section, kw_only=True):
 
 
 class Actions(_Section, kw_only=True):
-    """The message that moves the robot.
-
-    Attributes:
-        parts: all with levels, or none.
-        sender: field that names the sender; '': none. Commands of others are then known, and the
-            environment gives way to them.
-        echo: topic of the same type where the robot repeats what it does; '': none.
-        recorded: numbers of the message for data sets, which no policy commands.
-    """
+    """The message that moves the robot."""
 
     topic: _TopicName
     type: _Message
@@ -161,13 +136,7 @@ class Actions(_Section, kw_only=True):
 
 
 class LateAction(_Section, kw_only=True):
-    """What becomes of a robot whose agent has not acted when the next step begins.
-
-    Attributes:
-        action: hold the last one, or stop, by the neutral one.
-        limit: the longest time from an observation to its action, s. Then the neutral action is
-            sent, the action is not, and the episode is lost.
-    """
+    """What becomes of a robot whose agent has not acted when the next step begins."""
 
     action: Annotated[str, choice('hold', 'stop')]
     limit: Annotated[float, Meta(ge=0.001, le=60.0)]
@@ -183,30 +152,17 @@ class StopTopic(_Section, kw_only=True):
 
 
 class ServiceReset(_Section, kw_only=True):
-    """A service that resets the robot.
-
-    Attributes:
-        request: values by dotted path; ``{'uniform': [low, high]}`` is drawn for each reset.
-        success: field of the response that is true if it was reset; '': none.
-        timeout: of a call, s.
-    """
+    """A service that resets the robot."""
 
     name: Annotated[str, matching(_PATH, 'the name of a service')]
-    type: Annotated[str, matching(
-        '[a-z][a-z0-9_]*/srv/[A-Z][A-Za-z0-9]*', 'package/srv/Name')]
+    type: Annotated[str, matching('[a-z][a-z0-9_]*/srv/[A-Z][A-Za-z0-9]*', 'package/srv/Name')]
     request: dict[str, Any] = {}
     success: str = ''
     timeout: Annotated[float, Meta(ge=0.1, le=3600.0)] = 5.0
 
 
 class TrajectoryReset(_Section, kw_only=True):
-    """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
-
-    Attributes:
-        positions: by joint, each also the name of a feature, rad or m.
-        seconds: for the way, s.
-        timeout: until they are there, s.
-    """
+    """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start."""
 
     topic: _TopicName
     positions: Annotated[dict[str, _Number], Meta(min_length=1)]
@@ -233,8 +189,7 @@ class _Resets(_Section, kw_only=True):
 class FunctionCall(_Section, kw_only=True):
     """A Python function or class of this host, ``module:name``, with its arguments."""
 
-    function: Annotated[str, matching(
-        r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*', 'module:name')]
+    function: Annotated[str, matching(r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*', 'module:name')]
     arguments: dict[str, Any] = {}
 
 
@@ -245,24 +200,7 @@ class Limit(_Range, kw_only=True):
 
 
 class Contract(_Section, kw_only=True):
-    """A robot as an environment.
-
-    Attributes:
-        path: its file, ``NAME.yaml``; the environment is ``robot/NAME``.
-        rate: steps per second of its clock, Hz.
-        clock: simulated: ``/clock``; wall: the monotonic one of this host.
-        topics: by key.
-        features: of the state, in the order of the observation.
-        task: a class with goal, observation and reward; or None, and then the next three.
-        reward: a function ``(before, after, **arguments) -> float``.
-        success, failure: functions ``(after, **arguments) -> bool`` that end an episode.
-        limit_penalty: subtracted from the reward of a step that breaks one.
-        episode_steps: steps after which an episode is truncated.
-        camera: topic of images (``sensor_msgs/Image``, or ``CompressedImage`` if its name ends
-            with ``/compressed``) that are recorded and exported beside the rest, and not
-            observed; '': none.
-        namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
-    """
+    """A robot as an environment; ``path`` is its file, ``NAME.yaml``."""
 
     path: str
     rate: Annotated[float, Meta(ge=0.1, le=1000.0)]
@@ -359,6 +297,9 @@ class Reading(NamedTuple):
     arrived: float
     arrived_wall: float
 
+    def age(self, now: float) -> float:
+        return self.lag + max(0.0, now - self.arrived)
+
 
 class ReadingError(ValueError):
     """A message that cannot be used; the text is one line without numbers."""
@@ -391,7 +332,7 @@ def read_feature(feature: Feature, message: Any) -> float:
 
 def _angle(quaternion: Any, which: str) -> float:
     x, y, z, w = (float(getattr(quaternion, axis)) for axis in 'xyzw')
-    length = math.sqrt(x * x + y * y + z * z + w * w)
+    length = math.hypot(x, y, z, w)
     if not 1e-6 < length < 1e6:
         return math.nan
     x, y, z, w = (each / length for each in (x, y, z, w))

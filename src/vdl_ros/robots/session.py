@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -22,14 +22,12 @@ class ResetError(Exception):
 class Resetter(Protocol):
     """Brings a robot to the start of an episode."""
 
-    def begin(self, random: np.random.Generator) -> None:
-        ...
+    def begin(self, random: np.random.Generator) -> None: ...
 
     def is_done(self, values: dict[str, float]) -> bool:
         """Return whether it is reset, by the latest features by name; ResetError: it cannot be."""
 
-    def cancel(self) -> None:
-        ...
+    def cancel(self) -> None: ...
 
 
 # A robot is left to others for so long after their last command, s.
@@ -81,21 +79,21 @@ class _Episode:
 
     Attributes:
         began, observed: when it began, and when its latest observation was made, s.
-        before: what was known at this observation.
+        history: actions in force at the latest ticks, the newest first.
+        before: what was known at the latest observation.
         action_age: time from this observation to its action, s; None: there is none yet.
         late: ticks since this observation at which there was none.
         broken: feature whose limit is broken, '' for none; then only neutral actions are sent.
-        history: actions in force at the latest ticks, the newest first.
     """
 
     began: float
+    history: deque[NDArray[np.float64]]
     observed: float = -np.inf
     before: Measured | None = None
     action_age: float | None = None
     steps: int = 0
     late: int = 0
     broken: str = ''
-    history: deque[NDArray[np.float64]] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
 
 class Session:
@@ -124,7 +122,7 @@ class Session:
         self._neutral = np.array(contract.actions.neutral, np.float64)
         self._in_force = self._neutral
         self._has_commanded = self._was_late = False
-        self._episode = _Episode(-np.inf)
+        self._episode = self._new_episode(-np.inf)
         self._readings: dict[str, Reading] = {}
         self._stops: dict[str, bool] = {}
         self._other, self._other_until = '', -np.inf
@@ -236,14 +234,9 @@ class Session:
             reading = self._readings.get(key)
             if reading is None:
                 return f'no message on {topic.topic} yet'
-            age = self._age(reading, now)
-            if age > topic.timeout:
+            if reading.age(now) > topic.timeout:
                 return f'{topic.topic}: nothing newer than {topic.timeout:g} s'
         return ''
-
-    @staticmethod
-    def _age(reading: Reading, now: float) -> float:
-        return reading.lag + max(0.0, now - reading.arrived)
 
     def _cancel_reset(self) -> None:
         if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
@@ -271,8 +264,11 @@ class Session:
             self.lose(f'reset: {error}')
             self._retry_at = now + _AGAIN_S
 
+    def _new_episode(self, now: float) -> _Episode:
+        return _Episode(now, deque([self._neutral] * HISTORY, HISTORY))
+
     def _begin(self, now: float) -> None:
-        self._in_force, self._episode = self._neutral, _Episode(now)
+        self._in_force, self._episode = self._neutral, self._new_episode(now)
         measured = self._measure(now)
         self._task.begin(measured, self._random)
         self.state = State.RUNNING
@@ -338,14 +334,11 @@ class Session:
                 self._command(self._neutral)
 
     def _measure(self, now: float) -> Measured:
-        actions = np.tile(self._neutral, (HISTORY, 1))
-        for index, action in enumerate(self._episode.history):
-            actions[index] = action
         return Measured(
             self._values(),
             {key: each.stamp for key, each in self._readings.items()},
-            {key: self._age(each, now) for key, each in self._readings.items()},
-            now - self._episode.began, actions)
+            {key: each.age(now) for key, each in self._readings.items()},
+            now - self._episode.began, np.array(self._episode.history))
 
     def _values(self) -> dict[str, float]:
         """Return the latest features by name."""

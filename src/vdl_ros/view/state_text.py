@@ -34,9 +34,7 @@ class ArmStatus:
     target: Any = None
 
 
-def state_text(
-    status: ArmStatus, positions: Positions, confident: bool | None, now: float,
-) -> str:
+def state_text(status: ArmStatus, positions: Positions, confident: bool | None, now: float) -> str:
     """Return the state as Markdown.
 
     ``positions`` are float64 [5], rad, NaN where unknown; ``confident``: whether a recent

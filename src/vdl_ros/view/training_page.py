@@ -35,7 +35,7 @@ _ROWS = (
 # Tags with these beginnings are shown by their names.
 _REACTION, _LOSSES = 'reaction_time/', 'losses/'
 # Characters of a note.
-_LONGEST = 300
+_MAX_LENGTH = 300
 
 
 class Curve:
@@ -106,14 +106,14 @@ def training_text(status: TrainingStatus, now: float) -> str:
     if math.isnan(status.steps):
         return '\n\n'.join([*paragraphs, 'Waiting for the training.'])
     if status.bottleneck:
-        paragraphs.append(f'**Bottleneck:** {plain(status.bottleneck, _LONGEST)}.')
+        paragraphs.append(f'**Bottleneck:** {plain(status.bottleneck, _MAX_LENGTH)}.')
     if now - status.updated_at > _SILENT_S:
         paragraphs.append('**The learner has been silent for '
                           f'{now - status.updated_at:.0f} s.**')
     if status.warning:
-        paragraphs.append(f'Warning: {plain(status.warning, _LONGEST)}.')
+        paragraphs.append(f'Warning: {plain(status.warning, _MAX_LENGTH)}.')
     if status.without_images:
-        paragraphs.append(f'No images of the policy: {plain(status.without_images, _LONGEST)}.')
+        paragraphs.append(f'No images of the policy: {plain(status.without_images, _MAX_LENGTH)}.')
     total = f' of {status.total_steps:,}' if status.total_steps else ''
     rows = [('agent steps', f'{status.steps:,.0f}{total}')]
     rows += [(label, format(status.values[tag], form)) for tag, label, form in _ROWS
@@ -170,10 +170,7 @@ class TrainingPage:
         return bool(self._server.get_clients())
 
     def show(self, status: TrainingStatus, now: float) -> None:
-        for element, text in ((self._text, training_text(status, now)),
-                              (self._losses, losses_text(status))):
-            if element.content != text:
-                element.content = text
+        self._text.content, self._losses.content = training_text(status, now), losses_text(status)
         for order, tag in enumerate(CURVES):
             if tag in status.curves:
                 self._show_curve(tag, order, status.curves[tag])

@@ -27,7 +27,7 @@ UNITS = {'angle': 'rad', 'time': 's', 'speed': 'rad/s'}
 _HEADER = ('# An arm, measured by `ros2 run vdl_ros calibrate`; taken by `ros2 launch vdl_ros\n'
            '# arm.launch.py arm_calibration:=FILE`. See docs/calibration.md.\n')
 # Larger files are not of this package, bytes.
-_LARGEST = 100_000
+_MAX_BYTES = 100_000
 
 #: Settings that a file may have, by section.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -105,9 +105,9 @@ def read(path: Path | str) -> Calibration:
             # To open it may block for ever.
             raise SettingError('not a file')
         with Path(path).open('rb') as stream:
-            data = stream.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise SettingError(f'larger than {_LARGEST} bytes')
+            data = stream.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise SettingError(f'larger than {_MAX_BYTES} bytes')
         return _calibration(yaml.safe_load(data))
     # Of deeply nested lists; and numbers and dates that YAML allows and Python does not.
     except (OSError, yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:

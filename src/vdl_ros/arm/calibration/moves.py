@@ -70,7 +70,7 @@ class CalibrateConfig:
     @property
     def names(self) -> tuple[str, ...]:
         """Return the joints to calibrate; SettingError: an unknown joint."""
-        names = tuple(word for word in self.joints.replace(',', ' ').split())
+        names = tuple(self.joints.replace(',', ' ').split())
         for name in names:
             if name not in JOINTS:
                 raise SettingError(f'joints: {name!r} is not allowed: some of '
@@ -121,18 +121,13 @@ class Recording:
     def strokes(self) -> list[Stroke]:
         """Return the moves of single motors from rest to rest."""
         found = []
-        off = (0,) * len(JOINTS)
-        ends = [*self.command_times[1:], math.inf]
-        for number, (start, end, command) in enumerate(
-                zip(self.command_times, ends, self.commands, strict=True)):
-            around = [self.commands[other] for other in (number - 1, number + 1)
-                      if 0 <= other < len(self.commands)]
-            if sum(map(abs, command)) != 1 or len(around) < 2 or any(
-                    each != off for each in around):
-                continue
-            joint = next(index for index, value in enumerate(command) if value)
-            found.append(Stroke(joint, command[joint], start, end,
-                                self.command_times[number - 1], ends[number + 1]))
+        off, times = (0,) * len(JOINTS), [*self.command_times, math.inf]
+        for number in range(1, len(self.commands) - 1):
+            before, command, after = self.commands[number - 1:number + 2]
+            if before == after == off and sum(map(abs, command)) == 1:
+                joint = next(index for index, value in enumerate(command) if value)
+                rested, start, end, following = times[number - 1:number + 3]
+                found.append(Stroke(joint, command[joint], start, end, rested, following))
         return found
 
 
@@ -200,13 +195,10 @@ class CalibrationMoves:
         self._check_obeyed()
 
     def update(self, now: float, stamp: float, positions: Array) -> Motors:
-        """Return the command from now on, until the next call; call it 50 times a second.
+        """Return the command until the next call; call it 50 times a second, ``now`` in s.
 
-        ``positions`` is the latest reading, float64 [5], rad, NaN where it is not measured, of
-        the time ``stamp``; ``now`` is of the same clock, s.
-
-        Raises:
-            CalibrationError: the arm cannot move safely, or does not move.
+        ``positions`` is the latest reading, of the time ``stamp``, float64 [5], rad, NaN where
+        there is none. CalibrationError: the arm cannot move safely, or does not move.
         """
         self._now = now
         if not -self._config.stale_after <= now - stamp <= self._config.stale_after:
@@ -258,13 +250,18 @@ class CalibrationMoves:
         for index, value in enumerate(command.values):
             # Before its sign is known a joint may turn either way; that was checked before.
             ahead[index] += value * int(self.signs[index]) * _CLEAR
-        if command.moving and self._collides(ahead):
+        if command.moving and self._collides(ahead[None]):
             raise CalibrationError(
                 f'{command}: the arm is about to hit itself or the table; bring it upright first')
 
-    def _collides(self, *poses: Array) -> bool:
-        inside = np.clip(np.array(poses), self._lower, self._upper)
-        return bool(self._checker.collides(inside).any())
+    def _collides(self, poses: Array) -> bool:
+        return bool(self._checker.collides(np.clip(poses, self._lower, self._upper)).any())
+
+    def _is_free(self, pose: Array, index: int, begin: float, end: float) -> bool:
+        """Return whether a joint can move from ``begin`` to ``end``, others as in ``pose``."""
+        poses = np.tile(pose, (20, 1))
+        poses[:, index] = np.linspace(begin, end, len(poses))
+        return not self._collides(poses)
 
     def _run(self) -> _Script:
         yield from self._rest()
@@ -347,10 +344,7 @@ class CalibrationMoves:
         for order in itertools.permutations(indices):
             pose, free = self._positions.copy(), True
             for index in order:
-                path = np.linspace(pose[index], self._home[index], 12)
-                poses = np.tile(pose, (len(path), 1))
-                poses[:, index] = path
-                free = free and not self._collides(*poses)
+                free = free and self._is_free(pose, index, pose[index], self._home[index])
                 pose[index] = self._home[index]
             if free:
                 return order
@@ -359,13 +353,11 @@ class CalibrationMoves:
 
     def _check_free(self, index: int, targets: Sequence[float]) -> None:
         """Check that a joint can move between targets, and a little beyond."""
-        path = np.linspace(min(targets) - _CLEAR, max(targets) + _CLEAR, 20)
-        poses = np.tile(self._positions, (len(path), 1))
-        poses[:, index] = path
-        if self._collides(*poses):
-            span = math.degrees(max(targets) - min(targets))
-            raise CalibrationError(f'{JOINTS[index]}: not free to move {span:.0f} degrees; bring '
-                                   'the arm upright first')
+        low, high = min(targets), max(targets)
+        if not self._is_free(self._positions, index, low - _CLEAR, high + _CLEAR):
+            raise CalibrationError(f'{JOINTS[index]}: not free to move '
+                                   f'{math.degrees(high - low):.0f} degrees; bring the arm '
+                                   'upright first')
 
 
 def _only(index: int, value: int) -> Motors:

@@ -28,13 +28,11 @@ class JointTrajectory:
 
     Args:
         names: joints, in the order of the columns.
-        positions: N points with one value for each name, rad.
+        positions: N points with one value for each name, rad, within the joints' limits.
         times: N times from the start, s, increasing.
 
     Raises:
-        TrajectoryError: no joint or point, an unknown joint or one named twice, a wrong
-            number of values, a value that is not finite or beyond the joint's limits, a time
-            that is negative or does not increase.
+        TrajectoryError: arguments that are not so.
     """
 
     def __init__(
@@ -124,13 +122,10 @@ class GoalTolerances:
     def of(
         path: Iterable[tuple[str, float]], goal: Iterable[tuple[str, float]], late: float,
     ) -> GoalTolerances:
-        """Return the tolerances of a goal.
+        """Return the tolerances of a goal; ToleranceError: an unknown joint or a wrong value.
 
         ``path`` and ``goal`` have names of joints with distances, rad; 0: as the controller has
         it, less: any. ``late`` is in s; 0: any.
-
-        Raises:
-            ToleranceError: an unknown joint, or a value that is not finite.
         """
         if not (math.isfinite(late) and late >= 0.0):
             raise ToleranceError(f'goal_time_tolerance: {late:g} s is not allowed: at least 0')

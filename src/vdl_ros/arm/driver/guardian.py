@@ -45,7 +45,7 @@ _START_S = 30.0
 _MISSING_S = 2.0
 # Pauses between attempts to stop, s: at first short, because the dead driver's device is freed a
 # moment later than its pipe.
-_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1
 # How long a driver waits for its guardian to end, s.
 _END_S = 3.0
 
@@ -185,16 +185,15 @@ class Guardian(Guard):
 
 def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
           silence: float = SILENCE_S, answer: Callable[[], object] = bool) -> Motors | None:
-    """Wait until the other end of a pipe is closed.
+    """Wait until the other end of a pipe is closed; return the command that stops the arm.
+
+    It leaves the lamp; None after a goodbye.
 
     Args:
         descriptor: the pipe's read end.
-        on_silence: called with the stopping command when motors may be on and nothing was
-            received for ``silence`` s; again while it returns a problem and the silence lasts.
+        on_silence: called with this command when motors may be on and nothing was received
+            for ``silence`` s; again while it returns a problem and the silence lasts.
         answer: called after each heartbeat.
-
-    Returns:
-        The command that stops the arm and leaves its lamp; None after a goodbye.
     """
     lamp = moving = False
     pause: float | None = None
@@ -261,7 +260,7 @@ def _send_once(motors: Motors, connect: Callable[[], UsbArm]) -> None:
 
 def _longer(pause: float | None) -> float:
     """Return the pause, s, that follows ``pause``; None: the first one."""
-    return _PAUSE_S if pause is None else min(2.0 * pause, _LONGEST_PAUSE_S)
+    return _PAUSE_S if pause is None else min(2.0 * pause, _MAX_PAUSE_S)
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -18,7 +18,6 @@ import errno
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import usb.core
@@ -59,11 +58,7 @@ def encode(motors: Motors, signs: Signs) -> bytes:
 
 
 def decode(packet: bytes, signs: Signs) -> Motors:
-    """Return the command that 3 bytes encode.
-
-    Raises:
-        ValueError: not 3 bytes, bits 11 for a motor, or unused bits that are set.
-    """
+    """Return the command that 3 bytes encode; ValueError: they are none."""
     if len(packet) != PACKET_SIZE:
         raise ValueError(f'a command has {PACKET_SIZE} bytes, not {len(packet)}')
     if any(value & ~used for value, used in zip(packet, _USED, strict=True)):
@@ -77,17 +72,12 @@ def decode(packet: bytes, signs: Signs) -> Motors:
     return Motors(**values, lamp=bool(packet[2]))
 
 
-def udev_rule() -> Path:
-    """Return the udev rule that gives users access to the arm; a relative path if missing."""
-    rule = 'config/udev/99-owi535.rules'
-    try:
-        return find_resource(rule)
-    except FileNotFoundError:
-        return Path(rule)  # only for an error message, which must not fail itself
-
-
 def how_to_install() -> str:
-    return (f'sudo cp {udev_rule()} /etc/udev/rules.d/ && sudo udevadm control --reload && '
+    """Return the commands that install the udev rule of the arm, in one line."""
+    rule = 'config/udev/99-owi535.rules'
+    with contextlib.suppress(FileNotFoundError):  # an error message must not fail itself
+        rule = str(find_resource(rule))
+    return (f'sudo cp {rule} /etc/udev/rules.d/ && sudo udevadm control --reload && '
             'sudo udevadm trigger, and add the user to the group plugdev')
 
 
@@ -139,17 +129,13 @@ def load_backend(name: str = '') -> Any:
 
 
 class UsbArm:
-    """An open USB arm; used by one thread.
+    """An open USB arm, the first that libusb lists; used by one thread.
+
+    ArmUsbError: it is missing, not permitted, busy, or fails at once.
 
     Args:
-        product: USB product id, beside the vendor id :data:`VENDOR`. Of several arms the
-            first that libusb lists is used.
-        backend: of pyusb, see :func:`load_backend`.
         timeout: of one command, s.
         share: do not claim it; another process keeps its claim.
-
-    Raises:
-        ArmUsbError: it is missing, not permitted, busy, or fails at once.
     """
 
     def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:

@@ -28,12 +28,9 @@ def place_camera(
 
     Args:
         distance: from the target, m.
-        elevation: above the target's height, rad.
+        elevation: above the target's height, rad, up to 60 degrees; or ValueError.
         azimuth: from the x axis towards the y axis, rad.
         roll: counter-clockwise rotation of the image, rad.
-
-    Raises:
-        ValueError: an elevation that is not from 0 to 60 degrees.
     """
     if not 0.0 <= elevation <= math.pi / 3 + 1e-9:
         raise ValueError(f'elevation: {elevation:g} is not allowed: from 0 to {math.pi / 3:g}')
@@ -42,15 +39,7 @@ def place_camera(
         math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth),
         math.sin(elevation)])
     # x forward, z up: roll about x, look down by the elevation, turn back towards the target.
-    half = np.array([roll, elevation, azimuth + math.pi]) / 2.0
-    turn = np.array([1.0, 0.0, 0.0, 0.0])
-    for axis in (2, 1, 0):
-        part = np.zeros(4)
-        part[0], part[1 + axis] = math.cos(half[axis]), math.sin(half[axis])
-        product = np.zeros(4)
-        mujoco.mju_mulQuat(product, turn, part)
-        turn = product
-    mount.quat[:] = turn
+    mujoco.mju_euler2Quat(mount.quat, [azimuth + math.pi, elevation, roll], 'zyx')
 
 
 def set_field_of_view(model: Any, angle: float) -> None:
@@ -149,11 +138,6 @@ class ArmRenderer:
         self._renderer.update_scene(data, camera=CAMERA)
         image: Image = self._renderer.render(out=out)
         return image
-
-    @property
-    def bare(self) -> Any:
-        """Return the ``mujoco.Renderer``, to measure what it takes alone."""
-        return self._renderer
 
     def close(self) -> None:
         if self._renderer is not None:

@@ -14,7 +14,7 @@ from vdl_ros.arm.driver.usb import Signs, decode
 from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
-from vdl_ros.arm.simulation.scene import DEEPEST, PREFIX, Scene, build_scene
+from vdl_ros.arm.simulation.scene import CollisionChecker, Scene, build_scene
 from vdl_ros.common.quoting import quoted
 
 
@@ -31,9 +31,6 @@ class ArmSimulation:
     Args:
         seed: of speeds, and positions of the gears within their play.
         scene: instead of a new one of ``geometry``; its timestep is set.
-
-    Raises:
-        GeometryError: the arm or its scene cannot be used.
     """
 
     def __init__(
@@ -45,7 +42,7 @@ class ArmSimulation:
         self.geometry = self.scene.geometry
         self.scene.model.opt.timestep = self.config.timestep
         self.data: Any = mujoco.MjData(self.scene.model)
-        self._scratch: Any = mujoco.MjData(self.scene.model)
+        self._checker = CollisionChecker(self.scene)
         self._random = np.random.default_rng(seed)
         self._stiffness = self.scene.stiffen(self.config.sag)
         given = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
@@ -72,12 +69,12 @@ class ArmSimulation:
 
     @property
     def joint_positions(self) -> Positions:
-        """Return the true positions, float64 [5], rad; the gripper's is the angle of a finger."""
+        """True positions, float64 [5], rad; the gripper's is the angle of a finger."""
         return np.array(self.data.qpos[self.scene.qpos])
 
     @property
     def joint_velocities(self) -> Positions:
-        """Return the true velocities, float64 [5], rad/s."""
+        """True velocities, float64 [5], rad/s."""
         return np.array(self.data.qvel[self.scene.dof])
 
     @property
@@ -111,11 +108,7 @@ class ArmSimulation:
 
         Args:
             pose: resting positions, sag included, float64 [5], rad, or positions by name, others
-                0; None is straight up.
-
-        Raises:
-            PoseError: an unknown joint, a wrong shape, a value that is not finite or beyond the
-                joint's limits, or a collision; nothing is changed.
+                0; None is straight up. After a PoseError nothing is changed.
         """
         positions = self._checked(pose)
         variation = self.config.speed_variation
@@ -145,15 +138,13 @@ class ArmSimulation:
         self._steps += 1
 
     def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
-        if pose is None:
-            pose = self.geometry.upright
         if isinstance(pose, Mapping):
             for name in pose:
                 if name not in JOINTS:
                     raise PoseError(
                         f'{quoted(name)}: no such joint; there are {", ".join(JOINTS)}')
             pose = [pose.get(name, 0.0) for name in JOINTS]
-        positions = np.array(pose, np.float64)
+        positions = np.array(self.geometry.upright if pose is None else pose, np.float64)
         if positions.shape != (len(JOINTS),):
             raise PoseError(f'pose: shape {positions.shape} is not ({len(JOINTS)},)')
         for name, value in zip(JOINTS, positions, strict=True):
@@ -166,17 +157,8 @@ class ArmSimulation:
 
     def check_collision(self, positions: Positions) -> None:
         """Raise PoseError if a part is inside another one at ``positions``, float64 [5], rad."""
-        model, data = self.scene.model, self._scratch
-        mujoco.mj_resetData(model, data)
-        self.scene.set_positions(data, positions)
-        for contact in data.contact:
-            names = [model.body(model.geom_bodyid[geom]).name for geom in contact.geom]
-            if contact.dist < -DEEPEST and any(name.startswith(PREFIX) for name in names):
-                # The static part comes first; the table has no body of its own.
-                other, part = (name.removeprefix(PREFIX) for name in names)
-                if other == 'world':
-                    other = model.geom(contact.geom[0]).name
-                raise PoseError(f'pose: {part} would be inside {other}')
+        if found := self._checker.collision(positions):
+            raise PoseError(f'pose: {found}')
 
 
 class SimulatedLink:

@@ -199,11 +199,8 @@ class KinematicTwin(_Twin):
 class PhysicsTwin(_Twin):
     """B arms, each in its own copy of a scene with an object.
 
-    Args:
-        movable: name of the object, a body with a free joint and one geom.
-
-    Raises:
-        ValueError: a substep is not a whole number of physics steps, two at least.
+    ``movable`` is its name, a body with a free joint and one geom. ValueError: a substep is not a
+    whole number of physics steps, two at least.
     """
 
     def __init__(
