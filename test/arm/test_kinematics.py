@@ -6,13 +6,7 @@ import pytest
 
 from vdl_ros.arm.geometry import expand, load, parse
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.arm.kinematics import (
-    TOLERANCE,
-    InverseKinematics,
-    Kinematics,
-    Planner,
-    UnreachableError,
-)
+from vdl_ros.arm.kinematics import TOLERANCE, InverseKinematics, Kinematics, UnreachableError
 from vdl_ros.arm.simulation.scene import PREFIX, CollisionChecker, build_scene
 from vdl_ros.envs.owi535.arm_task import Workspace
 
@@ -156,13 +150,14 @@ def test_a_collision_at_the_start_may_be_left():
 
 def test_a_plan_takes_as_long_as_the_slowest_joint_and_leaves_out_a_wrist_that_is_not_measured():
     place = (0.15, 0.1, 0.15)
-    goal = Planner(GEOMETRY, CHECKER.collides).plan(place, UPRIGHT)
+    goal = InverseKinematics(GEOMETRY, CHECKER.collides).plan(place, UPRIGHT)
     assert goal.names == JOINTS[:4]
     reached = np.append(goal.positions, 0.0)
     assert tool(reached) == pytest.approx(place, abs=TOLERANCE)
     assert goal.duration == pytest.approx(max(0.5, (np.abs(reached) / GEOMETRY.velocity).max()))
-    goal = Planner(GEOMETRY).plan(place, [0.3, 0.2, 0.1, np.nan, np.nan])
+    inverse = InverseKinematics(GEOMETRY)
+    goal = inverse.plan(place, [0.3, 0.2, 0.1, np.nan, np.nan])
     assert goal.names == JOINTS[:3]
     assert tool([*goal.positions, 0.0, 0.0]) == pytest.approx(place, abs=TOLERANCE)
     with pytest.raises(ValueError, match='^base, elbow: not measured$'):
-        Planner(GEOMETRY).plan(place, [np.nan, 0.2, np.nan, 0.0, 0.0])
+        inverse.plan(place, [np.nan, 0.2, np.nan, 0.0, 0.0])

@@ -129,10 +129,22 @@ _DAMPING, _DAMPING_AWAY = 1e-6, 0.5
 # Poses on the straight line to a goal that are checked for collisions are at most this far apart,
 # rad.
 _CHECKED_EVERY = 0.1
+# Least time of a move, s.
+_MIN_DURATION = 0.5
+# The only joint that may move ``tool0`` and be unmeasured: the camera does not see it.
+_UNSEEN = 'wrist'
 
 
 class UnreachableError(ValueError):
     """A place that ``tool0`` cannot reach; the message is one line."""
+
+
+class JointGoal(NamedTuple):
+    """A trajectory of one point: names of joints, their positions, rad, and its duration, s."""
+
+    names: tuple[str, ...]
+    positions: tuple[float, ...]
+    duration: float
 
 
 class InverseKinematics:
@@ -186,6 +198,24 @@ class InverseKinematics:
             if self.is_free(here, goal):
                 return np.array(goal)
         raise UnreachableError(f'{what} cannot be reached straight from here without a collision')
+
+    def plan(self, place: ArrayLike, measured: ArrayLike) -> JointGoal:
+        """Return the move of ``tool0`` to a place, float64 [3], m; errors as of :meth:`solve`.
+
+        ``measured`` are the joints, float64 [5], rad; NaN: not measured, which is a ValueError. A
+        wrist that is not measured stays where it is, and is taken to be straight.
+        """
+        here = np.asarray(measured, np.float64)
+        known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
+        missing = [name for name in MOVED if not known[name] and name != _UNSEEN]
+        if missing:
+            raise ValueError(f'{", ".join(missing)}: not measured')
+        names = tuple(name for name in MOVED if known[name])
+        # As far as they are not known.
+        start = np.where(np.isfinite(here), here, self._geometry.upright)
+        goal = self.solve(place, start, names)
+        duration = max(_MIN_DURATION, float(self.travel_time(start, goal)))
+        return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)
 
     def travel_time(self, start: Array, goals: Array) -> Array:
         """Return the least time from ``start`` [5] to ``goals`` [..., 5], float64 [...], s."""
@@ -241,43 +271,3 @@ def _damped(jacobian: Array, away: Array, damping: Array) -> Array:
     transposed = jacobian.transpose(0, 2, 1)
     square = jacobian @ transposed + damping[:, None] * np.eye(3)
     return np.asarray((transposed @ np.linalg.solve(square, away[..., None]))[..., 0])
-
-
-# Of a move.
-_MIN_DURATION_S = 0.5
-#: The only joint that may move ``tool0`` and be unmeasured: the camera does not see it.
-_UNSEEN = 'wrist'
-
-
-class JointGoal(NamedTuple):
-    """A trajectory of one point: names of joints, their positions, rad, and its duration, s."""
-
-    names: tuple[str, ...]
-    positions: tuple[float, ...]
-    duration: float
-
-
-class Planner:
-    """Plans moves to places."""
-
-    def __init__(self, geometry: ArmGeometry, collides: Collides | None = None) -> None:
-        self._geometry = geometry
-        self._inverse = InverseKinematics(geometry, collides)
-
-    def plan(self, place: ArrayLike, measured: ArrayLike) -> JointGoal:
-        """Return the move of ``tool0`` to a place, float64 [3], m; errors as of ``solve``.
-
-        ``measured`` are the joints, float64 [5], rad; NaN: not measured, which is a ValueError. A
-        wrist that is not measured stays where it is, and is taken to be straight.
-        """
-        here = np.asarray(measured, np.float64)
-        known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
-        missing = [name for name in MOVED if not known[name] and name != _UNSEEN]
-        if missing:
-            raise ValueError(f'{", ".join(missing)}: not measured')
-        names = tuple(name for name in MOVED if known[name])
-        # As far as they are not known.
-        start = np.where(np.isfinite(here), here, self._geometry.upright)
-        goal = self._inverse.solve(place, start, names)
-        duration = max(_MIN_DURATION_S, float(self._inverse.travel_time(start, goal)))
-        return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)
