@@ -1,8 +1,9 @@
-"""The server behind the page: strangers and forbidden messages have no effect on the panel."""
+"""The server behind the page: no stranger, and only six kinds of its messages, have an effect."""
 
 import asyncio
 import contextlib
 import http.client
+import math
 import threading
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import page_client
 import pytest
 import viser
 import websockets.asyncio.server
+from viser import _messages
 from websockets.exceptions import InvalidStatus
 
 from vdl_ros.arm.joints import JOINTS
@@ -182,3 +184,33 @@ def test_hanging_event_loop_is_noticed_and_its_recovery_too():
     turn()
     assert monitor.answers(0.5)
     loop.close()
+
+
+KINDS = page_client.kinds()
+# The first of them are those of the page.
+KNOWN = tuple(KINDS)[:6]
+UPDATES = [
+    {}, {'update_cb': []}, {'value': True, 'update_cb': []}, {'uuid': 'x'}, {'value': 'text'},
+    {'value': None}, {'value': [1.0]}, {'value': math.nan}, {'value': -math.inf}, 'value',
+    [['value', True]], ['value']]
+
+
+def test_the_six_known_kinds_pass_to_viser():
+    for kind in KNOWN:
+        message = page_client.encode(KINDS[kind])
+        assert page_server.is_allowed(message), kind
+        assert type(_messages.Message.deserialize(message)).__name__ == kind
+        assert len(message) < page_server.MAX_BYTES
+
+
+def test_other_kinds_other_attributes_and_broken_messages_are_refused():
+    assert len(KINDS) > len(KNOWN)
+    for data in (
+            b'', b'\xff', b'\x91' * 4000, b'\x81\xa4type', '{"type": "ViewerCameraMessage"}',
+            *map(page_client.encode, (
+                [1], {}, {'type': 1}, {'type': [1]},
+                *(message for kind, message in KINDS.items() if kind not in KNOWN),
+                *({'type': 'GuiUpdateMessage', 'uuid': 'x', 'updates': each} for each in UPDATES),
+                page_client.CAMERA | {'fov': math.nan},
+                page_client.CAMERA | {'position': [0, 0, math.inf]}))):
+        assert not page_server.is_allowed(data), data
