@@ -10,7 +10,6 @@ import dataclasses
 import math
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import mujoco
@@ -81,31 +80,25 @@ class Scene:
 
 
 def build_scene(
-    geometry: ArmGeometry | None = None, *, timestep: float = 0.004, field_of_view: float = 0.75,
-    width: int = 640, height: int = 480, path: Path | None = None,
+    geometry: ArmGeometry | None = None, *, field_of_view: float = 0.75,
     furnish: Callable[[Any], None] | None = None,
 ) -> Scene:
     """Return the scene: the arm on its table; GeometryError: MuJoCo cannot make a model of it.
 
     Args:
         geometry: the arm; by default that of the package.
-        timestep: of the physics, s.
         field_of_view: the camera's vertical one, rad.
-        width, height: of the largest image to render, pixels.
-        path: the surroundings, MJCF; by default config/mujoco/scene.xml.
         furnish: called with the ``mujoco.MjSpec``, to add objects.
     """
     geometry = geometry or load()
     try:
-        spec = mujoco.MjSpec.from_file(str(path or find_resource('config/mujoco/scene.xml')))
+        spec = mujoco.MjSpec.from_file(str(find_resource('config/mujoco/scene.xml')))
         spec.attach(_arm(geometry, field_of_view), frame=spec.worldbody.add_frame(), prefix=PREFIX)
         if furnish is not None:
             furnish(spec)
-        spec.option.timestep = timestep
+        spec.option.timestep = 0.004
         # Implicit in velocity: the gears' damping is large against the links' inertia.
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-        spec.visual.global_.offwidth = width
-        spec.visual.global_.offheight = height
         model = spec.compile()
     except (ValueError, RuntimeError, OSError, mujoco.FatalError) as error:
         raise GeometryError('MuJoCo: ' + ' '.join(str(error).split())) from error

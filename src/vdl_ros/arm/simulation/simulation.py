@@ -17,6 +17,9 @@ from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
 from vdl_ros.arm.simulation.scene import CollisionChecker, Scene, build_scene
 from vdl_ros.common.quoting import quoted
 
+# A simulation that is later or earlier does not catch up or wait, s of wall time; see Pacer.
+_MAX_LAG_S = 0.2
+
 
 class PoseError(ValueError):
     """An impossible pose of the arm; the message names the joint and its limits."""
@@ -46,10 +49,10 @@ class ArmSimulation:
         self._random = np.random.default_rng(seed)
         self._stiffness = self.scene.stiffen(self.config.sag)
         given = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
-        #: Speeds before ``speed_variation``, float64 [5], rad/s.
-        self.nominal_speed: Positions = np.where(given > 0.0, given, self.geometry.velocity)
+        # Before ``speed_variation``, rad/s.
+        self._nominal_speed: Positions = np.where(given > 0.0, given, self.geometry.velocity)
         self._motors = GearMotors(
-            self.config, self.nominal_speed, self.geometry.lower, self.geometry.upper,
+            self.config, self._nominal_speed, self.geometry.lower, self.geometry.upper,
             self.scene.load, self.geometry.effort / self._stiffness)
         self._steps = 0
         self._debt = 0.0
@@ -113,7 +116,7 @@ class ArmSimulation:
         positions = self._checked(pose)
         variation = self.config.speed_variation
         self._motors.speed = (
-            self.nominal_speed * self._random.uniform(1 - variation, 1 + variation, len(JOINTS))
+            self._nominal_speed * self._random.uniform(1 - variation, 1 + variation, len(JOINTS))
         ).tolist()
         play = self._random.uniform(-1.0, 1.0, len(JOINTS))
         mujoco.mj_resetData(self.scene.model, self.data)
@@ -178,17 +181,12 @@ class Pacer:
     """Computes how much to simulate now and how long to wait.
 
     Both are relative to one moment at which wall and simulated time agreed, so that errors do not
-    add up. A simulation that falls behind by more than ``max_lag`` does not catch up: that moment
-    is moved, and counted in ``resyncs``.
-
-    Args:
-        real_time_factor: simulated seconds per second of wall time.
-        max_lag: wall time, s.
+    add up. A simulation that falls behind by more than ``_MAX_LAG_S`` does not catch up: that
+    moment is moved, and counted in ``resyncs``.
     """
 
-    def __init__(self, real_time_factor: float = 1.0, max_lag: float = 0.2):
+    def __init__(self, real_time_factor: float = 1.0):
         self.real_time_factor = real_time_factor
-        self.max_lag = max_lag
         self.resyncs = 0
         self._wall: float | None = None
         self._sim = 0.0
@@ -199,7 +197,7 @@ class Pacer:
     def due(self, wall: float, sim: float) -> float:
         """Return how many seconds to simulate now, at ``sim`` simulated s."""
         behind = self._behind(wall, sim)
-        if abs(behind) > self.max_lag * self.real_time_factor:
+        if abs(behind) > _MAX_LAG_S * self.real_time_factor:
             self.resyncs += 1
             self.sync(wall, sim)
             return 0.0
