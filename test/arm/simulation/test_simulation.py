@@ -215,54 +215,35 @@ def test_load_is_the_torque_of_gravity_on_the_arm_stretched_out():
     assert (scene.load / scene.stiffen(0.02))[1:4] == pytest.approx(0.02)
 
 
-STEP = 0.004
-EXACT = SimulationConfig(
-    timestep=STEP, dead_zone=0.0, start_delay=0.0, time_constant=0.0, load_slowdown=0.0,
-    sag=0.01)
-
-
-class One:
-    """One motor of 1 rad/s whose joint follows its gear at once; limits at -1 and 1."""
-
-    def __init__(self, play=0.0, **settings):
-        self.motors = GearMotors(
-            dataclasses.replace(EXACT, **settings), np.array([1.0]), np.array([-1.0]),
-            np.array([1.0]), np.array([0.5]), np.array([0.05]))
-        self.motors.place(np.array([0.0]), np.array([play]))
-
-    @property
-    def angle(self):
-        return self.motors.target[0]
-
-    def run(self, command, seconds, torque=0.0, position=None):
-        for _ in range(round(seconds / STEP)):
-            self.motors.step([command], [self.angle if position is None else position], [torque])
-        return self.angle
-
-
-def test_motor_starts_after_delay_and_accelerates():
-    assert One(start_delay=0.1).run(1, 0.1) == 0.0
-    assert One(start_delay=0.1).run(1, 0.5) == pytest.approx(0.4)
+# What one motor of 1 rad/s does whose joint follows its gear at once: settings, where it lies in
+# its play, commands with their durations and torques, s and N m, and the angle of the gear, rad.
+ALONE = (
+    ({'start_delay': 0.1}, 0.0, [(1, 0.1, 0.0)], 0.0),
+    ({'start_delay': 0.1}, 0.0, [(1, 0.5, 0.0)], 0.4),
     # A first-order delay costs its time constant of way, and gives it back on coasting.
-    one = One(time_constant=0.05)
-    assert one.run(1, 0.6) == pytest.approx(0.55, abs=STEP)
-    assert one.run(0, 1.0) == pytest.approx(0.60, abs=STEP)
+    ({'time_constant': 0.05}, 0.0, [(1, 0.6, 0.0)], 0.55),
+    ({'time_constant': 0.05}, 0.0, [(1, 0.6, 0.0), (0, 1.0, 0.0)], 0.6),
+    # Play is lost on reversal only.
+    ({'dead_zone': 0.1}, 1.0, [(1, 0.3, 0.0)], 0.3),
+    ({'dead_zone': 0.1}, 1.0, [(1, 0.3, 0.0), (-1, 0.1, 0.0)], 0.3),
+    ({'dead_zone': 0.1}, 1.0, [(1, 0.3, 0.0), (-1, 0.2, 0.0), (0, 0.1, 0.0), (-1, 0.1, 0.0)], 0.1),
+    ({'dead_zone': 0.1}, -1.0, [(1, 0.3, 0.0)], 0.2),
+    # Load changes the speed, but never turns it back or lets it run away.
+    ({'load_slowdown': 0.2}, 0.0, [(1, 0.5, 0.5)], 0.4),
+    ({'load_slowdown': 0.2}, 0.0, [(1, 0.5, -0.5)], 0.6),
+    ({'load_slowdown': 0.2}, 0.0, [(-1, 0.5, 0.5)], -0.6),
+    ({'load_slowdown': 0.9}, 0.0, [(1, 0.4, 100.0)], 0.0),
+    ({'load_slowdown': 0.9}, 0.0, [(1, 0.4, -100.0)], 0.8))
 
 
-def test_play_is_lost_on_reversal_only():
-    one = One(play=1.0, dead_zone=0.1)  # the motor lies at the forward end of its play
-    assert one.run(1, 0.3) == pytest.approx(0.3)
-    assert one.run(-1, 0.1) == pytest.approx(0.3)
-    assert one.run(-1, 0.2) == pytest.approx(0.1)
-    assert one.run(0, 0.1) == pytest.approx(0.1)
-    assert one.run(-1, 0.1) == pytest.approx(0.0)
-    assert One(play=-1.0, dead_zone=0.1).run(1, 0.3) == pytest.approx(0.2)
-
-
-def test_load_changes_the_speed():
-    assert One(load_slowdown=0.2).run(1, 0.5, torque=0.5) == pytest.approx(0.4)
-    assert One(load_slowdown=0.2).run(1, 0.5, torque=-0.5) == pytest.approx(0.6)
-    assert One(load_slowdown=0.2).run(-1, 0.5, torque=0.5) == pytest.approx(-0.6)
-    # However large the torque, it neither turns back nor runs away.
-    assert One(load_slowdown=0.9).run(1, 0.4, torque=100.0) == 0.0
-    assert One(load_slowdown=0.9).run(1, 0.4, torque=-100.0) == pytest.approx(0.8)
+def test_a_motor_starts_late_loses_its_play_on_reversal_and_is_slowed_by_load():
+    ideal = SimulationConfig(
+        dead_zone=0.0, start_delay=0.0, time_constant=0.0, load_slowdown=0.0, sag=0.01)
+    for settings, play, moves, angle in ALONE:
+        config = dataclasses.replace(ideal, **settings)
+        motor = GearMotors(config, *map(np.atleast_1d, (1.0, -1.0, 1.0, 0.5, 0.05)))
+        motor.place(np.zeros(1), np.array([play]))
+        for command, seconds, torque in moves:
+            for _ in range(round(seconds / config.timestep)):
+                motor.step([command], [motor.target[0]], [torque])
+        assert motor.target[0] == pytest.approx(angle, abs=config.timestep), (settings, moves)

@@ -1,6 +1,5 @@
 """The twins against the simulation: random twins and commands, contacts, resets of some."""
 
-import dataclasses
 
 import numpy as np
 import pytest
@@ -8,7 +7,6 @@ import pytest
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import InverseKinematics, Kinematics
 from vdl_ros.arm.simulation.batched_motors import TwinParameters
-from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation
 from vdl_ros.arm.simulation.twins import MEMORY, KinematicTwin, PhysicsTwin
@@ -113,13 +111,6 @@ def test_reset_of_one_arm_does_not_touch_the_others():
             assert one.positions[1].tolist() == poses[0].tolist()
     assert one.positions[[0, 2]].tolist() == other.positions[[0, 2]].tolist()
     assert (one.positions[1] != other.positions[1]).any()
-
-
-def test_parameters_of_one_arm_are_settings_of_the_simulation():
-    config = SimulationConfig(
-        base_speed=0.5, dead_zone=0.03, sag=0.02, command_delay=0.1, speed_variation=0.0)
-    assert TwinParameters.of(GEOMETRY, 3, config).config(2) == dataclasses.replace(
-        config, **{f'{name}_speed': GEOMETRY.joints[name].velocity for name in JOINTS[1:]})
 
 
 def play_of_simulations(count):
