@@ -156,29 +156,3 @@ def camera_matrix(scene: Scene, width: int, height: int) -> Array:
     focal = height / 2.0 / math.tan(angle / 2.0)
     return np.array([
         [focal, 0.0, (width - 1) / 2.0], [0.0, focal, (height - 1) / 2.0], [0.0, 0.0, 1.0]])
-
-
-def camera_pose(scene: Scene) -> Array:
-    """Return the pose of the optical frame in ``base_link``, float64 [4, 4], m.
-
-    z points into the scene, x to the right and y down in the image.
-    """
-    data = mujoco.MjData(scene.model)
-    mujoco.mj_kinematics(scene.model, data)
-    mujoco.mj_camlight(scene.model, data)
-    camera = data.camera(CAMERA)
-    pose = np.eye(4)
-    pose[:3, :3] = camera.xmat.reshape(3, 3) * [1.0, -1.0, -1.0]
-    pose[:3, 3] = camera.xpos
-    return pose
-
-
-def project(scene: Scene, points: ArrayLike, width: int, height: int) -> Array:
-    """Return the projections of points, float64 [..., 2]: column and row, pixels.
-
-    ``points`` are float64 [..., 3] in ``base_link``, m; NaN is returned for one behind the camera.
-    """
-    pose = camera_pose(scene)
-    local = (np.asarray(points, np.float64) - pose[:3, 3]) @ pose[:3, :3]
-    depth = np.where(local[..., 2:] > 0.0, local[..., 2:], np.nan)
-    return np.array((local @ camera_matrix(scene, width, height).T)[..., :2] / depth)
