@@ -314,7 +314,6 @@ class Session:
     def _deliver(
         self, measured: Measured, now: float, observation: NDArray[np.float32], **values: Any,
     ) -> None:
-        """Let the agent take an observation, with the values of :class:`Result`."""
         newest = max(self._readings.values(), key=lambda each: each.arrived_wall)
         self._result = Result(observation, arrived_wall=newest.arrived_wall,
                               observation_lag=newest.lag, **values)
@@ -341,7 +340,6 @@ class Session:
             now - self._episode.began, np.array(self._episode.history))
 
     def _values(self) -> dict[str, float]:
-        """Return the latest features by name."""
         return {name: value for each in self._readings.values()
                 for name, value in each.values.items()}
 

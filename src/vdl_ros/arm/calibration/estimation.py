@@ -184,7 +184,7 @@ class _Move:
         return np.asarray(np.interp(time, self._at, self._load))
 
     def total(self, time: Array | float) -> Array:
-        """Return its integral since the start, s."""
+        """Return the integral of the load since the start, s."""
         return np.asarray(np.interp(time, self._at, self._total))
 
 

@@ -78,7 +78,7 @@ class EmergencyStop:
         return True
 
     def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
-        """Release the state with the stamp ``releases``; return whether it is in force."""
+        """Release the state with the stamp ``releases``; return whether it was in force."""
         if not self.state.engaged or releases != self.state.stamp:
             return False
         self._change(False, shown(sender, _MAX_LENGTH), reason, now)

@@ -123,7 +123,6 @@ def build_scene(
 
 
 def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:
-    """Return the ``mujoco.MjSpec`` of the arm alone."""
     robot = ElementTree.fromstring(geometry.urdf)
     extension = ElementTree.SubElement(robot, 'mujoco')
     # Without these MuJoCo discards visual geoms and frames without mass.

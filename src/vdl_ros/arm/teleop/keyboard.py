@@ -215,7 +215,7 @@ class Terminal:
             return None
 
     def enable_reports(self, bits: int) -> None:
-        """Enable ``bits`` of the kitty protocol and query which of them are on."""
+        """Enable ``bits`` of the kitty protocol; the terminal answers which are on."""
         self._reporting = True
         self._write(f'\x1b[>{bits}u{_FLAGS}{_FOCUS}')
 
