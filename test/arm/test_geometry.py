@@ -73,9 +73,7 @@ def replaced(old: str, new: str) -> str:
 TOOL = '<xacro:frame name="tool0" parent="hand"'
 NONSENSE = {
     'cut off': (TEXT[:-20], 'unclosed token'),
-    'no number': (replaced('default="0.113"', 'default="long"'), 'fore'),
     'opening too wide': (replaced('default="0.045"', 'default="0.5"'), 'gripper_opening'),
-    'syntax': (replaced('${box_z / 2}', '${box_z / }'), "'box_z / '"),
     'unknown name': (replaced('${box_z / 2}', '${bx / 2}'), "'bx' is not defined"),
     'missing joint': (replaced('name="wrist" parent', 'name="wirst" parent'),
                       'joint wrist: missing'),
