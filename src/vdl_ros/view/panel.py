@@ -78,7 +78,6 @@ class DraggedTarget:
         self._clock = clock
         self._places: collections.deque[Array] = collections.deque(maxlen=1)
         self._dragged_at = -_HELD_S
-        self._server = server
         self._handle: Any = server.scene.add_transform_controls(
             '/target', scale=0.08, disable_rotations=True, depth_test=False, position=_START,
             translation_limits=((-_MAX_COORDINATE, _MAX_COORDINATE),) * 3, visible=False)
