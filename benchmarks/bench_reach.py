@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from benchmarks import report
 from benchmarks.cube.controller import ScriptedController
 from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
-from vdl_ros.arm.kinematics import Planner, UnreachableError
+from vdl_ros.arm.kinematics import InverseKinematics, UnreachableError
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.settings import select
 from vdl_ros.demonstrations.env_recorder import new_data_set
@@ -120,7 +120,7 @@ class JointController:
         self._task = task
         config = ControllerConfig() if case.feedback == 'truth' else camera_config()
         config = dataclasses.replace(config, stale_after=config.stale_after + delay)
-        planner = Planner(task.geometry, task.checker.collides)
+        planner = InverseKinematics(task.geometry, task.checker.collides)
         self._controllers = []
         for positions, target in zip(task.reading.positions, task.targets, strict=True):
             controller = TrajectoryController(task.geometry, config)

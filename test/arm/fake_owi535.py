@@ -170,11 +170,9 @@ class Bench:
 
     def record(self, **values) -> None:
         line = json.dumps({'time': time.monotonic(), 'pid': os.getpid(), **values}) + '\n'
-        descriptor = os.open(self._log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(descriptor, line.encode())
-        finally:
-            os.close(descriptor)
+        # One write: several processes append.
+        with self._log.open('ab', buffering=0) as log:
+            log.write(line.encode())
 
     @property
     def transfers(self) -> list[Transfer]:
@@ -237,6 +235,15 @@ class Bench:
 
     def become(self, product: int) -> None:
         self._put('product', str(product))
+
+
+def until(condition, what):
+    """Return what ``condition`` returns, as soon as it is true."""
+    deadline = time.monotonic() + 120.0
+    while not (value := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.005)
+    return value
 
 
 @contextlib.contextmanager

@@ -1,7 +1,5 @@
 """Kinematics, its Jacobian and inverse, against MuJoCo and the places of the task reach."""
 
-import re
-
 import mujoco
 import numpy as np
 import pytest
@@ -23,17 +21,15 @@ def random_positions(geometry, count, seed=0):
     return np.random.default_rng(seed).uniform(geometry.lower, geometry.upper, (count, 5))
 
 
-def geared():
-    """Return an arm whose right finger opens half as far, from elsewhere."""
-    urdf, count = re.subn('multiplier="1" offset="0"', 'multiplier="0.5" offset="0.1"', expand())
-    assert count == 1
-    return parse(urdf)
-
-
-@pytest.fixture(scope='module', params=[load, lambda: load(ODD), geared],
-                ids=['default', 'odd', 'geared'])
+@pytest.fixture(scope='module', params=[False, True], ids=['default', 'odd'])
 def scene(request):
-    return build_scene(request.param())
+    if not request.param:
+        return build_scene()
+    # The right finger opens half as far, from elsewhere.
+    urdf = expand(ODD)
+    assert urdf.count('multiplier="1" offset="0"') == 1
+    return build_scene(parse(urdf.replace(
+        'multiplier="1" offset="0"', 'multiplier="0.5" offset="0.1"')))
 
 
 @pytest.fixture(scope='module')
@@ -61,12 +57,10 @@ def test_poses_of_some_frames_match_poses_of_all(kinematics, scene):
     some = kinematics.poses(positions, ('tool0', 'turntable'))
     assert list(some) == ['tool0', 'turntable']
     assert all(np.array_equal(pose, every[frame]) for frame, pose in some.items())
-    for frame in FRAMES:
-        pose = kinematics.pose(positions, frame)
-        assert pose.shape == (2, 3, 4, 4)
-        np.testing.assert_allclose(pose, every[frame], atol=1e-12, err_msg=frame)
-        np.testing.assert_allclose(
-            pose[1, 2], kinematics.pose(positions[1, 2], frame), atol=1e-12, err_msg=frame)
+    pose = kinematics.pose(positions[1, 2])
+    np.testing.assert_allclose(pose, every['tool0'][1, 2], atol=1e-12)
+    with pytest.raises(KeyError, match='elbow_link: no such frame; there are base_link'):
+        kinematics.pose(positions, 'elbow_link')
 
 
 def test_jacobian_matches_mujoco(kinematics, scene):
@@ -88,13 +82,6 @@ def test_jacobian_matches_mujoco(kinematics, scene):
             np.testing.assert_allclose(found, expected, atol=1e-8, err_msg=frame)
 
 
-def test_an_unknown_frame_is_refused():
-    kinematics = Kinematics(load())
-    for function in (kinematics.pose, kinematics.jacobian):
-        with pytest.raises(KeyError, match='elbow_link: no such frame; there are base_link'):
-            function(np.zeros(5), 'elbow_link')
-
-
 CHECKER = CollisionChecker(build_scene())
 GEOMETRY = CHECKER.scene.geometry
 KINEMATICS = Kinematics(GEOMETRY)
@@ -106,15 +93,13 @@ def tool(positions):
     return KINEMATICS.pose(positions)[..., :3, 3]
 
 
-@pytest.mark.parametrize(('joints', 'collides'), [
-    (JOINTS[:4], None), (JOINTS[:4], CHECKER.collides), (JOINTS[:3], CHECKER.collides)],
-    ids=['anywhere', 'free', 'three joints'])
-def test_every_reachable_place_is_reached_within_a_millimetre(joints, collides):
+@pytest.mark.parametrize('joints', [JOINTS[:4], JOINTS[:3]])
+def test_every_reachable_place_is_reached_within_a_millimetre(joints):
     space = Workspace(CHECKER, straight=len(joints) == 3, count=4000)
     random = np.random.default_rng(1)
     starts = space.poses[space.draw(random, PLACES)]
     places = space.places[space.draw(random, PLACES)]
-    inverse = InverseKinematics(GEOMETRY, collides)
+    inverse = InverseKinematics(GEOMETRY, CHECKER.collides)
     found = np.array([inverse.solve(place, start, joints)
                       for start, place in zip(starts, places, strict=True)])
     assert np.linalg.norm(tool(found) - places, axis=1).max() <= TOLERANCE
@@ -122,12 +107,11 @@ def test_every_reachable_place_is_reached_within_a_millimetre(joints, collides):
     assert (found <= GEOMETRY.upper).all()
     still = [name not in joints for name in JOINTS]
     assert np.array_equal(found[:, still], starts[:, still])
-    if collides is not None:
-        assert not CHECKER.collides(found).any()
-        # What lies between the poses that were checked touches at the most.
-        ways = (start + np.linspace(0.0, 1.0, 60)[:, None] * (goal - start)
-                for start, goal in zip(starts, found, strict=True))
-        assert max(CHECKER.collides(way).mean() for way in ways) < 0.05
+    assert not CHECKER.collides(found).any()
+    # What lies between the poses that were checked touches at the most.
+    ways = (start + np.linspace(0.0, 1.0, 60)[:, None] * (goal - start)
+            for start, goal in zip(starts, found, strict=True))
+    assert max(CHECKER.collides(way).mean() for way in ways) < 0.05
 
 
 def test_the_soonest_of_several_solutions_is_chosen():
@@ -149,9 +133,8 @@ def test_places_that_cannot_be_reached_are_refused():
             ((0.0, 0.0, 0.6), 'is out of reach'),
             ((0.0, -0.3, -0.2), 'is out of reach|without a collision'),
             ((0.2, 0.0, -0.01), 'cannot be reached straight from here without a collision')):
-        with pytest.raises(UnreachableError, match=reason) as caught:
+        with pytest.raises(UnreachableError, match=reason):
             inverse.solve(place, UPRIGHT)
-        assert '\n' not in str(caught.value)
     for place in ((0.1, 0.2), (0.1, np.nan, 0.2)):
         with pytest.raises(ValueError, match='is not allowed: three finite numbers, m'):
             inverse.solve(place, UPRIGHT)
@@ -163,3 +146,18 @@ def test_a_collision_at_the_start_may_be_left():
     assert CHECKER.collides(start[None]).all()
     assert inverse.is_free(start, UPRIGHT)
     assert not inverse.is_free(UPRIGHT, start)
+
+
+def test_a_plan_takes_as_long_as_the_slowest_joint_and_leaves_out_a_wrist_that_is_not_measured():
+    place = (0.15, 0.1, 0.15)
+    goal = InverseKinematics(GEOMETRY, CHECKER.collides).plan(place, UPRIGHT)
+    assert goal.names == JOINTS[:4]
+    reached = np.append(goal.positions, 0.0)
+    assert tool(reached) == pytest.approx(place, abs=TOLERANCE)
+    assert goal.duration == pytest.approx(max(0.5, (np.abs(reached) / GEOMETRY.velocity).max()))
+    inverse = InverseKinematics(GEOMETRY)
+    goal = inverse.plan(place, [0.3, 0.2, 0.1, np.nan, np.nan])
+    assert goal.names == JOINTS[:3]
+    assert tool([*goal.positions, 0.0, 0.0]) == pytest.approx(place, abs=TOLERANCE)
+    with pytest.raises(ValueError, match='^base, elbow: not measured$'):
+        inverse.plan(place, [np.nan, 0.2, np.nan, 0.0, 0.0])

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from pathlib import Path
 
 import fake_owi535 as fake
 import numpy as np
 import pytest
+from fake_owi535 import until
 
 from vdl_ros.arm import robot
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
@@ -43,14 +43,6 @@ if sys.argv[1] == 'wait':
         arm.wait(0.05)
 raise RuntimeError('a mistake')
 '''
-
-
-def until(condition, what, timeout=120.0):
-    pause, deadline = threading.Event(), time.monotonic() + timeout
-    while not (value := condition()):
-        assert time.monotonic() < deadline, what
-        pause.wait(0.005)
-    return value
 
 
 @pytest.fixture

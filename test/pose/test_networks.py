@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from projection import project
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation import render
-from vdl_ros.arm.simulation.render import project
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.common.tensor_file import save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import numpy as np
 import pytest
@@ -32,26 +33,21 @@ def test_angles_are_in_degrees_and_motors_in_words():
     assert 'No joint measurements.' in state_text(status, positions, None, 101.0)
 
 
-def test_notes_for_stop_trajectory_and_estimate():
-    status = ArmStatus(emergency=True, trajectory='running', progress=0.42)
-    text = state_text(status, UNKNOWN, True, 0.0)
-    assert 'Emergency stop' in text
-    assert 'Trajectory: 42 %.' in text
-    assert 'The camera sees the arm.' in text
-    status = ArmStatus(trajectory='aborted', reason='wrist: stuck')
-    text = state_text(status, UNKNOWN, False, 0.0)
-    assert 'aborted: wrist: stuck.' in text
-    assert 'uncertain' in text
-
-
-def test_texts_of_messages_are_no_markdown():
+def test_notes_are_shown_and_texts_of_messages_are_no_markdown():
+    for status, confident, note in (
+            (ArmStatus(trajectory='running', progress=0.42), True, 'Trajectory: 42 %.'),
+            (ArmStatus(trajectory='running'), True, 'The camera sees the arm.'),
+            (ArmStatus(), False, 'uncertain')):
+        assert note in state_text(status, UNKNOWN, confident, 0.0)
     for text, shown in (
+            ('wrist: stuck', 'wrist: stuck'),
             ('![x](http://evil.test/a)', r'\!\[x\]\(http:\/\/evil\.test\/a\)'),
             ('<img src=x>', r'\<img src\=x\>'), ('a\n\n# b', r'\'a\\n\\n\# b\''),
             ('x' * 10**6, rf"\'{'x' * 76}\.\.\.")):
-        for status in (ArmStatus(trajectory='aborted', reason=text),
-                       ArmStatus(emergency=True, stopped_by=text)):
-            assert shown in state_text(status, UNKNOWN, None, 0.0)
+        for status, note in (
+                (ArmStatus(trajectory='aborted', reason=text), f'aborted: {shown}.'),
+                (ArmStatus(emergency=True, stopped_by=text), f'Emergency stop by {shown}: all')):
+            assert note in state_text(status, UNKNOWN, None, 0.0)
 
 
 def test_target_of_a_policy_is_shown():
@@ -103,8 +99,7 @@ def test_figures_of_a_training_are_shown():
 def test_without_figures_the_page_waits_and_notes_make_no_links():
     assert training_text(TrainingStatus(), 0.0) == 'Waiting for the training.'
     found = status()
-    found.without_images = '[here](http://stranger.test)'
-    found.warning = '2 trajectories lost'
+    found.without_images, found.warning = '[here](http://stranger.test)', '2 trajectories lost'
     text = training_text(found, 10.0)
     assert 'No images of the policy: \\[here\\]\\(http' in text
     assert 'Warning: 2 trajectories lost.' in text
@@ -131,67 +126,40 @@ def test_a_restarted_learner_replaces_what_it_learns_again():
     assert y.tolist() == [1, 2, 9, 8]
     # Values before the first steps are in no curve.
     found = TrainingStatus()
-    for tag in ('charts/SPS', 'losses/loss'):
-        found.add(tag, 1.0, now=0.0)
-    assert math.isnan(found.steps)
+    found.add('charts/SPS', 1.0, now=0.0)
     assert not found.curves
 
 
-class Scene:
-    """The part of viser's scene that the target uses."""
+def test_a_user_who_drags_it_knows_better_than_the_topic():
+    server, now = MagicMock(), [100.0]
+    handle = server.scene.add_transform_controls.return_value
+    sphere = server.scene.add_icosphere.return_value
+    handle.visible = False
+    target = DraggedTarget(server, lambda: now[0])
+    moved, = handle.on_update.call_args.args
 
-    def add_transform_controls(self, name, **values):
-        self.handle = SimpleNamespace(on_update=self._keep, **values)
-        return self.handle
-
-    def add_icosphere(self, name, **values):
-        self.sphere = SimpleNamespace(**values)
-        return self.sphere
-
-    def _keep(self, callback):
-        self._callback = callback
-
-    def drag(self, *place, phase='update'):
+    def drag(*place, phase='update'):
         """Let a browser send this."""
-        self.handle.position = place
-        asyncio.run(self._callback(SimpleNamespace(phase=phase, target=self.handle)))
+        handle.position = place
+        asyncio.run(moved(SimpleNamespace(phase=phase, target=handle)))
 
-
-@pytest.fixture
-def scene():
-    return Scene()
-
-
-@pytest.fixture
-def target(scene):
-    scene.now = 100.0
-    return DraggedTarget(SimpleNamespace(scene=scene), lambda: scene.now)
-
-
-def test_a_user_who_drags_it_knows_better_than_the_topic(scene, target):
-    assert not scene.handle.visible
-    scene.drag(0.1, 0.1, 0.1)
+    drag(0.1, 0.1, 0.1)
     assert target.dragged() is None, 'there is no policy yet'
     target.show(np.full(3, math.nan), False)
-    assert scene.handle.visible
-    assert scene.handle.position == (0.1, 0.1, 0.1)
-    scene.drag(0.1, 0.1, 0.1, phase='start')
+    assert handle.visible
+    assert handle.position == (0.1, 0.1, 0.1)
+    drag(0.1, 0.1, 0.1, phase='start')
     assert target.dragged() is None
     # The newest place counts, once.
-    scene.drag(0.1, 0.1, 0.1)
-    scene.drag(0.2, 7.0, -7.0)
+    drag(0.1, 0.1, 0.1)
+    drag(0.2, 7.0, -7.0)
     assert target.dragged().tolist() == [0.2, 1.0, -1.0]
     assert target.dragged() is None
-    scene.now += 2.0
     topic = np.array([0.3, 0.2, 0.1])
-    target.show(topic, False)
-    assert scene.handle.position == pytest.approx(topic)
-    scene.drag(0.1, 0.1, 0.1)
-    target.dragged()
     target.show(topic, True)
-    assert scene.handle.position == (0.1, 0.1, 0.1)
-    reached = scene.sphere.color
-    scene.now += 2.0
+    assert handle.position == (0.2, 7.0, -7.0)
+    reached = sphere.color
+    now[0] += 2.0
     target.show(topic, False)
-    assert scene.handle.position == pytest.approx(topic)
-    assert scene.sphere.color != reached
+    assert handle.position == pytest.approx(topic)
+    assert sphere.color != reached

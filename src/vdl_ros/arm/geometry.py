@@ -63,7 +63,8 @@ class ArmGeometry:
     """A validated robot description.
 
     ``urdf`` is its text, ``root`` its root link, ``joints`` every joint by name, parents before
-    children.
+    children. ``lower``, ``upper`` (rad), ``velocity`` (rad/s) and ``effort`` (N m) are those of
+    the motors' joints, float64 [5].
     """
 
     urdf: str
@@ -72,22 +73,18 @@ class ArmGeometry:
 
     @property
     def lower(self) -> Positions:
-        """Lower limits of the motors' joints, float64 [5], rad."""
         return self._of_motors('lower')
 
     @property
     def upper(self) -> Positions:
-        """Upper limits of the motors' joints, float64 [5], rad."""
         return self._of_motors('upper')
 
     @property
     def velocity(self) -> Positions:
-        """Speeds of the motors' joints, float64 [5], rad/s."""
         return self._of_motors('velocity')
 
     @property
     def effort(self) -> Positions:
-        """Torques of the motors' joints, float64 [5], N m."""
         return self._of_motors('effort')
 
     @property
@@ -104,28 +101,14 @@ class ArmGeometry:
         return (self.root, *(joint.child for joint in self.joints.values()))
 
 
-def urdf_file() -> Path:
-    """Return the path of owi535.urdf.xacro in the installed package or the checkout."""
-    try:
-        return find_resource('urdf/owi535.urdf.xacro')
-    except FileNotFoundError as error:
-        raise GeometryError(str(error)) from error
-
-
 def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None = None) -> str:
-    """Return the URDF text of a xacro file.
+    """Return the URDF text of a xacro file, by default that of the package; or GeometryError.
 
-    Args:
-        arguments: xacro arguments, such as a calibrated ``forearm_length``.
-        path: the file; by default that of the package.
-
-    Raises:
-        GeometryError: no such file, broken XML, xacro that does not expand, or an unknown
-            argument.
+    ``arguments`` are xacro arguments, such as a calibrated ``forearm_length``.
     """
-    path = path or urdf_file()
     given = {name: str(value) for name, value in (arguments or {}).items()}
     try:
+        path = path or find_resource('urdf/owi535.urdf.xacro')
         text = path.read_text()
         known = {element.get('name') for element in ElementTree.fromstring(text)
                  if element.tag == '{http://www.ros.org/wiki/xacro}arg'}
@@ -137,11 +120,8 @@ def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None
         raise
     # xacro raises many types, even NameError and SystemExit from a bad expression.
     except (Exception, SystemExit) as error:
-        raise GeometryError(f'{path.name}: {_one_line(error)}') from error
-
-
-def _one_line(error: BaseException) -> str:
-    return ' '.join(str(error).split()) or type(error).__name__
+        reason = ' '.join(str(error).split()) or type(error).__name__
+        raise GeometryError(f'{path.name if path else "URDF"}: {reason}') from error
 
 
 def load(
@@ -152,16 +132,11 @@ def load(
 
 
 def parse(urdf: str) -> ArmGeometry:
-    """Return the geometry in a URDF text.
-
-    Raises:
-        GeometryError: broken XML, links that are no tree, a missing joint or frame of the arm,
-            invalid numbers, or a lower limit above the upper one.
-    """
+    """Return the geometry in a URDF text; GeometryError: it is none of this arm."""
     try:
         robot = ElementTree.fromstring(urdf)
     except ElementTree.ParseError as error:
-        raise GeometryError(f'URDF: {_one_line(error)}') from error
+        raise GeometryError(f'URDF: {error}') from error
     if robot.tag != 'robot':
         raise GeometryError(f'URDF: the root is <{robot.tag}>, not <robot>')
     links = [_attribute(link, 'name', 'link') for link in robot.findall('link')]
@@ -183,7 +158,6 @@ def _attribute(element: ElementTree.Element | None, key: str, what: str) -> str:
 def _numbers(
     element: ElementTree.Element | None, key: str, default: str, what: str, count: int = 1,
 ) -> NDArray[np.float64]:
-    """Return the numbers of an attribute, float64 [count]."""
     text = default if element is None else element.get(key, default)
     try:
         values = np.array([float(word) for word in text.split()])
@@ -301,11 +275,7 @@ class GeometryConfig:
 
     @property
     def arguments(self) -> dict[str, str]:
-        """Return the xacro arguments by name.
-
-        Raises:
-            GeometryError: a word without a name or value.
-        """
+        """Return the xacro arguments by name; GeometryError: a word without a name or value."""
         found = {}
         for word in self.xacro_args.split():
             name, equals, value = word.partition('=')

@@ -20,10 +20,8 @@ class MotorError(ValueError):
 class Motors:
     """Direction of each motor, 1 forward, -1 backward or 0 off, and whether the lamp is lit.
 
-    Forward increases the joint's angle (see urdf/owi535.urdf.xacro).
-
-    Raises:
-        MotorError: a motor or the lamp has another value or type; the message names it.
+    Forward increases the joint's angle (see urdf/owi535.urdf.xacro). MotorError names a value that
+    is not allowed.
     """
 
     base: int = 0
@@ -34,7 +32,6 @@ class Motors:
     lamp: bool = False
 
     def __post_init__(self) -> None:
-        """Check values and types."""
         for name in JOINTS:
             value = getattr(self, name)
             # True == 1 and nan is a float: neither is a direction.
@@ -45,11 +42,7 @@ class Motors:
 
     @classmethod
     def of(cls, values: Sequence[int], lamp: bool = False) -> Motors:
-        """Return the command of five values in the order of ``joints.JOINTS``.
-
-        Raises:
-            MotorError: another number of values, or one that is not -1, 0 or 1.
-        """
+        """Return the command of five values in the order of ``joints.JOINTS``; or MotorError."""
         if len(values) != len(JOINTS):
             raise MotorError(
                 f'motors: {len(values)} values, but there are {len(JOINTS)}: {", ".join(JOINTS)}')
@@ -58,12 +51,10 @@ class Motors:
 
     @property
     def values(self) -> tuple[int, ...]:
-        """Return the five directions in the order of ``joints.JOINTS``."""
         return tuple(getattr(self, name) for name in JOINTS)
 
     @property
     def moving(self) -> bool:
-        """Return whether any motor is on."""
         return any(self.values)
 
     def stopped(self) -> Motors:

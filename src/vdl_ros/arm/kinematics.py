@@ -29,7 +29,6 @@ class Kinematics:
         self._steps = {name: _step(joint) for name, joint in geometry.joints.items()}
 
     def pose(self, positions: ArrayLike, frame: str = 'tool0') -> Array:
-        """Return the pose of ``frame``, float64 [..., 4, 4]."""
         return self.poses(positions, (frame,))[frame]
 
     def poses(
@@ -69,7 +68,6 @@ class Kinematics:
         return result
 
     def _chain(self, frame: str) -> list[Joint]:
-        """Return the joints from the root to ``frame``."""
         chain: list[Joint] = []
         link = frame
         while link != self._geometry.root:
@@ -131,10 +129,22 @@ _DAMPING, _DAMPING_AWAY = 1e-6, 0.5
 # Poses on the straight line to a goal that are checked for collisions are at most this far apart,
 # rad.
 _CHECKED_EVERY = 0.1
+# Least time of a move, s.
+_MIN_DURATION = 0.5
+# The only joint that may move ``tool0`` and be unmeasured: the camera does not see it.
+_UNSEEN = 'wrist'
 
 
 class UnreachableError(ValueError):
     """A place that ``tool0`` cannot reach; the message is one line."""
+
+
+class JointGoal(NamedTuple):
+    """A trajectory of one point: names of joints, their positions, rad, and its duration, s."""
+
+    names: tuple[str, ...]
+    positions: tuple[float, ...]
+    duration: float
 
 
 class InverseKinematics:
@@ -162,8 +172,7 @@ class InverseKinematics:
         is float64 [3], m; joints other than ``joints`` stay where they are.
 
         Raises:
-            UnreachableError: no position within the limits brings ``tool0`` to the place, or all
-                that do collide, there or on the way.
+            UnreachableError: no position within the limits is one.
             ValueError: ``place`` is not three finite numbers.
         """
         there = np.asarray(place, np.float64)
@@ -190,21 +199,37 @@ class InverseKinematics:
                 return np.array(goal)
         raise UnreachableError(f'{what} cannot be reached straight from here without a collision')
 
+    def plan(self, place: ArrayLike, measured: ArrayLike) -> JointGoal:
+        """Return the move of ``tool0`` to a place, float64 [3], m; errors as of :meth:`solve`.
+
+        ``measured`` are the joints, float64 [5], rad; NaN: not measured, which is a ValueError. A
+        wrist that is not measured stays where it is, and is taken to be straight.
+        """
+        here = np.asarray(measured, np.float64)
+        known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
+        missing = [name for name in MOVED if not known[name] and name != _UNSEEN]
+        if missing:
+            raise ValueError(f'{", ".join(missing)}: not measured')
+        names = tuple(name for name in MOVED if known[name])
+        # As far as they are not known.
+        start = np.where(np.isfinite(here), here, self._geometry.upright)
+        goal = self.solve(place, start, names)
+        duration = max(_MIN_DURATION, float(self.travel_time(start, goal)))
+        return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)
+
     def travel_time(self, start: Array, goals: Array) -> Array:
         """Return the least time from ``start`` [5] to ``goals`` [..., 5], float64 [...], s."""
         away = np.abs(goals - start) / self._geometry.velocity
         return np.asarray(away.max(axis=-1))
 
     def is_free(self, start: Array, goal: Array) -> bool:
-        """Return whether the arm collides nowhere on the straight line between two poses.
-
-        A collision at the start may be left: measurements are not exact.
-        """
+        """Return whether the arm collides nowhere on the straight line between two poses."""
         if self._collides is None:
             return True
         count = max(1, math.ceil(float(np.abs(goal - start).max()) / _CHECKED_EVERY))
         shares = np.arange(count + 1)[:, None] / count
         hits = self._collides(start + shares * (goal - start))
+        # A collision at the start may be left: measurements are not exact.
         return not (hits[1:] & ~hits[:-1]).any() and not hits[-1]
 
     def _starts(self, there: Array, here: Array, moved: Bools) -> Array:
@@ -246,50 +271,3 @@ def _damped(jacobian: Array, away: Array, damping: Array) -> Array:
     transposed = jacobian.transpose(0, 2, 1)
     square = jacobian @ transposed + damping[:, None] * np.eye(3)
     return np.asarray((transposed @ np.linalg.solve(square, away[..., None]))[..., 0])
-
-
-#: Shortest duration, s.
-_SHORTEST = 0.5
-#: The only joint that may move ``tool0`` and be unmeasured: the camera does not see it.
-_UNSEEN = 'wrist'
-
-
-class JointGoal(NamedTuple):
-    """A trajectory of one point: names of joints, their positions, rad, and its duration, s."""
-
-    names: tuple[str, ...]
-    positions: tuple[float, ...]
-    duration: float
-
-
-class Planner:
-    """Plans moves to places."""
-
-    def __init__(self, geometry: ArmGeometry, collides: Collides | None = None) -> None:
-        self._geometry = geometry
-        self._inverse = InverseKinematics(geometry, collides)
-
-    def plan(self, place: ArrayLike, measured: ArrayLike) -> JointGoal:
-        """Return the move to a place.
-
-        A wrist that is not measured stays where it is, and is taken to be straight.
-
-        Args:
-            place: of ``tool0`` in ``base_link``, float64 [3], m.
-            measured: positions of the joints, float64 [5], rad; NaN for unmeasured ones.
-
-        Raises:
-            UnreachableError: as ``InverseKinematics.solve``.
-            ValueError: a joint is not measured that has to be, or ``place`` is not three numbers.
-        """
-        here = np.asarray(measured, np.float64)
-        known = dict(zip(JOINTS, np.isfinite(here).tolist(), strict=True))
-        missing = [name for name in MOVED if not known[name] and name != _UNSEEN]
-        if missing:
-            raise ValueError(f'{", ".join(missing)}: not measured')
-        names = tuple(name for name in MOVED if known[name])
-        # As far as they are not known.
-        start = np.where(np.isfinite(here), here, self._geometry.upright)
-        goal = self._inverse.solve(place, start, names)
-        duration = max(_SHORTEST, float(self._inverse.travel_time(start, goal)))
-        return JointGoal(names, tuple(float(goal[JOINTS.index(name)]) for name in names), duration)

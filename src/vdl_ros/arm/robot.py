@@ -15,7 +15,6 @@ import threading
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from types import TracebackType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -70,27 +69,18 @@ class Robot(ABC):
 
     @property
     def observation_features(self) -> dict[str, type]:
-        """Return the names and types of an observation."""
         return {f'{name}.pos': float for name in JOINTS} | self.action_features
 
     @property
     def action_features(self) -> dict[str, type]:
-        """Return the names and types of an action."""
         return {**dict.fromkeys(_MOTORS, float), _LAMP: float}
 
     @property
     def is_connected(self) -> bool:
-        """Return whether it is between ``connect`` and ``disconnect``."""
         return self._connected
 
     def connect(self) -> None:
-        """Open the arm, all motors off.
-
-        Raises:
-            RobotError: it is connected already.
-            ArmUsbError: the device cannot be used.
-            GuardianError: the guardian does not start.
-        """
+        """Open the arm, all motors off; or RobotError, ArmUsbError, GuardianError."""
         with self._lock:
             if self._connected:
                 raise RobotError(f'{self.name}: already connected')
@@ -120,23 +110,14 @@ class Robot(ABC):
                            self.name)
 
     def __enter__(self: R) -> R:
-        """Connect."""
         self.connect()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Disconnect, motors off."""
+    def __exit__(self, *_: object) -> None:
         self.disconnect()
 
     def get_observation(self) -> dict[str, float]:
-        """Return the latest observation.
-
-        Raises:
-            RobotError: it is not connected or has failed.
-        """
+        """Return the latest observation; RobotError: not connected, or it has failed."""
         with self._lock:
             self._check()
             sent = self._sent()
@@ -146,12 +127,8 @@ class Robot(ABC):
     def send_action(self, action: Mapping[str, float]) -> dict[str, float]:
         """Run the motors like this until the next action, for ``command_timeout`` at most.
 
-        Returns:
-            The action as it was sent: a motor that has reached its run time limit is off.
-
-        Raises:
-            RobotError: it is not connected or has failed.
-            ValueError: an unknown name or a value that is not allowed; all motors are off.
+        Return the action as it was sent: a motor that has reached its run time limit is off.
+        After a ValueError, for a name or value that is not allowed, all motors are off.
         """
         with self._lock:
             self._check()
@@ -169,11 +146,9 @@ class Robot(ABC):
         time.sleep(seconds)
 
     @abstractmethod
-    def _positions(self) -> ArrayLike:
-        """Return the measured positions, float64 [5], rad."""
+    def _positions(self) -> ArrayLike: ...
 
     def _follow(self) -> None:
-        """Do what the time since the last call makes due."""
         self._driver.tick()
 
     def _run(self) -> None:
@@ -197,7 +172,6 @@ class Robot(ABC):
             raise RobotError(f'{self.name}: motors off: {self._driver.fault}')
 
     def _motors(self, action: Mapping[str, float]) -> Motors:
-        """Return the command of an action; raise MotorError."""
         for name in action:
             if name not in _MOTORS and name != _LAMP:
                 raise MotorError(
@@ -225,11 +199,7 @@ class OWI535(Robot):
 
     Args:
         positions: returns the measured positions of the joints, float64 [5], rad, NaN for
-            those that are not measured, for example from a camera. The arm has no sensors:
-            without this argument all are NaN.
-
-    Raises:
-        ValueError: a setting that cannot be used, or there is no libusb.
+            those that are not measured, for example from a camera; the arm has no sensors.
     """
 
     def __init__(
@@ -245,14 +215,12 @@ class OWI535(Robot):
         self._inhibitor = SleepInhibitor()
 
     def connect(self) -> None:
-        """Open the arm, all motors off, and keep the machine awake; errors as of the base."""
         super().connect()
         problem = self._inhibitor.start()
         if problem:
             _log.warning(problem)
 
     def disconnect(self) -> None:
-        """Switch all motors off and release the arm; it may be disconnected already."""
         super().disconnect()
         self._inhibitor.end()
 
@@ -284,12 +252,10 @@ class SimulatedOWI535(Robot):
         self._pacer = Pacer()
 
     def connect(self) -> None:
-        """Start the twin, all motors off; RobotError if it is connected already."""
         self._pacer.sync(time.monotonic(), self.simulation.requested_time)
         super().connect()
 
     def wait(self, seconds: float) -> None:
-        """Let ``seconds`` of the arm's time pass."""
         if self._has_own_time:
             super().wait(seconds)
             return

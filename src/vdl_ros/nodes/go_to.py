@@ -28,7 +28,7 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import Motors
-from vdl_ros.arm.kinematics import JointGoal, Kinematics, Planner
+from vdl_ros.arm.kinematics import InverseKinematics, JointGoal, Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
 from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, TargetStatus
@@ -122,7 +122,8 @@ class GoToNode(BaseNode):
         self.was_stopped = False
         with set_up():
             geometry = parse(self.description)
-            planner = Planner(geometry, CollisionChecker(build_scene(geometry)).collides)
+            planner = InverseKinematics(
+                geometry, CollisionChecker(build_scene(geometry)).collides)
             goal = planner.plan(self._place, self.measured)
         log.info(', '.join(f'{name} {value:.3f}' for name, value in zip(
             goal.names, goal.positions, strict=True)) + f' rad, in {goal.duration:.1f} s or more')

@@ -48,8 +48,7 @@ class RandomizedScene:
 
     def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:
         self.width, self.height = width, height
-        self.scene = build_scene(
-            geometry, field_of_view=_FIELD_OF_VIEW, width=width, height=height, furnish=_furnish)
+        self.scene = build_scene(geometry, field_of_view=_FIELD_OF_VIEW, furnish=_furnish)
         self._renderer = ArmRenderer(self.scene, width, height)
         model = self.scene.model
         self._plain = {name: np.array(getattr(model, name)) for name in (

@@ -53,18 +53,12 @@ class _Range(_Section, kw_only=True):
     high: _Number
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         if self.low >= self.high:
             raise _refusal('high', self.high, f'a number above low, {self.low:g}')
 
 
 class Topic(_Section, kw_only=True):
-    """A topic that the robot is measured by.
-
-    Attributes:
-        timeout: the robot is lost when its latest measurement is older, s.
-        stamped: whether ages count from the stamps in the headers; else from the arrival.
-    """
+    """A topic that the robot is measured by; without ``stamped``, ages count from the arrival."""
 
     topic: _TopicName
     type: _Message
@@ -73,15 +67,7 @@ class Topic(_Section, kw_only=True):
 
 
 class Feature(_Range, kw_only=True):
-    """A number of the robot's state; ``low`` and ``high`` become -1 and 1 in the observation.
-
-    Attributes:
-        source: key of its topic.
-        key: entry of the message's ``name`` that chooses one of the numbers of ``field``.
-        index: chooses one of the numbers of ``field`` by its place; -1: ``field`` is one number.
-        convert: one of ``CONVERSIONS``, of a quaternion; '': none.
-        optional: whether it may be missing in a message, and is then NaN.
-    """
+    """A number of the robot's state."""
 
     name: _Text
     source: str = field(name='from')
@@ -93,18 +79,13 @@ class Feature(_Range, kw_only=True):
     optional: bool = False
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         super().__post_init__()
         if bool(self.key) + (self.index >= 0) + bool(self.convert) > 1:
             raise _refusal('key', self.key, 'only one of key, index and convert')
 
 
 class ActionPart(_Section, kw_only=True):
-    """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
-
-    Attributes:
-        index: place in ``field``, if that holds several numbers; else -1.
-    """
+    """One number of the action: one of ``levels``, else any from ``low`` to ``high``."""
 
     name: _Text
     field: _Field
@@ -116,7 +97,6 @@ class ActionPart(_Section, kw_only=True):
     index: _Index = -1
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         levels = self.levels
         if levels:
             if len({*levels}) < max(2, len(levels)):
@@ -132,15 +112,7 @@ class ActionPart(_Section, kw_only=True):
 
 
 class Actions(_Section, kw_only=True):
-    """The message that moves the robot.
-
-    Attributes:
-        parts: all with levels, or none.
-        sender: field that names the sender; '': none. Commands of others are then known, and the
-            environment gives way to them.
-        echo: topic of the same type where the robot repeats what it does; '': none.
-        recorded: numbers of the message for data sets, which no policy commands.
-    """
+    """The message that moves the robot."""
 
     topic: _TopicName
     type: _Message
@@ -150,30 +122,21 @@ class Actions(_Section, kw_only=True):
     recorded: tuple[ActionPart, ...] = ()
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         for name in ('parts', 'recorded'):
             if len({bool(part.levels) for part in getattr(self, name)}) > 1:
                 raise ValueError(f'{name}: levels for all of them, or for none')
 
     @property
     def neutral(self) -> tuple[float, ...]:
-        """Return the action by which nothing moves."""
         return tuple(part.neutral for part in self.parts)
 
     @property
     def is_discrete(self) -> bool:
-        """Return whether the parts have levels."""
         return bool(self.parts[0].levels)
 
 
 class LateAction(_Section, kw_only=True):
-    """What becomes of a robot whose agent has not acted when the next step begins.
-
-    Attributes:
-        action: hold the last one, or stop, by the neutral one.
-        limit: the longest time from an observation to its action, s. Then the neutral action is
-            sent, the action is not, and the episode is lost.
-    """
+    """What becomes of a robot whose agent has not acted when the next step begins."""
 
     action: Annotated[str, choice('hold', 'stop')]
     limit: Annotated[float, Meta(ge=0.001, le=60.0)]
@@ -189,30 +152,17 @@ class StopTopic(_Section, kw_only=True):
 
 
 class ServiceReset(_Section, kw_only=True):
-    """A service that resets the robot.
-
-    Attributes:
-        request: values by dotted path; ``{'uniform': [low, high]}`` is drawn for each reset.
-        success: field of the response that is true if it was reset; '': none.
-        timeout: of a call, s.
-    """
+    """A service that resets the robot."""
 
     name: Annotated[str, matching(_PATH, 'the name of a service')]
-    type: Annotated[str, matching(
-        '[a-z][a-z0-9_]*/srv/[A-Z][A-Za-z0-9]*', 'package/srv/Name')]
+    type: Annotated[str, matching('[a-z][a-z0-9_]*/srv/[A-Z][A-Za-z0-9]*', 'package/srv/Name')]
     request: dict[str, Any] = {}
     success: str = ''
     timeout: Annotated[float, Meta(ge=0.1, le=3600.0)] = 5.0
 
 
 class TrajectoryReset(_Section, kw_only=True):
-    """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start.
-
-    Attributes:
-        positions: by joint, each also the name of a feature, rad or m.
-        seconds: for the way, s.
-        timeout: until they are there, s.
-    """
+    """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start."""
 
     topic: _TopicName
     positions: Annotated[dict[str, _Number], Meta(min_length=1)]
@@ -232,7 +182,6 @@ class _Resets(_Section, kw_only=True):
     none: bool = False
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         if sum(map(bool, (self.service, self.trajectory, self.confirmation, self.none))) != 1:
             raise ValueError('one of service, trajectory, confirmation and none')
 
@@ -240,8 +189,7 @@ class _Resets(_Section, kw_only=True):
 class FunctionCall(_Section, kw_only=True):
     """A Python function or class of this host, ``module:name``, with its arguments."""
 
-    function: Annotated[str, matching(
-        r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*', 'module:name')]
+    function: Annotated[str, matching(r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*', 'module:name')]
     arguments: dict[str, Any] = {}
 
 
@@ -252,24 +200,7 @@ class Limit(_Range, kw_only=True):
 
 
 class Contract(_Section, kw_only=True):
-    """A robot as an environment.
-
-    Attributes:
-        path: its file, ``NAME.yaml``; the environment is ``robot/NAME``.
-        rate: steps per second of its clock, Hz.
-        clock: simulated: ``/clock``; wall: the monotonic one of this host.
-        topics: by key.
-        features: of the state, in the order of the observation.
-        task: a class with goal, observation and reward; or None, and then the next three.
-        reward: a function ``(before, after, **arguments) -> float``.
-        success, failure: functions ``(after, **arguments) -> bool`` that end an episode.
-        limit_penalty: subtracted from the reward of a step that breaks one.
-        episode_steps: steps after which an episode is truncated.
-        camera: topic of images (``sensor_msgs/Image``, or ``CompressedImage`` if its name ends
-            with ``/compressed``) that are recorded and exported beside the rest, and not
-            observed; '': none.
-        namespace: of the robots' topics; ``{}`` is the number of the robot, from 0.
-    """
+    """A robot as an environment; ``path`` is its file, ``NAME.yaml``."""
 
     path: str
     rate: Annotated[float, Meta(ge=0.1, le=1000.0)]
@@ -293,7 +224,6 @@ class Contract(_Section, kw_only=True):
     copies: Annotated[int, Meta(ge=1, le=4096)] = 1
 
     def __post_init__(self) -> None:
-        """Check what several keys have to say together."""
         names = [feature.name for feature in self.features]
         for index, feature in enumerate(self.features):
             place = f'features[{index}]'
@@ -317,17 +247,14 @@ class Contract(_Section, kw_only=True):
 
     @property
     def name(self) -> str:
-        """Return the name of its file, without the ending."""
         return Path(self.path).stem
 
     @property
     def env_id(self) -> str:
-        """Return the id of its environment."""
         return f'robot/{self.name}'
 
     @property
     def simulated_clock(self) -> bool:
-        """Return whether its clock is ``/clock``."""
         return self.clock == 'simulated'
 
     @property
@@ -344,7 +271,6 @@ class Contract(_Section, kw_only=True):
         return list(dict.fromkeys(filter(None, names)))
 
     def topics_of(self, copy: int) -> str:
-        """Return the namespace of one robot, '' for none."""
         return self.namespace.format(copy)
 
 
@@ -371,6 +297,9 @@ class Reading(NamedTuple):
     arrived: float
     arrived_wall: float
 
+    def age(self, now: float) -> float:
+        return self.lag + max(0.0, now - self.arrived)
+
 
 class ReadingError(ValueError):
     """A message that cannot be used; the text is one line without numbers."""
@@ -384,11 +313,7 @@ def follow(message: Any, path: str) -> Any:
 
 
 def read_feature(feature: Feature, message: Any) -> float:
-    """Return a feature, NaN if it is optional and missing.
-
-    Raises:
-        ReadingError: the message does not have it as a finite number.
-    """
+    """Return a feature, NaN if it is optional and missing; ReadingError: it is not finite."""
     value = follow(message, feature.field)
     if feature.convert:
         value = _angle(value, feature.convert)
@@ -406,9 +331,8 @@ def read_feature(feature: Feature, message: Any) -> float:
 
 
 def _angle(quaternion: Any, which: str) -> float:
-    """Return an angle of a rotation, rad; the quaternion need not have the length 1."""
     x, y, z, w = (float(getattr(quaternion, axis)) for axis in 'xyzw')
-    length = math.sqrt(x * x + y * y + z * z + w * w)
+    length = math.hypot(x, y, z, w)
     if not 1e-6 < length < 1e6:
         return math.nan
     x, y, z, w = (each / length for each in (x, y, z, w))

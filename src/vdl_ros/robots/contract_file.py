@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -18,39 +17,22 @@ from vdl_ros.robots.contract import Contract, ContractError, Topic
 _NAME = re.compile(r'[A-Za-z][A-Za-z0-9_]*')
 _INCLUDED = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]*\.yaml')
 # Included files in a row.
-_DEEPEST = 8
-
-
-def find_contracts(folders: Iterable[Path]) -> dict[str, Path]:
-    """Return the contracts in folders by name; of two of the same name the first."""
-    found: dict[str, Path] = {}
-    for folder in folders:
-        for path in sorted(folder.glob('*.yaml')):
-            if _NAME.fullmatch(path.stem):
-                found.setdefault(path.stem, path)
-    return found
+_MAX_INCLUDES = 8
 
 
 def known_contracts(folder: str = '') -> dict[str, Path]:
-    """Return the contracts of this host by name: those of the user's folder, then the package's.
-
-    Raises:
-        SettingError: the folder is not there.
-    """
+    """Return this host's contracts by name: of the user's folder, and else of the package."""
     folders = [find_resource('config/robots')]
     if folder:
         if not Path(folder).is_dir():
             raise SettingError(f'robots: {folder!r} is not allowed: a folder of contracts')
-        folders.insert(0, Path(folder))
-    return find_contracts(folders)
+        folders.append(Path(folder))
+    return {path.stem: path for each in folders for path in sorted(each.glob('*.yaml'))
+            if _NAME.fullmatch(path.stem)}
 
 
 def find_contract(name: str) -> Contract:
-    """Return a contract by its file, or by its name in this package.
-
-    Raises:
-        ContractError: there is none, or it cannot be used.
-    """
+    """Return a contract by its file, or by its name in this package; or ContractError."""
     if name.endswith('.yaml'):
         return read_contract(Path(name))
     known = known_contracts()
@@ -61,11 +43,7 @@ def find_contract(name: str) -> Contract:
 
 
 def read_contract(path: Path) -> Contract:
-    """Return the contract in a file.
-
-    Raises:
-        ContractError: the file, the key, its value and what is allowed, in one line.
-    """
+    """Return the contract in a file; or ContractError: file, key, value, what is allowed."""
     try:
         # After an include, whose keys a null takes away.
         content = _without_nulls(_content(path))
@@ -92,7 +70,7 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
     if 'include' not in found:
         return found
     other = found.pop('include')
-    if not isinstance(other, str) or not _INCLUDED.fullmatch(other) or depth == _DEEPEST:
+    if not isinstance(other, str) or not _INCLUDED.fullmatch(other) or depth == _MAX_INCLUDES:
         raise ContractError(f'{path.name}: include: {quoted(other)} is not allowed: a file of '
                             'the same folder, such as owi535.yaml, not itself')
     return _content(path.parent / other, depth + 1) | found

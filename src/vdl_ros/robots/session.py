@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Protocol
 
@@ -22,21 +22,12 @@ class ResetError(Exception):
 class Resetter(Protocol):
     """Brings a robot to the start of an episode."""
 
-    def begin(self, random: np.random.Generator) -> None:
-        """Begin to reset it."""
+    def begin(self, random: np.random.Generator) -> None: ...
 
     def is_done(self, values: dict[str, float]) -> bool:
-        """Return whether it is reset.
+        """Return whether it is reset, by the latest features by name; ResetError: it cannot be."""
 
-        Args:
-            values: the latest features by name.
-
-        Raises:
-            ResetError: it could not be reset.
-        """
-
-    def cancel(self) -> None:
-        """Stop what :meth:`begin` began."""
+    def cancel(self) -> None: ...
 
 
 # A robot is left to others for so long after their last command, s.
@@ -88,21 +79,21 @@ class _Episode:
 
     Attributes:
         began, observed: when it began, and when its latest observation was made, s.
-        before: what was known at this observation.
+        history: actions in force at the latest ticks, the newest first.
+        before: what was known at the latest observation.
         action_age: time from this observation to its action, s; None: there is none yet.
         late: ticks since this observation at which there was none.
         broken: feature whose limit is broken, '' for none; then only neutral actions are sent.
-        history: actions in force at the latest ticks, the newest first.
     """
 
     began: float
+    history: deque[NDArray[np.float64]]
     observed: float = -np.inf
     before: Measured | None = None
     action_age: float | None = None
     steps: int = 0
     late: int = 0
     broken: str = ''
-    history: deque[NDArray[np.float64]] = field(default_factory=lambda: deque(maxlen=HISTORY))
 
 
 class Session:
@@ -131,7 +122,7 @@ class Session:
         self._neutral = np.array(contract.actions.neutral, np.float64)
         self._in_force = self._neutral
         self._has_commanded = self._was_late = False
-        self._episode = _Episode(-np.inf)
+        self._episode = self._new_episode(-np.inf)
         self._readings: dict[str, Reading] = {}
         self._stops: dict[str, bool] = {}
         self._other, self._other_until = '', -np.inf
@@ -141,11 +132,9 @@ class Session:
         self._result: Result | None = None
 
     def seed(self, random: np.random.Generator) -> None:
-        """Use a random generator for resets and goals."""
         self._random = random
 
     def on_reading(self, key: str, reading: Reading) -> None:
-        """Take the message of a topic."""
         self._readings[key] = reading
 
     def on_stop(self, name: str, stopped: bool) -> None:
@@ -210,11 +199,9 @@ class Session:
             self._command(self._neutral)
 
     def tick(self, now: float, *, is_received: bool = True) -> None:
-        """Go on at a tick of the clock.
+        """Go on at a tick; ``now`` is of the robot's clock, s.
 
-        Args:
-            now: time of the robot's clock, s.
-            is_received: whether somebody receives the actions; else even the neutral one is lost.
+        Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
         """
         problem = self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
@@ -247,14 +234,9 @@ class Session:
             reading = self._readings.get(key)
             if reading is None:
                 return f'no message on {topic.topic} yet'
-            age = self._age(reading, now)
-            if age > topic.timeout:
+            if reading.age(now) > topic.timeout:
                 return f'{topic.topic}: nothing newer than {topic.timeout:g} s'
         return ''
-
-    @staticmethod
-    def _age(reading: Reading, now: float) -> float:
-        return reading.lag + max(0.0, now - reading.arrived)
 
     def _cancel_reset(self) -> None:
         if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
@@ -282,8 +264,11 @@ class Session:
             self.lose(f'reset: {error}')
             self._retry_at = now + _AGAIN_S
 
+    def _new_episode(self, now: float) -> _Episode:
+        return _Episode(now, deque([self._neutral] * HISTORY, HISTORY))
+
     def _begin(self, now: float) -> None:
-        self._in_force, self._episode = self._neutral, _Episode(now)
+        self._in_force, self._episode = self._neutral, self._new_episode(now)
         measured = self._measure(now)
         self._task.begin(measured, self._random)
         self.state = State.RUNNING
@@ -329,7 +314,6 @@ class Session:
     def _deliver(
         self, measured: Measured, now: float, observation: NDArray[np.float32], **values: Any,
     ) -> None:
-        """Let the agent take an observation, with the values of :class:`Result`."""
         newest = max(self._readings.values(), key=lambda each: each.arrived_wall)
         self._result = Result(observation, arrived_wall=newest.arrived_wall,
                               observation_lag=newest.lag, **values)
@@ -349,17 +333,13 @@ class Session:
                 self._command(self._neutral)
 
     def _measure(self, now: float) -> Measured:
-        actions = np.tile(self._neutral, (HISTORY, 1))
-        for index, action in enumerate(self._episode.history):
-            actions[index] = action
         return Measured(
             self._values(),
             {key: each.stamp for key, each in self._readings.items()},
-            {key: self._age(each, now) for key, each in self._readings.items()},
-            now - self._episode.began, actions)
+            {key: each.age(now) for key, each in self._readings.items()},
+            now - self._episode.began, np.array(self._episode.history))
 
     def _values(self) -> dict[str, float]:
-        """Return the latest features by name."""
         return {name: value for each in self._readings.values()
                 for name, value in each.values.items()}
 

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,6 @@ class Measured:
     actions: NDArray[np.float64]
 
     def __getitem__(self, feature: str) -> float:
-        """Return a feature."""
         return self.values[feature]
 
 
@@ -70,8 +70,7 @@ class Task:
         self._names = [feature.name for feature in features]
         self._low, self._span = _scale([(each.low, each.high) for each in features])
         self._action_low, self._action_span = _scale([(each.low, each.high) for each in parts])
-        size = (len(features) + len(self.goals) + len(contract.topics)
-                + LAST_ACTIONS * len(parts))
+        size = (len(features) + len(self.goals) + len(contract.topics) + LAST_ACTIONS * len(parts))
         self._space = spaces.Box(-1.0, 1.0, (size,), np.float32)
 
     @staticmethod
@@ -81,18 +80,13 @@ class Task:
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Return the space of observations."""
         return self._space
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         """Begin an episode: draw its goal."""
 
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
-        """Begin an episode that somebody else has played: its goal is what was reached at its end.
-
-        Raises:
-            ContractError: the task has a goal, and its class does not say how to find it.
-        """
+        """Begin an episode that was played by another; its goal is what was reached at its end."""
         draws = type(self).begin is not Task.begin
         if (self.goals or draws) and type(self).begin_demonstrated is Task.begin_demonstrated:
             raise ContractError(
@@ -103,14 +97,11 @@ class Task:
         """Return the numbers of ``goals``, -1 to 1; others are clipped."""
         return ()
 
-    def command(
-        self, action: NDArray[np.float64], measured: Measured,
-    ) -> NDArray[np.float64]:
+    def command(self, action: NDArray[np.float64], measured: Measured) -> NDArray[np.float64]:
         """Return what is sent for an action of the agent, float64 [parts]: the action itself."""
         return action
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
-        """Return the observation."""
         values = np.array([measured.values[name] for name in self._names])
         timeouts = [topic.timeout for topic in self.contract.topics.values()]
         ages = [measured.ages[key] for key in self.contract.topics]
@@ -137,28 +128,22 @@ class _FunctionTask(Task):
     def __init__(self, contract: Contract) -> None:
         super().__init__(contract)
         self._reward, self._success, self._failure = (
-            None if call is None else (_find(contract, key, call), call.arguments)
+            partial(_find(contract, key, call), **call.arguments) if call else lambda *_: False
             for key, call in (('reward', contract.reward), ('success', contract.success),
                               ('failure', contract.failure)))
 
     def reward(self, before: Measured, after: Measured) -> float:
-        assert self._reward is not None
-        function, arguments = self._reward
-        return float(function(before, after, **arguments))
+        return float(self._reward(before, after))
 
     def success(self, after: Measured) -> bool:
-        return self._success is not None and bool(self._success[0](after, **self._success[1]))
+        return bool(self._success(after))
 
     def failure(self, after: Measured) -> bool:
-        return self._failure is not None and bool(self._failure[0](after, **self._failure[1]))
+        return bool(self._failure(after))
 
 
 def make_task(contract: Contract) -> Task:
-    """Return the task of a contract.
-
-    Raises:
-        ContractError: its class or function is not there, or refuses its arguments.
-    """
+    """Return the task of a contract; ContractError: its class or function cannot be used."""
     kind, arguments = _kind(contract), contract.task.arguments if contract.task else {}
     try:
         return kind(contract, **arguments)
@@ -170,11 +155,7 @@ def make_task(contract: Contract) -> Task:
 
 
 def describe_task(contract: Contract) -> dict[str, Any]:
-    """Return :meth:`Task.description` of a contract's task.
-
-    Raises:
-        ContractError: its class is not there.
-    """
+    """Return :meth:`Task.description` of a contract's task; or ContractError."""
     return _kind(contract).description(contract)
 
 

@@ -45,22 +45,16 @@ class Access:
     token: str = dataclasses.field(default_factory=lambda: secrets.token_urlsafe(16))
 
     def url(self, port: int) -> str:
-        """Return the address to open in a browser."""
         return f'http://{_bracketed(self.host)}:{port}/{self.token}/'
 
     def check(
         self, path: str, hosts: Sequence[str], origins: Sequence[str], *, port: int,
         websocket: bool,
     ) -> str:
-        """Return the requested path without the token.
+        """Return the requested path without the token; AccessError: the request has to be refused.
 
-        Args:
-            hosts: values of its headers ``Host``.
-            origins: values of its headers ``Origin``; a page that is opened sends none.
-            websocket: whether it asks for a websocket, which needs an Origin.
-
-        Raises:
-            AccessError: the request has to be refused.
+        ``hosts`` and ``origins`` are the values of its headers; a page that is opened sends no
+        Origin, a websocket needs one.
         """
         if len(hosts) != 1 or not self._is_own(hosts[0].lower(), port):
             raise AccessError(f'Host {quoted(", ".join(hosts), 40)} is not allowed: '
@@ -77,48 +71,44 @@ class Access:
         rest = path.removeprefix(token)
         return rest if rest.startswith('/') else f'/{rest}'
 
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can reach it."""
+        address = _address(self.host)
+        return address.is_loopback if address else self.host == 'localhost'
+
+    @property
+    def _is_wildcard(self) -> bool:
+        address = _address(self.host)
+        return address is not None and address.is_unspecified
+
     def _is_own(self, host: str, port: int) -> bool:
         # A browser leaves out port 80.
         if not host.endswith(f':{port}') and port != 80:
             return False
         host = host.removesuffix(f':{port}')
-        return host in self._names() or (self._is_wildcard() and _is_address(host))
+        # The name of a foreign page that is bound to this machine is no address.
+        is_address = _address(host[1:-1] if host[:1] + host[-1:] == '[]' else host) is not None
+        return host in self._names() or (self._is_wildcard and is_address)
 
-    def _names(self) -> tuple[str, ...]:
-        own = _bracketed(self.host.lower())
-        loopback = _LOOPBACK if _is_local(self.host) or self._is_wildcard() else ()
-        return tuple(dict.fromkeys([own, *loopback]))
-
-    def _is_wildcard(self) -> bool:
-        try:
-            return ipaddress.ip_address(self.host).is_unspecified
-        except ValueError:
-            return False
+    def _names(self) -> list[str]:
+        local = self.is_local or self._is_wildcard
+        return list(dict.fromkeys([_bracketed(self.host.lower()), *(_LOOPBACK if local else ())]))
 
     def _allowed(self, port: int) -> str:
-        return ', '.join([*(f'{each}:{port}' for each in self._names()),
-                          *(['any address in digits'] if self._is_wildcard() else [])])
+        return ', '.join([f'{each}:{port}' for each in self._names()]
+                         + ['any address in digits'] * self._is_wildcard)
 
 
-def _is_local(host: str) -> bool:
-    """Return whether only this machine can reach an address."""
+def _address(name: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return ipaddress.ip_address(name)
     except ValueError:
-        return host == 'localhost'
+        return None
 
 
 def _bracketed(host: str) -> str:
     return f'[{host}]' if ':' in host else host
-
-
-def _is_address(name: str) -> bool:
-    """Return whether a name in a URL is an IP address; such a name cannot be rebound."""
-    try:
-        ipaddress.ip_address(name[1:-1] if name.startswith('[') and name.endswith(']') else name)
-    except ValueError:
-        return False
-    return True
 
 
 def _bytes(text: str) -> bytes:
@@ -171,9 +161,7 @@ _Process = Callable[[ServerConnection, Request], Awaitable[Response | None] | Re
 class PageServer:
     """A running server: ``viser`` to fill the page, ``url`` to open it.
 
-    Attributes:
-        answers: whether it has handled an event in the last seconds of its argument; call it
-            often.
+    ``answers`` is that of :class:`LoopMonitor`; call it often.
     """
 
     viser: viser.ViserServer
@@ -181,7 +169,6 @@ class PageServer:
     answers: Callable[[float], bool]
 
     def stop(self) -> None:
-        """End the server."""
         with contextlib.redirect_stdout(io.StringIO()):
             self.viser.stop()
 
@@ -189,8 +176,9 @@ class PageServer:
 class LoopMonitor:
     """Notices when an event loop hangs."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._loop, self._clock = loop, clock
         self._answered_at = clock()
         self._asked = False
@@ -212,18 +200,13 @@ def serve(
     host: str, port: int, warn: Callable[[str], None], *, prefix: str = '',
     allows: str = 'move the arm',
 ) -> PageServer:
-    """Return a server at that address.
+    """Return a server at that address; OSError: it is in use, or none of this machine.
 
     Args:
-        host: address or name of this machine.
         port: 0 selects a free one.
-        warn: called with a line for each different request or message that is refused, in a
-            thread of the server.
+        warn: called, in a thread of the server, with a line for each different refusal.
         prefix: of the settings for ``host`` and ``port``.
         allows: what the page allows.
-
-    Raises:
-        OSError: the address is in use, or no address of this machine.
     """
     # Otherwise viser would silently use the next free port.
     try:
@@ -242,7 +225,7 @@ def serve(
         server.stop()
         raise RuntimeError(f'viser {viser.__version__}: the view cannot be protected, this '
                            'version starts its server in another way')
-    if not _is_local(host):
+    if not access.is_local:
         warn(f'{prefix}host {host}: everyone who can reach this address can {allows} with its '
              'token, which is sent without encryption')
     return PageServer(server, access.url(server.get_port()), monitors[-1].answers)

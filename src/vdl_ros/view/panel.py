@@ -26,8 +26,7 @@ from vdl_ros.arm.joints import JOINTS
 class HeldButtons:
     """Buttons of any number of browsers; times are seconds of one clock.
 
-    Args:
-        timeout: a button without repetition for this time is released, s.
+    A button without repetition for ``timeout`` s is released.
     """
 
     def __init__(self, timeout: float) -> None:
@@ -35,15 +34,13 @@ class HeldButtons:
         self._held: dict[tuple[int, str, int], float] = {}
 
     def hold(self, client: int, joint: str, direction: int, now: float) -> None:
-        """Record that a client holds a joint's button, 1 or -1."""
         self._held[client, joint, direction] = now
 
     def release(self, client: int, joint: str, direction: int) -> None:
-        """Record that a client released a button."""
         self._held.pop((client, joint, direction), None)
 
     def release_all(self, client: int | None = None) -> None:
-        """Release all buttons of a client; None: of all clients."""
+        """Release the buttons of a client; None: of all clients."""
         self._held = {key: at for key, at in self._held.items()
                       if client is not None and key[0] != client}
 
@@ -61,10 +58,10 @@ class HeldButtons:
 
 Array = NDArray[np.float64]
 
-#: Radius of the sphere, m: that of success.
-RADIUS = 0.02
-#: Farthest coordinate of a place, m; a browser may send any.
-FARTHEST = 1.0
+# Radius of the sphere, m: that of success.
+_RADIUS = 0.02
+# Of a place, m; a browser may send any.
+_MAX_COORDINATE = 1.0
 # Where it is before there was a target, m.
 _START = (0.15, 0.10, 0.20)
 # A user who has not moved it for this time does not drag it any more, s.
@@ -81,12 +78,11 @@ class DraggedTarget:
         self._clock = clock
         self._places: collections.deque[Array] = collections.deque(maxlen=1)
         self._dragged_at = -_HELD_S
-        self._server = server
         self._handle: Any = server.scene.add_transform_controls(
             '/target', scale=0.08, disable_rotations=True, depth_test=False, position=_START,
-            translation_limits=((-FARTHEST, FARTHEST),) * 3, visible=False)
+            translation_limits=((-_MAX_COORDINATE, _MAX_COORDINATE),) * 3, visible=False)
         self._sphere: Any = server.scene.add_icosphere(
-            '/target/sphere', radius=RADIUS, color=_OPEN, opacity=0.6)
+            '/target/sphere', radius=_RADIUS, color=_OPEN, opacity=0.6)
 
         async def moved(event: Any) -> None:
             if event.phase == 'update' and self._handle.visible:
@@ -100,31 +96,25 @@ class DraggedTarget:
             return None
         place = self._places.pop()
         self._dragged_at = self._clock()
-        return np.clip(place, -FARTHEST, FARTHEST)
+        return np.clip(place, -_MAX_COORDINATE, _MAX_COORDINATE)
 
     def show(self, place: Array, reached: bool) -> None:
-        """Show the target, and whether the arm has reached it.
+        """Show the target, reached or not. A user who drags it knows its place better.
 
-        Args:
-            place: in ``base_link``, float64 [3], m; NaN: it stays where it is. A user who drags
-                it knows better.
-            reached: shown by its colour.
+        ``place`` is in ``base_link``, float64 [3], m; NaN: it stays where it is.
         """
-        if not self._handle.visible:
-            self._handle.visible = True
+        self._handle.visible = True
         held = self._clock() - self._dragged_at < _HELD_S
         if np.isfinite(place).all() and not held and not np.allclose(
                 self._handle.position, place, atol=1e-4):
             self._handle.position = place
-        color = _REACHED if reached else _OPEN
-        if tuple(self._sphere.color) != color:
-            self._sphere.color = color
+        self._sphere.color = _REACHED if reached else _OPEN
 
 
 #: Rate of the events of a held button, Hz.
 HOLD_HZ = 20.0
 # Labels of forward and backward, see urdf/owi535.urdf.xacro.
-LABELS = {'base': ('left', 'right'), 'shoulder': ('down', 'up'), 'elbow': ('down', 'up'),
+_LABELS = {'base': ('left', 'right'), 'shoulder': ('down', 'up'), 'elbow': ('down', 'up'),
           'wrist': ('down', 'up'), 'gripper': ('open', 'close')}
 #: Buttons of ``record_episodes`` by its services.
 EPISODES = {'start': 'Start episode', 'success': 'Save as success', 'failure': 'Save as failure',
@@ -188,7 +178,10 @@ Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo | Episode
 
 
 class Panel:
-    """The panel; its methods are called from one thread."""
+    """The panel; its methods are called from one thread.
+
+    What is assigned to an element goes to the browsers only if it changes.
+    """
 
     def __init__(self, server: viser.ViserServer) -> None:
         self._server = server
@@ -199,8 +192,7 @@ class Panel:
         self._following = True
         gui = server.gui
         gui.set_panel_label('OWI-535')
-        gui.configure_theme(
-            brand_color=(35, 94, 190), show_logo=False, show_share_button=False)
+        gui.configure_theme(brand_color=(35, 94, 190), show_logo=False, show_share_button=False)
         self._stop = gui.add_button('EMERGENCY STOP', color='red', hint='All motors off, at once')
         self._release = gui.add_button('Release the emergency stop', disabled=True, color='gray')
         self._state = gui.add_markdown('waiting for the arm')
@@ -224,7 +216,6 @@ class Panel:
             self._events.put(ClientClosed(client.client_id))
 
     def events(self) -> Iterator[Event]:
-        """Yield the users' inputs since the last call."""
         while True:
             try:
                 yield self._events.get_nowait()
@@ -247,23 +238,18 @@ class Panel:
                 self._add_move_buttons()
 
     def show_state(self, text: str) -> None:
-        """Show the arm's state, Markdown."""
-        if self._state.content != text:
-            self._state.content = text
+        self._state.content = text
 
     def show_image(self, pixels: NDArray[np.uint8]) -> None:
-        """Show an image, RGB, uint8 [height, width, 3]."""
         if self._image is None:
             with self._image_folder:
-                self._image = self._server.gui.add_image(
-                    pixels, format='jpeg', jpeg_quality=80)
+                self._image = self._server.gui.add_image(pixels, format='jpeg', jpeg_quality=80)
         else:
             self._image.image = pixels
 
     def show_lamp(self, on: bool) -> None:
         """Show whether the lamp is lit, without switching it."""
-        if self._lamp.value != on:
-            self._lamp.value = on
+        self._lamp.value = on
 
     def show_emergency_stop(self, engaged: bool) -> None:
         """Show whether it is engaged; buttons that move the arm are disabled then."""
@@ -275,25 +261,21 @@ class Panel:
 
     def show_episodes(self, text: str) -> None:
         """Show the state of ``record_episodes``, Markdown, with its buttons; '' hides them."""
-        if self._episodes_text.content != text:
-            self._episodes_text.content = text
-        if self._episodes_folder.visible != bool(text):
-            self._episodes_folder.visible = bool(text)
+        self._episodes_text.content = text
+        self._episodes_folder.visible = bool(text)
 
     def follow(self, positions: Sequence[float]) -> None:
         """Set the sliders to the joints' positions, rad, unless a user has moved one."""
         if not self._following:
             return
         for slider, value in zip(self._sliders.values(), positions, strict=False):
-            if math.isnan(value):
-                continue
-            degrees = round(min(max(math.degrees(value), slider.min), slider.max), 1)
-            if slider.value != degrees:
-                slider.value = degrees
+            if not math.isnan(value):
+                degrees = min(max(math.degrees(value), slider.min), slider.max)
+                slider.value = round(degrees, 1)
 
     def _add_motors(self) -> None:
         for joint in JOINTS:
-            for direction, label in zip((1, -1), LABELS[joint], strict=True):
+            for direction, label in zip((1, -1), _LABELS[joint], strict=True):
                 button = self._server.gui.add_button(f'{joint} {label}')
                 self._movers.append(button)
                 self._add_hold_callbacks(button, joint, direction)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from vdl_ros.arm.joints import JOINTS
 # It warns of every joint without a commanded position.
 logging.getLogger('yourdfpy').setLevel(logging.ERROR)
 
-GHOST = (0.25, 0.45, 0.95, 0.35)
-DOUBTFUL_GHOST = (0.55, 0.55, 0.60, 0.20)
+_GHOST = (0.25, 0.45, 0.95, 0.35)
+_DOUBTFUL_GHOST = (0.55, 0.55, 0.60, 0.20)
 # Smaller changes are not drawn, rad.
-VISIBLE_CHANGE = 1e-4
+_VISIBLE_CHANGE = 1e-4
 
 
 class ArmScene:
@@ -42,18 +41,14 @@ class ArmScene:
         self._ghosts: dict[bool, _Drawn] = {}
 
     def set_description(self, urdf: str) -> None:
-        """Show the arm of a URDF text.
-
-        Raises:
-            GeometryError: an invalid description; the old arm stays.
-        """
+        """Show the arm of a URDF text; GeometryError: it is invalid, the old arm stays."""
         parse(urdf)
         for drawn in (self._arm, *self._ghosts.values()):
             if drawn is not None:
-                drawn.remove()
+                drawn.root.remove()
         self._arm = _Drawn(self._server, urdf, '/arm', None)
-        self._ghosts = {True: _Drawn(self._server, urdf, '/estimated', GHOST),
-                        False: _Drawn(self._server, urdf, '/doubtful', DOUBTFUL_GHOST)}
+        self._ghosts = {True: _Drawn(self._server, urdf, '/estimated', _GHOST),
+                        False: _Drawn(self._server, urdf, '/doubtful', _DOUBTFUL_GHOST)}
         self.show_ghost(None)
 
     def show(self, positions: Positions) -> None:
@@ -67,42 +62,29 @@ class ArmScene:
             shown = positions is not None and kind == confident
             if shown:
                 ghost.move(np.asarray(positions))
-            ghost.set_visible(shown)
+            ghost.root.visible = shown
 
 
 class _Drawn:
-    """One arm in the scene."""
+    """One arm in the scene, below the node ``root``."""
 
     def __init__(self, server: viser.ViserServer, urdf: str, name: str,
                  color: tuple[float, float, float, float] | None) -> None:
         robot = yourdfpy.URDF.load(io.BytesIO(urdf.encode()))
-        self._root = server.scene.add_frame(name, show_axes=False)
-        self._order: list[str] = list(robot.actuated_joint_names)
+        self.root = server.scene.add_frame(name, show_axes=False)
+        self._order = [JOINTS.index(name) for name in robot.actuated_joint_names]
         self._server = server
         # Slightly larger: surfaces of ghost and arm at the same place would flicker.
         self._drawn: Any = ViserUrdf(
             server, robot, root_node_name=name, mesh_color_override=color,
             scale=1.0 if color is None else 1.002)
-        self._shown: Mapping[str, float] = {}
+        self._shown = np.full(len(JOINTS), np.inf)
         self.move(np.zeros(len(JOINTS)))
 
     def move(self, positions: Positions) -> None:
-        """Move the joints with a known position."""
-        wanted = {**self._shown, **{
-            name: float(value) for name, value in zip(JOINTS, positions, strict=True)
-            if not np.isnan(value)}}
-        if self._shown and all(abs(wanted[name] - value) < VISIBLE_CHANGE
-                               for name, value in self._shown.items()):
-            return
-        self._shown = wanted
-        with self._server.atomic():
-            self._drawn.update_cfg(np.array([wanted.get(name, 0.0) for name in self._order]))
+        wanted = np.where(np.isnan(positions), self._shown, positions)
+        if np.abs(wanted - self._shown).max() >= _VISIBLE_CHANGE:
+            self._shown = wanted
+            with self._server.atomic():
+                self._drawn.update_cfg(wanted[self._order])
 
-    def set_visible(self, visible: bool) -> None:
-        """Show or hide it."""
-        if self._root.visible != visible:
-            self._root.visible = visible
-
-    def remove(self) -> None:
-        """Remove it from the scene with all its parts."""
-        self._root.remove()

@@ -34,14 +34,11 @@ class ArmStatus:
     target: Any = None
 
 
-def state_text(
-    status: ArmStatus, positions: Positions, confident: bool | None, now: float,
-) -> str:
+def state_text(status: ArmStatus, positions: Positions, confident: bool | None, now: float) -> str:
     """Return the state as Markdown.
 
-    Args:
-        positions: float64 [5], rad, NaN where unknown.
-        confident: whether a recent estimate of the camera is; None: there is none.
+    ``positions`` are float64 [5], rad, NaN where unknown; ``confident``: whether a recent
+    estimate of the camera is; None: there is none.
     """
     fresh = now - status.measured_at <= STALE_S
     lines = ['| joint | angle | motor |', '|:--|--:|:--|']
@@ -73,7 +70,6 @@ def state_text(
 
 
 def _target_text(target: Any) -> str:
-    """Return one line on the target of a policy."""
     if target.reason:
         return f'Target: {plain(target.reason)}.'
     if target.state == 'idle':
@@ -87,8 +83,5 @@ def _target_text(target: Any) -> str:
 
 
 def plain(text: str, limit: int = 80) -> str:
-    """Return text of a message such that Markdown shows its characters, and no link or image.
-
-    More than ``limit`` characters are cut.
-    """
+    """Return text that Markdown shows as it is, without links and images, cut at ``limit``."""
     return re.sub(r'([!-,./;-@\[-`{-~])', r'\\\1', shown(text, limit))

@@ -35,7 +35,7 @@ _ROWS = (
 # Tags with these beginnings are shown by their names.
 _REACTION, _LOSSES = 'reaction_time/', 'losses/'
 # Characters of a note.
-_LONGEST = 300
+_MAX_LENGTH = 300
 
 
 class Curve:
@@ -60,7 +60,6 @@ class Curve:
             self._stride *= 2
 
     def arrays(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return x and y, float64 [N]."""
         points = list(self._points)
         if self._newest is not None and points[-1:] != [self._newest]:
             points.append(self._newest)
@@ -102,20 +101,19 @@ class TrainingStatus:
 
 
 def training_text(status: TrainingStatus, now: float) -> str:
-    """Return the status as Markdown; ``now`` is monotonic, s."""
     title = ' · '.join(plain(each) for each in (status.env_id, status.algorithm) if each)
     paragraphs = [f'**{title}**'] if title else []
     if math.isnan(status.steps):
         return '\n\n'.join([*paragraphs, 'Waiting for the training.'])
     if status.bottleneck:
-        paragraphs.append(f'**Bottleneck:** {plain(status.bottleneck, _LONGEST)}.')
+        paragraphs.append(f'**Bottleneck:** {plain(status.bottleneck, _MAX_LENGTH)}.')
     if now - status.updated_at > _SILENT_S:
         paragraphs.append('**The learner has been silent for '
                           f'{now - status.updated_at:.0f} s.**')
     if status.warning:
-        paragraphs.append(f'Warning: {plain(status.warning, _LONGEST)}.')
+        paragraphs.append(f'Warning: {plain(status.warning, _MAX_LENGTH)}.')
     if status.without_images:
-        paragraphs.append(f'No images of the policy: {plain(status.without_images, _LONGEST)}.')
+        paragraphs.append(f'No images of the policy: {plain(status.without_images, _MAX_LENGTH)}.')
     total = f' of {status.total_steps:,}' if status.total_steps else ''
     rows = [('agent steps', f'{status.steps:,.0f}{total}')]
     rows += [(label, format(status.values[tag], form)) for tag, label, form in _ROWS
@@ -125,7 +123,6 @@ def training_text(status: TrainingStatus, now: float) -> str:
 
 
 def losses_text(status: TrainingStatus) -> str:
-    """Return the losses as Markdown; '' before the first."""
     rows = _by_name(status, _LOSSES)
     return _table([(name.partition(': ')[2], value) for name, value in rows]) if rows else ''
 
@@ -170,15 +167,10 @@ class TrainingPage:
 
     @property
     def watched(self) -> bool:
-        """Return whether a browser shows the page."""
         return bool(self._server.get_clients())
 
     def show(self, status: TrainingStatus, now: float) -> None:
-        """Show text and curves; ``now`` is monotonic, s."""
-        for element, text in ((self._text, training_text(status, now)),
-                              (self._losses, losses_text(status))):
-            if element.content != text:
-                element.content = text
+        self._text.content, self._losses.content = training_text(status, now), losses_text(status)
         for order, tag in enumerate(CURVES):
             if tag in status.curves:
                 self._show_curve(tag, order, status.curves[tag])
@@ -194,7 +186,6 @@ class TrainingPage:
             self._curves[tag].data = data
 
     def show_image(self, pixels: NDArray[np.uint8]) -> None:
-        """Show an image, RGB, uint8 [H, W, 3]."""
         if pixels.shape == self._shape:
             self._image.image = pixels
             return

@@ -65,10 +65,7 @@ def change(*keys, value):
         within = content
         for key in keys[:-1]:
             within = within[key]
-        if value is None:
-            del within[keys[-1]]
-        else:
-            within[keys[-1]] = value
+        within[keys[-1]] = value
         return yaml.safe_dump(content)
     return changed
 
@@ -86,7 +83,6 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
             (lambda text: text.replace('0.39', '2001-99-99'), 'month'),
             (change('schema', value='vdl_ros/other/1'), "schema: 'vdl_ros/other/1' is not"),
             (change('units', 'angle', value='deg'), "units: .*'deg'.* is not"),
-            (change('units', value=None), 'units: None is not'),
             (change('feedback', value='guess'),
              "feedback: 'guess' is not allowed: truth or camera"),
             (change('more', value=1), "the file: 'more' is not allowed here"),
@@ -94,14 +90,11 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
              'joints.base.sign: 0 is not allowed: -1 or 1'),
             (change('joints', 'base', 'speed_forward', value='fast'),
              "joints.base.speed_forward: 'fast' is not allowed: a number from 0.001 to 20"),
-            (change('joints', 'base', 'speed_forward', value=float('nan')), 'nan is not allowed'),
-            (change('joints', 'ankle', value={}), "joints: 'ankle' is not allowed here"),
             (change('joints', 'base', value=[1]), r'joints.base.base: \[1\] is not a mapping'),
             (change('driver', 'base_sign', value=1.0), 'driver.base_sign: 1.0 is not allowed'),
             (change('driver', 'usb_backend', value='os:getcwd'),
              "driver: 'usb_backend' is not allowed"),
             (change('simulation', 'sag', value=1.0), 'simulation.sag: 1.0 is not allowed'),
-            (change('simulation', value=None), 'simulation: None is not a mapping'),
             (change('controller', 'response_time', value=-1), 'controller.response_time: -1')):
         path.write_text(damage(whole))
         text = refusal(path)

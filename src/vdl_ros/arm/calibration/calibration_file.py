@@ -27,7 +27,7 @@ UNITS = {'angle': 'rad', 'time': 's', 'speed': 'rad/s'}
 _HEADER = ('# An arm, measured by `ros2 run vdl_ros calibrate`; taken by `ros2 launch vdl_ros\n'
            '# arm.launch.py arm_calibration:=FILE`. See docs/calibration.md.\n')
 # Larger files are not of this package, bytes.
-_LARGEST = 100_000
+_MAX_BYTES = 100_000
 
 #: Settings that a file may have, by section.
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -77,7 +77,6 @@ class Calibration:
 
     @property
     def settings(self) -> dict[str, Scalar]:
-        """Return all settings by name, for the launch of the arm."""
         return {**self.driver, **self.simulation, **self.controller}
 
     @property
@@ -100,19 +99,15 @@ def write(path: Path, calibration: Calibration) -> None:
 
 
 def read(path: Path | str) -> Calibration:
-    """Return the calibration in a file.
-
-    Raises:
-        SettingError: it cannot be read, or it is none; the message is one line.
-    """
+    """Return the calibration in a file; or SettingError, one line."""
     try:
         if Path(path).exists() and not Path(path).is_file():
             # To open it may block for ever.
             raise SettingError('not a file')
         with Path(path).open('rb') as stream:
-            data = stream.read(_LARGEST + 1)
-        if len(data) > _LARGEST:
-            raise SettingError(f'larger than {_LARGEST} bytes')
+            data = stream.read(_MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
+            raise SettingError(f'larger than {_MAX_BYTES} bytes')
         return _calibration(yaml.safe_load(data))
     # Of deeply nested lists; and numbers and dates that YAML allows and Python does not.
     except (OSError, yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
@@ -164,5 +159,4 @@ def _mapping(what: str, value: Any, allowed: Any) -> dict[str, Any]:
 
 
 def _rounded(value: Scalar) -> Scalar:
-    """Return a number with the digits that mean something."""
     return round(value, 5) if isinstance(value, float) else value

@@ -92,33 +92,27 @@ class _Data:
     """Readings with their loads, as shares of ``Scene.load``, and poses at rest."""
 
     def __init__(self, recording: Recording, scene: Scene) -> None:
+        self.scene = scene
         self.times = np.array(recording.times)
         self.positions = np.array(recording.positions)
         self.loaded = scene.load > 0.0
-        straight = scene.geometry.upright
-        poses = np.where(np.isfinite(self.positions), self.positions, straight)
         self._gravity, self._scale = Gravity(scene), np.where(self.loaded, scene.load, 1.0)
-        self._straight = straight
-        self.load = self._shares(poses)
-        self.scene = scene
-        self.strokes = [each for each in recording.strokes() if math.isfinite(
-            self.rest(each.rested, each.start)[each.joint]) and math.isfinite(
-            self.rest(each.end, each.next)[each.joint])]
-
-    def _shares(self, poses: Array) -> Array:
-        return np.asarray(np.where(self.loaded, self._gravity(poses) / self._scale, 0.0))
+        self.load = self.load_at(self.positions)
+        self.strokes = [each for each in recording.strokes() if np.isfinite(
+            [self.rest(each.rested, each.start)[each.joint],
+             self.rest(each.end, each.next)[each.joint]]).all()]
 
     def rest(self, begin: float, end: float) -> Array:
-        """Return the mean pose, float64 [5], between two motions, NaN where there is none."""
+        """Return the mean pose, float64 [5], between two motions; NaN where there is none."""
         which = (self.times >= begin + SETTLE) & (self.times <= end)
         if not which.any():
             return np.full(len(JOINTS), math.nan)
         return np.asarray(self.positions[which].mean(axis=0))
 
-    def load_at(self, pose: Array) -> Array:
-        """Return the load in a pose, float64 [5], as shares."""
-        pose = np.where(np.isfinite(pose), pose, self._straight)
-        return np.asarray(self._shares(pose[None])[0])
+    def load_at(self, poses: Array) -> Array:
+        """Return the loads, as shares, in poses, float64 [..., 5]; NaN: straight."""
+        poses = np.where(np.isfinite(poses), poses, self.scene.geometry.upright)
+        return np.asarray(np.where(self.loaded, self._gravity(poses) / self._scale, 0.0))
 
 
 def _moves(data: _Data, index: int, sag: Estimate | None) -> tuple[int, list[_Move]]:
@@ -187,11 +181,10 @@ class _Move:
         self._total = np.concatenate([[0.0], np.cumsum(steps)])
 
     def load(self, time: Array | float) -> Array:
-        """Return the load against the motion, as a share."""
         return np.asarray(np.interp(time, self._at, self._load))
 
     def total(self, time: Array | float) -> Array:
-        """Return its integral since the start, s."""
+        """Return the integral of the load since the start, s."""
         return np.asarray(np.interp(time, self._at, self._total))
 
 
@@ -199,9 +192,8 @@ def _fit(
     data: _Data, index: int, sign: int, sag: Estimate | None, moves: Sequence[_Move],
 ) -> JointEstimate:
     """Fit the moves of a joint by Gauss and Newton's method."""
-    loaded = bool(data.loaded[index])
+    loaded, config = bool(data.loaded[index]), SimulationConfig()
     nominal = float(data.scene.geometry.velocity[index])
-    config = SimulationConfig()
     # What is seen of a load is as old as the joint lags behind its motor, about.
     late = config.time_constant + float(
         lag(data.scene, max(sag.value, 0.001) if sag else config.sag)[index])
@@ -252,23 +244,21 @@ def _residuals(move: _Move, guess: Array, late: float) -> tuple[Array, Array]:
     return residual * weight, rows * weight[:, None]
 
 
-#: A value counts if its standard error is at most this share of it, so that 10 % are two errors,
-#: or this much, SI units.
-SHARE = 0.05
-FLOORS = {'speed_forward': 0.0, 'speed_backward': 0.0, 'delay': 0.004, 'start_delay': 0.004,
-          'dead_zone': 0.001, 'load_slowdown': 0.01, 'sag': 0.0003}
-#: A motor may run this many times as long as the joint's travel takes, and so many s more.
-RUN_TIME, MORE_S = 1.25, 0.5
-_COLUMNS = (('forward', 'speed_forward', 'rad/s'), ('backward', 'speed_backward', 'rad/s'),
-            ('delay', 'delay', 's'), ('start', 'start_delay', 's'),
-            ('play', 'dead_zone', 'rad'), ('slowdown', 'load_slowdown', 'share'),
-            ('sag', 'sag', 'rad'))
+# A value counts if its standard error is at most this share of it, so that 10 % are two errors,
+# or the error of its quantity below.
+_SHARE = 0.05
+# Title, unit and this error of each quantity.
+_QUANTITIES = {
+    'speed_forward': ('forward', 'rad/s', 0.0), 'speed_backward': ('backward', 'rad/s', 0.0),
+    'delay': ('delay', 's', 0.004), 'start_delay': ('start', 's', 0.004),
+    'dead_zone': ('play', 'rad', 0.001), 'load_slowdown': ('slowdown', 'share', 0.01),
+    'sag': ('sag', 'rad', 0.0003)}
+# A motor may run this many times as long as the joint's travel takes, and so many s more.
+_RUN_TIME, _MORE_S = 1.25, 0.5
 
 
-def is_certain(name: str, estimate: Estimate | None) -> bool:
-    """Return whether an estimate of the quantity ``name`` is good enough to be used."""
-    return estimate is not None and estimate.error <= max(
-        SHARE * abs(estimate.value), FLOORS[name])
+def _is_certain(name: str, estimate: Estimate) -> bool:
+    return estimate.error <= max(_SHARE * abs(estimate.value), _QUANTITIES[name][2])
 
 
 def calibration_of(
@@ -277,20 +267,20 @@ def calibration_of(
     """Return the calibration that estimates give; ``feedback``: ``truth`` or ``camera``."""
     measured: dict[str, MeasuredJoint] = {}
     driver: dict[str, Scalar] = {}
-    speeds: dict[str, float] = {}
+    simulation: dict[str, Scalar] = {}
     for name, each in joints.items():
-        known = {quantity: _within(MeasuredJoint, quantity, value.value) for quantity in FLOORS
-                 if (value := getattr(each, quantity)) is not None and is_certain(quantity, value)}
+        known = {quantity: _within(MeasuredJoint, quantity, value.value)
+                 for quantity in _QUANTITIES
+                 if (value := getattr(each, quantity)) and _is_certain(quantity, value)}
         measured[name] = MeasuredJoint(each.sign * getattr(wired, name), **known)
         driver[f'{name}_sign'] = measured[name].sign
         if {'speed_forward', 'speed_backward'} <= set(known):
             pair = known['speed_forward'], known['speed_backward']
-            speeds[name] = sum(pair) / 2.0
-            index = JOINTS.index(name)
-            travel = float(scene.geometry.upper[index] - scene.geometry.lower[index])
+            simulation[f'{name}_speed'] = sum(pair) / 2.0
+            joint = scene.geometry.joints[name]
             driver[f'{name}_max_run_time'] = _within(
-                SafetyConfig, f'{name}_max_run_time', RUN_TIME * travel / min(pair) + MORE_S)
-    simulation: dict[str, Scalar] = {f'{name}_speed': speed for name, speed in speeds.items()}
+                SafetyConfig, f'{name}_max_run_time',
+                _RUN_TIME * (joint.upper - joint.lower) / min(pair) + _MORE_S)
     for quantity in ('dead_zone', 'start_delay', 'load_slowdown', 'sag'):
         if (mean := _mean(measured.values(), quantity)) is not None:
             simulation[quantity] = _within(SimulationConfig, quantity, mean)
@@ -317,7 +307,6 @@ def _add_delay(
 
 
 def _mean(joints: Iterable[MeasuredJoint], quantity: str) -> float | None:
-    """Return the mean of a quantity over the joints of which it is known."""
     known = [value for each in joints if np.isfinite(value := getattr(each, quantity))]
     return float(np.mean(known)) if known else None
 
@@ -325,20 +314,19 @@ def _mean(joints: Iterable[MeasuredJoint], quantity: str) -> float | None:
 def _within(settings: type, name: str, value: float) -> float:
     """Return the allowed value of a setting that is nearest to ``value``."""
     found = settings_of(settings)[name]
-    value = value if found.minimum is None else max(value, found.minimum)
-    return value if found.maximum is None else min(value, found.maximum)
+    return float(np.clip(value, found.minimum, found.maximum))
 
 
 def table(joints: Mapping[str, JointEstimate], wired: Signs) -> str:
     """Return the estimates with their standard errors; '?' marks those that are not used."""
-    rows = [['joint', 'sign', *(title for title, _, _ in _COLUMNS)],
-            ['', '', *(unit for _, _, unit in _COLUMNS)]]
+    titles, units, _ = zip(*_QUANTITIES.values(), strict=True)
+    rows = [['joint', 'sign', *titles], ['', '', *units]]
     for name, each in joints.items():
         row = [name, f'{each.sign * getattr(wired, name):+d}']
-        for _, quantity, _ in _COLUMNS:
+        for quantity in _QUANTITIES:
             value = getattr(each, quantity)
-            mark = '' if is_certain(quantity, value) else '?'
-            row.append('-' if value is None else f'{value.value:.3f} ±{value.error:.3f}{mark}')
+            row.append('-' if value is None else f'{value.value:.3f} ±{value.error:.3f}'
+                       + '?' * (not _is_certain(quantity, value)))
         rows.append(row)
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return '\n'.join('  '.join(cell.ljust(width) for cell, width in zip(

@@ -60,11 +60,7 @@ class CalibrateConfig:
 
     @property
     def moves(self) -> MovesConfig:
-        """Return how far and how long joints move.
-
-        Raises:
-            SettingError: a reach too small to measure play.
-        """
+        """Return how far and how long joints move; SettingError: too little to measure play."""
         found = BY_CAMERA if self.feedback == 'camera' else BY_TRUTH
         if 0.0 < self.reach < 0.2:
             raise SettingError(f'reach: {self.reach:g} is not allowed: at least 0.2, or 0')
@@ -73,12 +69,8 @@ class CalibrateConfig:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Return the joints to calibrate.
-
-        Raises:
-            SettingError: an unknown joint.
-        """
-        names = tuple(word for word in self.joints.replace(',', ' ').split())
+        """Return the joints to calibrate; SettingError: an unknown joint."""
+        names = tuple(self.joints.replace(',', ' ').split())
         for name in names:
             if name not in JOINTS:
                 raise SettingError(f'joints: {name!r} is not allowed: some of '
@@ -118,12 +110,10 @@ class Recording:
     commands: list[tuple[int, ...]] = dataclasses.field(default_factory=list)
 
     def reading(self, stamp: float, positions: Array) -> None:
-        """Add a reading, float64 [5], rad."""
         self.times.append(stamp)
         self.positions.append(np.array(positions, np.float64))
 
     def command(self, stamp: float, directions: tuple[int, ...]) -> None:
-        """Add a command, if it differs from the last one."""
         if not self.commands or self.commands[-1] != directions:
             self.command_times.append(stamp)
             self.commands.append(directions)
@@ -131,18 +121,13 @@ class Recording:
     def strokes(self) -> list[Stroke]:
         """Return the moves of single motors from rest to rest."""
         found = []
-        off = (0,) * len(JOINTS)
-        ends = [*self.command_times[1:], math.inf]
-        for number, (start, end, command) in enumerate(
-                zip(self.command_times, ends, self.commands, strict=True)):
-            around = [self.commands[other] for other in (number - 1, number + 1)
-                      if 0 <= other < len(self.commands)]
-            if sum(map(abs, command)) != 1 or len(around) < 2 or any(
-                    each != off for each in around):
-                continue
-            joint = next(index for index, value in enumerate(command) if value)
-            found.append(Stroke(joint, command[joint], start, end,
-                                self.command_times[number - 1], ends[number + 1]))
+        off, times = (0,) * len(JOINTS), [*self.command_times, math.inf]
+        for number in range(1, len(self.commands) - 1):
+            before, command, after = self.commands[number - 1:number + 2]
+            if before == after == off and sum(map(abs, command)) == 1:
+                joint = next(index for index, value in enumerate(command) if value)
+                rested, start, end, following = times[number - 1:number + 3]
+                found.append(Stroke(joint, command[joint], start, end, rested, following))
         return found
 
 
@@ -204,23 +189,16 @@ class CalibrationMoves:
         self._script = self._run()
 
     def accepted(self, stamp: float, motors: Motors) -> None:
-        """Record a command that the arm accepted at ``stamp``, s.
-
-        Raises:
-            CalibrationError: it is not the command of this calibration.
-        """
+        """Record a command; CalibrationError: it is not that of this calibration."""
         self._accepted = motors
         self.recording.command(stamp, motors.values)
         self._check_obeyed()
 
     def update(self, now: float, stamp: float, positions: Array) -> Motors:
-        """Return the command from now on, until the next call; call it 50 times a second.
+        """Return the command until the next call; call it 50 times a second, ``now`` in s.
 
-        ``positions`` is the latest reading, float64 [5], rad, NaN where it is not measured, of
-        the time ``stamp``; ``now`` is of the same clock, s.
-
-        Raises:
-            CalibrationError: the arm cannot move safely, or does not move.
+        ``positions`` is the latest reading, of the time ``stamp``, float64 [5], rad, NaN where
+        there is none. CalibrationError: the arm cannot move safely, or does not move.
         """
         self._now = now
         if not -self._config.stale_after <= now - stamp <= self._config.stale_after:
@@ -272,13 +250,18 @@ class CalibrationMoves:
         for index, value in enumerate(command.values):
             # Before its sign is known a joint may turn either way; that was checked before.
             ahead[index] += value * int(self.signs[index]) * _CLEAR
-        if command.moving and self._collides(ahead):
+        if command.moving and self._collides(ahead[None]):
             raise CalibrationError(
                 f'{command}: the arm is about to hit itself or the table; bring it upright first')
 
-    def _collides(self, *poses: Array) -> bool:
-        inside = np.clip(np.array(poses), self._lower, self._upper)
-        return bool(self._checker.collides(inside).any())
+    def _collides(self, poses: Array) -> bool:
+        return bool(self._checker.collides(np.clip(poses, self._lower, self._upper)).any())
+
+    def _is_free(self, pose: Array, index: int, begin: float, end: float) -> bool:
+        """Return whether a joint can move from ``begin`` to ``end``, others as in ``pose``."""
+        poses = np.tile(pose, (20, 1))
+        poses[:, index] = np.linspace(begin, end, len(poses))
+        return not self._collides(poses)
 
     def _run(self) -> _Script:
         yield from self._rest()
@@ -337,7 +320,6 @@ class CalibrationMoves:
             'the measurement show it?')
 
     def _move(self, index: int, target: float) -> _Script:
-        """Bring a joint to ``target``, rad, and to rest."""
         start, begun = float(self._positions[index]), self._now
         way = 1 if target > start else -1
         lead = float(self._speed[index]) * _LEAD
@@ -362,10 +344,7 @@ class CalibrationMoves:
         for order in itertools.permutations(indices):
             pose, free = self._positions.copy(), True
             for index in order:
-                path = np.linspace(pose[index], self._home[index], 12)
-                poses = np.tile(pose, (len(path), 1))
-                poses[:, index] = path
-                free = free and not self._collides(*poses)
+                free = free and self._is_free(pose, index, pose[index], self._home[index])
                 pose[index] = self._home[index]
             if free:
                 return order
@@ -374,13 +353,11 @@ class CalibrationMoves:
 
     def _check_free(self, index: int, targets: Sequence[float]) -> None:
         """Check that a joint can move between targets, and a little beyond."""
-        path = np.linspace(min(targets) - _CLEAR, max(targets) + _CLEAR, 20)
-        poses = np.tile(self._positions, (len(path), 1))
-        poses[:, index] = path
-        if self._collides(*poses):
-            span = math.degrees(max(targets) - min(targets))
-            raise CalibrationError(f'{JOINTS[index]}: not free to move {span:.0f} degrees; bring '
-                                   'the arm upright first')
+        low, high = min(targets), max(targets)
+        if not self._is_free(self._positions, index, low - _CLEAR, high + _CLEAR):
+            raise CalibrationError(f'{JOINTS[index]}: not free to move '
+                                   f'{math.degrees(high - low):.0f} degrees; bring the arm '
+                                   'upright first')
 
 
 def _only(index: int, value: int) -> Motors:

@@ -45,7 +45,6 @@ class ControllerConfig:
         'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
 
     def __post_init__(self) -> None:
-        """Check the order of the bands."""
         for less, more in (('stop_band', 'start_band'), ('start_band', 'goal_tolerance'),
                            ('start_band', 'path_tolerance')):
             if getattr(self, less) >= getattr(self, more):
@@ -56,10 +55,10 @@ class ControllerConfig:
 
 #: int8 [5]: -1, 0 or 1 for each joint.
 Directions = NDArray[np.int8]
-#: How far in the future a stamp may be, s: the clocks of two hosts differ.
-CLOCK_SKEW = 0.05
-#: Least decrease of the error that counts as progress, rad.
-PROGRESS = 0.01
+# How far in the future a stamp may be, s: the clocks of two hosts differ.
+_CLOCK_SKEW = 0.05
+# Least decrease of the error that counts as progress, rad.
+_PROGRESS = 0.01
 
 
 class TrajectoryController:
@@ -69,14 +68,13 @@ class TrajectoryController:
     why a trajectory was aborted or refused. All times are seconds of one clock.
 
     Args:
-        geometry: limits, and default speeds, of the joints.
-        speed: of the joints, float64 [5], rad/s.
+        geometry: limits and speeds of the joints.
         longest_gap: a trajectory is aborted after a longer time between two updates, s.
     """
 
     def __init__(
         self, geometry: ArmGeometry, config: ControllerConfig | None = None,
-        speed: Positions | None = None, longest_gap: float = math.inf,
+        longest_gap: float = math.inf,
     ):
         self._longest_gap = longest_gap
         self.config = config or ControllerConfig()
@@ -89,7 +87,7 @@ class TrajectoryController:
         self.target: Positions = np.full(len(JOINTS), math.nan)
         #: Measured position minus target, float64 [5], rad; NaN where unknown.
         self.error: Positions = np.full(len(JOINTS), math.nan)
-        self._speed = geometry.velocity if speed is None else np.asarray(speed, np.float64)
+        self._speed = geometry.velocity
         self._trajectory: JointTrajectory | None = None
         self._start: Positions | None = None
         self._path_time = 0.0
@@ -102,7 +100,6 @@ class TrajectoryController:
 
     @property
     def motors(self) -> Directions:
-        """Return the latest command, int8 [5]."""
         return np.array(self._motors)
 
     @property
@@ -117,13 +114,7 @@ class TrajectoryController:
     ) -> None:
         """Start a trajectory at the next update; it replaces a running one.
 
-        Args:
-            names: joints, in the order of the columns.
-            positions: N points, rad.
-            times: N times from the start, s, increasing.
-
-        Raises:
-            TrajectoryError: the trajectory is refused as a whole; the arm stops.
+        Arguments are those of :class:`JointTrajectory`; after a TrajectoryError the arm stops.
         """
         try:
             trajectory = JointTrajectory(names, positions, times, self.geometry)
@@ -139,7 +130,6 @@ class TrajectoryController:
         self.state, self.reason = 'running', ''
 
     def refuse(self, reason: str) -> None:
-        """Abort whatever runs because a new trajectory is not allowed."""
         self._end('aborted', reason)
 
     def cancel(self, reason: str = 'cancelled') -> None:
@@ -195,7 +185,9 @@ class TrajectoryController:
             elapsed = 0.0
         self.target = trajectory.target(self._path_time, self._start)
         self.error = measured - self.target
-        rest = self._rest(now, measured, stamp)
+        commanded = self._commanded(now, stamp)
+        # Where the joints come to rest if all motors are switched off now.
+        rest = measured + self._speed * commanded
         if float(np.max(np.abs((rest - self.target)[joints]))) <= self.config.path_tolerance:
             if self._path_time < trajectory.duration:
                 self._progress_at = now
@@ -210,11 +202,11 @@ class TrajectoryController:
                 int(self._motors[index]), float(self.target[index] - rest[index]),
                 float(ahead[index]))
         worst = float(np.max(np.abs(self.error[joints])))
-        if worst < self._best - PROGRESS:
+        if worst < self._best - _PROGRESS:
             self._best = worst
             self._progress_at = now
         # At rest: nothing commanded now or in the time that the measurement does not cover.
-        still = not command.any() and not self._commanded(now, stamp).any()
+        still = not command.any() and not commanded.any()
         if (self._path_time >= trajectory.duration and still
                 and worst <= self.config.goal_tolerance):
             self._end('done', '')
@@ -233,10 +225,6 @@ class TrajectoryController:
             return 1 if missing > 0.0 else -1
         return 0
 
-    def _rest(self, now: float, measured: Positions, stamp: float) -> Positions:
-        """Return where the joints come to rest if all motors are switched off now, rad."""
-        return measured + self._speed * self._commanded(now, stamp)
-
     def _commanded(self, now: float, stamp: float) -> Positions:
         """Return the signed time each motor was on that ``stamp`` does not cover, s."""
         since = stamp - self.config.response_time
@@ -252,11 +240,10 @@ class TrajectoryController:
     def _usable(
         self, now: float, positions: ArrayLike | None, stamp: float | None,
     ) -> Positions | None:
-        """Return the measurement if it is fresh and has all joints of the trajectory."""
         if positions is None or stamp is None or self._trajectory is None:
             return None
         age = now - stamp
-        if not -CLOCK_SKEW <= age <= self.config.stale_after:
+        if not -_CLOCK_SKEW <= age <= self.config.stale_after:
             return None
         measured = np.array(positions, np.float64)
         if measured.shape != (len(JOINTS),):

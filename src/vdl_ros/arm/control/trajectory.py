@@ -28,13 +28,11 @@ class JointTrajectory:
 
     Args:
         names: joints, in the order of the columns.
-        positions: N points with one value for each name, rad.
+        positions: N points with one value for each name, rad, within the joints' limits.
         times: N times from the start, s, increasing.
 
     Raises:
-        TrajectoryError: no joint or point, an unknown joint or one named twice, a wrong
-            number of values, a value that is not finite or beyond the joint's limits, a time
-            that is negative or does not increase.
+        TrajectoryError: arguments that are not so.
     """
 
     def __init__(
@@ -81,15 +79,12 @@ class JointTrajectory:
 
     @property
     def duration(self) -> float:
-        """Return the time of the last point, s."""
         return float(self.times[-1])
 
     def target(self, time: float, start: Positions) -> Positions:
         """Return where the joints should be, float64 [5], rad; NaN for joints it does not move.
 
-        Args:
-            time: since the start, s; after the end the target is the last point.
-            start: positions at time 0, float64 [5], rad.
+        ``time`` is since the start, s, where the joints are at ``start``, float64 [5], rad.
         """
         after = int(np.searchsorted(self.times, time, side='right'))
         if after >= len(self.times):
@@ -127,14 +122,10 @@ class GoalTolerances:
     def of(
         path: Iterable[tuple[str, float]], goal: Iterable[tuple[str, float]], late: float,
     ) -> GoalTolerances:
-        """Return the tolerances of a goal.
+        """Return the tolerances of a goal; ToleranceError: an unknown joint or a wrong value.
 
-        Args:
-            path: names of joints with distances, rad; 0: as the controller has it, less: any.
-            late: s; 0: any.
-
-        Raises:
-            ToleranceError: an unknown joint, or a value that is not finite.
+        ``path`` and ``goal`` have names of joints with distances, rad; 0: as the controller has
+        it, less: any. ``late`` is in s; 0: any.
         """
         if not (math.isfinite(late) and late >= 0.0):
             raise ToleranceError(f'goal_time_tolerance: {late:g} s is not allowed: at least 0')

@@ -43,7 +43,7 @@ class SafetyConfig:
         minimum=1.0, maximum=3.0)
 
     def max_run_time(self, motor: str) -> float:
-        """Return how much longer a motor may run in one direction than in the other, s."""
+        """Return how much longer, s, a motor may run in one direction than in the other."""
         return float(getattr(self, f'{motor}_max_run_time'))
 
 
@@ -66,7 +66,6 @@ class UsbConfig:
 
     @property
     def signs(self) -> Signs:
-        """Return the signs by motor."""
         values = {name: getattr(self, f'{name}_sign') for name in JOINTS}
         for name, value in values.items():
             if value == 0:
@@ -112,15 +111,11 @@ class RunTimeLimiter:
         self._on |= {dataclasses.replace(on, **unknown)}
 
     def update(self, on: Motors, now: float) -> None:
-        """Count the time up to ``now``; from now on the motors run as ``on``."""
         self.advance(now)
         self._on = frozenset({on})
 
     def advance(self, now: float) -> None:
-        """Count the time up to ``now``; the motors run on as they do.
-
-        What may run in a direction counts as running in it.
-        """
+        """Count the time up to ``now``; what may run in a direction counts as running in it."""
         elapsed, self._at = max(0.0, now - self._at), now
         for (name, direction), net in self._net.items():
             way = max(direction * getattr(on, name) for on in self._on)
@@ -131,10 +126,8 @@ class RunTimeLimiter:
 
     @property
     def exhausted(self) -> dict[str, int]:
-        """Return by motor the direction in which it has reached its limit.
-
-        While the device failed, a motor may seem to have reached both: then the greater counts.
-        """
+        """By motor the direction in which it has reached its limit."""
+        # While the device failed, a motor may seem to have reached both: the greater counts.
         return {name: direction for (name, direction), net in self._net.items()
                 if net >= max(self._limit(name) - _ROUNDING_S, self._net[name, -direction])}
 
@@ -144,13 +137,10 @@ _REFUSAL_S, _REFUSALS = 5.0, 5
 
 
 class Link(Protocol):
-    """An open device; ``usb.UsbArm``."""
+    """An open device, such as ``usb.UsbArm``."""
 
-    def send(self, packet: bytes) -> None:
-        """Write one command, or raise ArmUsbError."""
-
-    def close(self) -> None:
-        """Release the device."""
+    def send(self, packet: bytes) -> None: ...
+    def close(self) -> None: ...
 
 
 # Called with 'info', 'warning' or 'error', and one line.
@@ -209,18 +199,16 @@ class ArmDriver:
 
     @property
     def locked_out(self) -> dict[str, int]:
-        """Return by motor the direction that is locked out."""
         return self._unreleased | self._run_time.exhausted
 
     @property
     def state(self) -> str:
-        """Return 'closed', 'fault', 'inactive' or 'active'."""
         if not self._opened:
             return 'closed'
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """Open the device, stop all motors, start the guard; raise ArmUsbError, GuardianError."""
+        """Open the device, stop all motors, start the guard; or ArmUsbError, GuardianError."""
         self._desired = Motors()
         try:
             self._attach()
@@ -283,10 +271,10 @@ class ArmDriver:
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
-        """Return what a command may do during and after an emergency stop.
+        """Return what a command may do during an emergency stop, and after it.
 
-        After the release the first command that counts has all motors off. A sender that has
-        commanded motion since before it must send such a command itself, or pause.
+        Then the first command that counts has all motors off. A sender that has commanded motion
+        since before the release must send such a command itself, or pause.
         """
         timeout = self._config.command_timeout
         self._held_back = {name: at for name, at in self._held_back.items() if now - at < timeout}
@@ -299,10 +287,7 @@ class ArmDriver:
         return motors
 
     def emergency_stop(self, engaged: bool, cause: str = '') -> None:
-        """Keep all motors off while engaged, in any state, and then until a neutral command.
-
-        ``cause`` is logged when ``engaged`` changes.
-        """
+        """Keep all motors off while engaged, in any state, and then until a neutral command."""
         if engaged == self.emergency:
             return
         self.emergency, self.neutral_required = engaged, True
@@ -341,9 +326,8 @@ class ArmDriver:
         wanted = self._desired
         if not self.active or self.emergency:
             wanted = wanted.stopped()
-        off: dict[str, Any] = {
-            name: 0 for name, direction in self.locked_out.items()
-            if getattr(wanted, name) == direction}
+        off: dict[str, Any] = {name: 0 for name, direction in self.locked_out.items()
+                               if getattr(wanted, name) == direction}
         wanted = dataclasses.replace(wanted, **off)
         if always or wanted != self.sent or now - self._sent_at >= self._config.refresh_period:
             try:

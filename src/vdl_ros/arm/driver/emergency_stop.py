@@ -8,36 +8,41 @@ The state is kept in a file, so that it survives the driver.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Annotated
 
-from vdl_ros.common.files import write_text
+import msgspec
+
+from vdl_ros.common.files import atomic_file
 from vdl_ros.common.quoting import quoted, shown
 
 # Stops of so many requests are known again when a publisher repeats them.
 _REMEMBERED = 64
 # Longest sender and reason, characters.
-_LONGEST = 200
+_MAX_LENGTH = 200
 # End of the times that a message can contain, ns since 1970.
 _END = 2**31 * 10**9
 
 
-@dataclass(frozen=True)
-class StopState:
+class StopState(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The state: ``stamp`` is the time of the latest change, ns since 1970, 0 before the first.
 
     ``sender`` is the node that requested the change, ``reason`` one line.
     """
 
     engaged: bool = False
-    stamp: int = 0
+    stamp: Annotated[int, msgspec.Meta(ge=0, lt=_END)] = 0
     sender: str = ''
     reason: str = ''
 
     def __str__(self) -> str:
-        """Return who requested it and why, quoted for a log line."""
         return f'by {quoted(self.sender)}: {quoted(self.reason)}'
+
+
+class _File(msgspec.Struct):
+    state: StopState
+    # Senders and stamps of the latest stops.
+    known: list[tuple[str, int]]
 
 
 class EmergencyStop:
@@ -49,35 +54,22 @@ class EmergencyStop:
 
     def __init__(self, path: Path, now: int) -> None:
         self._path = path
-        self.state = StopState()
-        # Senders and stamps of the latest stops.
-        self._known: list[tuple[str, int]] = []
+        found = _File(StopState(), [])
         try:
-            values = json.loads(path.read_text())
-            state = StopState(**values['state'])
-            known = [(sender, stamp) for sender, stamp in values['known']]
-            if (type(state.engaged) is not bool or type(state.reason) is not str
-                    or any(type(sender) is not str or type(stamp) is not int
-                           for sender, stamp in [(state.sender, state.stamp), *known])
-                    or not 0 <= state.stamp < _END):
-                raise ValueError('wrong types')
+            found = msgspec.json.decode(path.read_bytes(), type=_File)
         except FileNotFoundError:
-            return
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            self.state = StopState(True, now, '', f'{path} cannot be read: {type(error).__name__}')
-            return
-        self.state, self._known = state, known[-_REMEMBERED:]
+            pass
+        except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
+            found.state = StopState(
+                True, now, '', f'{path} cannot be read: {type(error).__name__}')
+        self.state, self._known = found.state, found.known[-_REMEMBERED:]
 
     def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
-        """Engage.
+        """Engage; return False for a request that was answered before, which is ignored.
 
-        Args:
-            stamp: of the request, on the sender's clock; 0 if the request has none.
-
-        Returns:
-            False for a request that was answered before, which is ignored.
+        ``stamp`` is of the request, on the sender's clock; 0: it has none.
         """
-        sender = shown(sender, _LONGEST)
+        sender = shown(sender, _MAX_LENGTH)
         if stamp:
             if (sender, stamp) in self._known:
                 return False
@@ -86,22 +78,18 @@ class EmergencyStop:
         return True
 
     def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
-        """Release the state with the stamp ``releases``; the others as of :meth:`stop`.
-
-        Returns:
-            False if another state is in force.
-        """
+        """Release the state with the stamp ``releases``; return whether it was in force."""
         if not self.state.engaged or releases != self.state.stamp:
             return False
-        self._change(False, shown(sender, _LONGEST), reason, now)
+        self._change(False, shown(sender, _MAX_LENGTH), reason, now)
         return True
 
     def _change(self, engaged: bool, sender: str, reason: str, now: int) -> None:
         # Always a new stamp: a release of an earlier state does not count any more.
         stamp = max(now, self.state.stamp + 1)
-        self.state = StopState(engaged, stamp, sender, shown(reason, _LONGEST))
+        self.state = StopState(engaged, stamp, sender, shown(reason, _MAX_LENGTH))
 
     def save(self) -> None:
-        """Write the state to the file."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self._path, json.dumps({'state': asdict(self.state), 'known': self._known}))
+        with atomic_file(self._path) as partial:
+            partial.write_bytes(msgspec.json.encode(_File(self.state, self._known)))

@@ -45,7 +45,7 @@ _START_S = 30.0
 _MISSING_S = 2.0
 # Pauses between attempts to stop, s: at first short, because the dead driver's device is freed a
 # moment later than its pipe.
-_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.1
+_PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1
 # How long a driver waits for its guardian to end, s.
 _END_S = 3.0
 
@@ -88,7 +88,6 @@ class Guardian(Guard):
 
     @property
     def alive(self) -> bool:
-        """Whether the process is running and answers heartbeats."""
         if self._process is None or self._process.poll() is not None:
             return False
         assert self._process.stdout is not None
@@ -98,11 +97,9 @@ class Guardian(Guard):
 
     @property
     def pid(self) -> int:
-        """Return the process's id, 0 if there is none."""
         return self._process.pid if self._process is not None else 0
 
     def start(self) -> None:
-        """Start the process if it is not alive, and wait until it watches."""
         if self.alive:
             return
         if self._process is not None:
@@ -133,13 +130,11 @@ class Guardian(Guard):
         self._send(b'01'[self._lamp:self._lamp + 1])
 
     def set_lamp(self, lit: bool) -> None:
-        """Set the lamp's state that a stop keeps."""
         if lit != self._lamp:
             self._lamp = lit
             self._send(b'01'[lit:lit + 1])
 
     def heartbeat(self, moving: bool) -> None:
-        """Report whether motors may be on."""
         now = time.monotonic()
         if moving and (not self._moving or now - self._heartbeat_at >= _HEARTBEAT_S):
             self._heartbeat_at = now
@@ -151,7 +146,6 @@ class Guardian(Guard):
         self._moving = moving
 
     def end(self, *, stopped: bool) -> None:
-        """End the process; unless the motors are known to be off, it tries to stop them."""
         if stopped:
             self._send(_GOODBYE)
         self._release()
@@ -191,16 +185,15 @@ class Guardian(Guard):
 
 def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
           silence: float = SILENCE_S, answer: Callable[[], object] = bool) -> Motors | None:
-    """Wait until the other end of a pipe is closed.
+    """Wait until the other end of a pipe is closed; return the command that stops the arm.
+
+    It leaves the lamp; None after a goodbye.
 
     Args:
         descriptor: the pipe's read end.
-        on_silence: called with the stopping command when motors may be on and nothing was
-            received for ``silence`` s; again while it returns a problem and the silence lasts.
+        on_silence: called with this command when motors may be on and nothing was received
+            for ``silence`` s; again while it returns a problem and the silence lasts.
         answer: called after each heartbeat.
-
-    Returns:
-        The command that stops the arm and leaves its lamp; None after a goodbye.
     """
     lamp = moving = False
     pause: float | None = None
@@ -228,8 +221,7 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
              log: Callable[[str], None] = lambda text: None) -> str:
     """Send ``motors``; retry until they are accepted or the device is missing for two seconds.
 
-    Returns '' when they were accepted, else why the device counts as missing. ``log`` is called
-    with the first problem that is not a missing device.
+    Return '' or why it counts as missing. ``log`` takes the first other problem.
     """
     missing_since: float | None = None
     length: float | None = None
@@ -268,7 +260,7 @@ def _send_once(motors: Motors, connect: Callable[[], UsbArm]) -> None:
 
 def _longer(pause: float | None) -> float:
     """Return the pause, s, that follows ``pause``; None: the first one."""
-    return _PAUSE_S if pause is None else min(2.0 * pause, _LONGEST_PAUSE_S)
+    return _PAUSE_S if pause is None else min(2.0 * pause, _MAX_PAUSE_S)
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -28,7 +28,6 @@ class SleepInhibitor:
 
     @property
     def held(self) -> bool:
-        """Return whether the machine is kept awake."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> str:
@@ -56,7 +55,6 @@ class SleepInhibitor:
         return f'{command}: {reason or f"no answer for {_ANSWER_S:g} s"}'
 
     def end(self) -> None:
-        """Release the lock."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

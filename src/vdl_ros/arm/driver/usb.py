@@ -18,7 +18,6 @@ import errno
 import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import usb.core
@@ -51,7 +50,6 @@ class Signs:
 
 
 def encode(motors: Motors, signs: Signs) -> bytes:
-    """Return the command's 3 bytes."""
     packet = bytearray((0, 0, motors.lamp))
     for name, (byte, shift) in _PLACES.items():
         bits = {0: 0b00, 1: 0b01, -1: 0b10}[getattr(motors, name) * getattr(signs, name)]
@@ -60,11 +58,7 @@ def encode(motors: Motors, signs: Signs) -> bytes:
 
 
 def decode(packet: bytes, signs: Signs) -> Motors:
-    """Return the command that 3 bytes encode.
-
-    Raises:
-        ValueError: not 3 bytes, bits 11 for a motor, or unused bits that are set.
-    """
+    """Return the command that 3 bytes encode; ValueError: they are none."""
     if len(packet) != PACKET_SIZE:
         raise ValueError(f'a command has {PACKET_SIZE} bytes, not {len(packet)}')
     if any(value & ~used for value, used in zip(packet, _USED, strict=True)):
@@ -78,18 +72,12 @@ def decode(packet: bytes, signs: Signs) -> Motors:
     return Motors(**values, lamp=bool(packet[2]))
 
 
-def udev_rule() -> Path:
-    """Return the udev rule that gives users access to the arm; a relative path if missing."""
-    rule = 'config/udev/99-owi535.rules'
-    try:
-        return find_resource(rule)
-    except FileNotFoundError:
-        return Path(rule)  # only for an error message, which must not fail itself
-
-
 def how_to_install() -> str:
-    """Return the commands that install the rule, in one line."""
-    return (f'sudo cp {udev_rule()} /etc/udev/rules.d/ && sudo udevadm control --reload && '
+    """Return the commands that install the udev rule of the arm, in one line."""
+    rule = 'config/udev/99-owi535.rules'
+    with contextlib.suppress(FileNotFoundError):  # an error message must not fail itself
+        rule = str(find_resource(rule))
+    return (f'sudo cp {rule} /etc/udev/rules.d/ && sudo udevadm control --reload && '
             'sudo udevadm trigger, and add the user to the group plugdev')
 
 
@@ -116,14 +104,10 @@ class DisconnectedError(ArmUsbError):
 
 
 def load_backend(name: str = '') -> Any:
-    """Return a pyusb backend.
+    """Return a pyusb backend, by default libusb.
 
-    Args:
-        name: 'module:function' that returns a ``usb.backend.IBackend``, for tests and other
-            transports; by default libusb.
-
-    Raises:
-        ValueError: ``name`` cannot be imported or called, or there is no libusb.
+    ``name`` is 'module:function' that returns a ``usb.backend.IBackend``, for tests and other
+    transports. ValueError: it cannot be imported or called, or there is no libusb.
     """
     if not name:
         try:
@@ -145,17 +129,13 @@ def load_backend(name: str = '') -> Any:
 
 
 class UsbArm:
-    """An open USB arm; used by one thread.
+    """An open USB arm, the first that libusb lists; used by one thread.
+
+    ArmUsbError: it is missing, not permitted, busy, or fails at once.
 
     Args:
-        product: USB product id, beside the vendor id :data:`VENDOR`. Of several arms the
-            first that libusb lists is used.
-        backend: of pyusb, see :func:`load_backend`.
         timeout: of one command, s.
         share: do not claim it; another process keeps its claim.
-
-    Raises:
-        ArmUsbError: it is missing, not permitted, busy, or fails at once.
     """
 
     def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:
@@ -179,11 +159,7 @@ class UsbArm:
             raise
 
     def send(self, packet: bytes) -> None:
-        """Write one command, the 3 bytes of :func:`encode`.
-
-        Raises:
-            ArmUsbError: not accepted as a whole; the state of the motors is unknown.
-        """
+        """Write a command of 3 bytes; after an ArmUsbError the state of the motors is unknown."""
         with self._errors('command'):
             count = self._device.ctrl_transfer(
                 _REQUEST_TYPE, _REQUEST, _VALUE, _INDEX, packet, self._timeout_ms)

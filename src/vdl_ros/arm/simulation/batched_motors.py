@@ -51,7 +51,6 @@ class TwinParameters:
         return SimulationConfig(speed_variation=0.0, **values)
 
     def replace(self, rows: NDArray[np.intp], others: TwinParameters) -> None:
-        """Give the arms ``rows``, int [N], the parameters of ``others``, N arms."""
         for field in dataclasses.fields(self):
             getattr(self, field.name)[rows] = getattr(others, field.name)
 
@@ -106,12 +105,9 @@ class BatchedMotors:
             self._commands = np.concatenate([missing, self._commands])
 
     def place(self, rows: NDArray[np.intp], target: Array, play: Array) -> None:
-        """Set gears, at rest, motors off.
+        """Set gears of arms ``rows``, int [N], to ``target``, float64 [N, 5], rad; motors off.
 
-        Args:
-            rows: which arms, int [N].
-            target: of the gears, float64 [N, 5], rad.
-            play: of each motor within the play of its gear, float64 [N, 5], from -1 to 1.
+        ``play`` is where each motor is within the play of its gear, float64 [N, 5], -1 to 1.
         """
         self.target[rows] = target
         self._motor[rows] = target + play * self._half_play[rows]
@@ -122,9 +118,7 @@ class BatchedMotors:
     def command(self, directions: NDArray[np.integer]) -> Array:
         """Command all motors, -1, 0 or 1, int [B, 5], for one period.
 
-        Returns:
-            The angles by which motors without load turn in each substep, float64
-            [SUBSTEPS, B, 5], rad.
+        Return the angles by which motors without load turn, float64 [SUBSTEPS, B, 5], rad.
         """
         self._commands[:-1] = self._commands[1:]
         self._commands[-1] = directions
@@ -133,22 +127,15 @@ class BatchedMotors:
     def slowing(self, angle: Array, torque: Array) -> Array:
         """Return the share of their speed that motors have left under load, from 0 to 2.
 
-        Args:
-            angle: by which they turn, of which the sign counts, float64 [..., B, 5].
-            torque: of the gears on the joints, float64 [..., B, 5], N m.
+        The sign of ``angle`` is their direction, float64 [..., B, 5]; ``torque`` is that of the
+        gears on the joints, float64 [..., B, 5], N m.
         """
         return np.asarray(np.clip(1.0 - self._slowing * torque * np.sign(angle), 0.0, 2.0))
 
     def turn(self, angle: Array, positions: Array) -> Array:
-        """Turn the motors, and the gears once the play is used up, for one substep.
+        """Turn the motors by ``angle``, float64 [B, 5], rad, and the gears; return ``target``.
 
-        Args:
-            angle: of the motors, float64 [B, 5], rad.
-            positions: of the joints, float64 [B, 5], rad; a clutch slips that would pull one
-                with more than its effort.
-
-        Returns:
-            The new ``target``.
+        A clutch slips that would pull a joint, at ``positions`` [B, 5], with more than its effort.
         """
         motor = self._motor + angle
         target = np.clip(self.target, motor - self._half_play, motor + self._half_play)

@@ -82,11 +82,9 @@ class GearMotors:
         self.place(np.zeros(len(speed)), np.zeros(len(speed)))
 
     def place(self, target: Array, play: Array) -> None:
-        """Set the gears to ``target``, at rest.
+        """Set the gears to ``target``, float64 [5], rad, at rest.
 
-        Args:
-            target: float64 [5], rad.
-            play: position of each motor within the play, float64 [5], from -1 to 1.
+        ``play`` is the position of each motor within the play, float64 [5], from -1 to 1.
         """
         self.target: list[float] = target.tolist()
         self._motor: list[float] = (target + play * self._play).tolist()
@@ -94,7 +92,6 @@ class GearMotors:
             [0.0] * len(target), [0] * len(target), [0.0] * len(target))
 
     def step(self, command: Sequence[int], positions: list[float], torques: list[float]) -> bool:
-        """Simulate one step; return whether any gear moved."""
         moved = False
         for index, now in enumerate(command):
             turning = self._turning[index]
@@ -119,7 +116,6 @@ class GearMotors:
         return moved
 
     def _turn(self, index: int, angle: float, position: float) -> None:
-        """Turn one motor by ``angle``, and its gear once the play is used up."""
         motor = self._motor[index] + angle
         target = min(max(self.target[index], motor - self._play), motor + self._play)
         low = max(self._lower[index], position - self._give[index])

@@ -28,12 +28,9 @@ def place_camera(
 
     Args:
         distance: from the target, m.
-        elevation: above the target's height, rad.
+        elevation: above the target's height, rad, up to 60 degrees; or ValueError.
         azimuth: from the x axis towards the y axis, rad.
         roll: counter-clockwise rotation of the image, rad.
-
-    Raises:
-        ValueError: an elevation that is not from 0 to 60 degrees.
     """
     if not 0.0 <= elevation <= math.pi / 3 + 1e-9:
         raise ValueError(f'elevation: {elevation:g} is not allowed: from 0 to {math.pi / 3:g}')
@@ -42,19 +39,10 @@ def place_camera(
         math.cos(elevation) * math.cos(azimuth), math.cos(elevation) * math.sin(azimuth),
         math.sin(elevation)])
     # x forward, z up: roll about x, look down by the elevation, turn back towards the target.
-    half = np.array([roll, elevation, azimuth + math.pi]) / 2.0
-    turn = np.array([1.0, 0.0, 0.0, 0.0])
-    for axis in (2, 1, 0):
-        part = np.zeros(4)
-        part[0], part[1 + axis] = math.cos(half[axis]), math.sin(half[axis])
-        product = np.zeros(4)
-        mujoco.mju_mulQuat(product, turn, part)
-        turn = product
-    mount.quat[:] = turn
+    mujoco.mju_euler2Quat(mount.quat, [azimuth + math.pi, elevation, roll], 'zyx')
 
 
 def set_field_of_view(model: Any, angle: float) -> None:
-    """Set the camera's vertical field of view, rad."""
     model.camera(CAMERA).fovy[:] = math.degrees(angle)
 
 
@@ -84,13 +72,11 @@ def set_light(model: Any, light: str, rgb: ArrayLike, direction: ArrayLike | Non
 
 
 def set_headlight(model: Any, ambient: ArrayLike, diffuse: ArrayLike) -> None:
-    """Set the ambient light and the camera's headlight; three numbers each."""
     model.vis.headlight.ambient[:] = np.clip(ambient, 0.0, None)
     model.vis.headlight.diffuse[:] = np.clip(diffuse, 0.0, None)
 
 
 def set_lamp(model: Any, on: bool) -> None:
-    """Switch the arm's lamp."""
     model.light(PREFIX + 'lamp').active[:] = on
     model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
 
@@ -128,11 +114,9 @@ class ArmRenderer:
         ArmRenderer._open = self
 
     def __enter__(self) -> ArmRenderer:
-        """Return self."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close."""
         self.close()
 
     def render(self, positions: ArrayLike, lamp: bool = False, out: Image | None = None) -> Image:
@@ -155,13 +139,7 @@ class ArmRenderer:
         image: Image = self._renderer.render(out=out)
         return image
 
-    @property
-    def bare(self) -> Any:
-        """Return the ``mujoco.Renderer``, to measure what it takes alone."""
-        return self._renderer
-
     def close(self) -> None:
-        """Free the OpenGL context; may be called twice."""
         if self._renderer is not None:
             self._renderer.close()
             self._renderer = None
@@ -178,29 +156,3 @@ def camera_matrix(scene: Scene, width: int, height: int) -> Array:
     focal = height / 2.0 / math.tan(angle / 2.0)
     return np.array([
         [focal, 0.0, (width - 1) / 2.0], [0.0, focal, (height - 1) / 2.0], [0.0, 0.0, 1.0]])
-
-
-def camera_pose(scene: Scene) -> Array:
-    """Return the pose of the optical frame in ``base_link``, float64 [4, 4], m.
-
-    z points into the scene, x to the right and y down in the image.
-    """
-    data = mujoco.MjData(scene.model)
-    mujoco.mj_kinematics(scene.model, data)
-    mujoco.mj_camlight(scene.model, data)
-    camera = data.camera(CAMERA)
-    pose = np.eye(4)
-    pose[:3, :3] = camera.xmat.reshape(3, 3) * [1.0, -1.0, -1.0]
-    pose[:3, 3] = camera.xpos
-    return pose
-
-
-def project(scene: Scene, points: ArrayLike, width: int, height: int) -> Array:
-    """Return the projections of points, float64 [..., 2]: column and row, pixels.
-
-    ``points`` are float64 [..., 3] in ``base_link``, m; NaN is returned for one behind the camera.
-    """
-    pose = camera_pose(scene)
-    local = (np.asarray(points, np.float64) - pose[:3, 3]) @ pose[:3, :3]
-    depth = np.where(local[..., 2:] > 0.0, local[..., 2:], np.nan)
-    return np.array((local @ camera_matrix(scene, width, height).T)[..., :2] / depth)

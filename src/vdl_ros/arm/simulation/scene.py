@@ -9,8 +9,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import mujoco
@@ -31,12 +30,12 @@ UNLOADED_RATE = 60.0
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """A compiled model and the indices of the arm's joints in it.
+    """A compiled ``mujoco.MjModel`` and the indices of the arm's joints in it.
 
-    ``model`` is a ``mujoco.MjModel``. ``qpos`` and ``dof`` are the indices of the five joints in
-    ``data.qpos`` and ``data.qvel``, int [5]; ``actuators`` in ``data.ctrl``. ``load`` is the
-    torque of gravity on each joint with the arm stretched out, float64 [5], N m, 0 for joints
-    without it; ``inertia`` the inertia about each joint with the arm upright, float64 [5], kg m^2.
+    ``qpos`` and ``dof`` are the indices of the five joints in ``data.qpos`` and ``data.qvel``,
+    int [5]; ``actuators`` in ``data.ctrl``. ``load`` is the torque of gravity on each joint with
+    the arm stretched out, float64 [5], N m, 0 for joints without it; ``inertia`` the inertia about
+    each joint with the arm upright, float64 [5], kg m^2.
     """
 
     model: Any
@@ -81,34 +80,25 @@ class Scene:
 
 
 def build_scene(
-    geometry: ArmGeometry | None = None, *, timestep: float = 0.004, field_of_view: float = 0.75,
-    width: int = 640, height: int = 480, path: Path | None = None,
+    geometry: ArmGeometry | None = None, *, field_of_view: float = 0.75,
     furnish: Callable[[Any], None] | None = None,
 ) -> Scene:
-    """Return the scene: the arm on its table.
+    """Return the scene: the arm on its table; GeometryError: MuJoCo cannot make a model of it.
 
     Args:
         geometry: the arm; by default that of the package.
-        timestep: of the physics, s.
         field_of_view: the camera's vertical one, rad.
-        width, height: of the largest image to render, pixels.
-        path: the surroundings, MJCF; by default config/mujoco/scene.xml.
         furnish: called with the ``mujoco.MjSpec``, to add objects.
-
-    Raises:
-        GeometryError: MuJoCo cannot make a model of it, or there is no such file.
     """
     geometry = geometry or load()
     try:
-        spec = mujoco.MjSpec.from_file(str(path or find_resource('config/mujoco/scene.xml')))
+        spec = mujoco.MjSpec.from_file(str(find_resource('config/mujoco/scene.xml')))
         spec.attach(_arm(geometry, field_of_view), frame=spec.worldbody.add_frame(), prefix=PREFIX)
         if furnish is not None:
             furnish(spec)
-        spec.option.timestep = timestep
+        spec.option.timestep = 0.004
         # Implicit in velocity: the gears' damping is large against the links' inertia.
         spec.option.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
-        spec.visual.global_.offwidth = width
-        spec.visual.global_.offheight = height
         model = spec.compile()
     except (ValueError, RuntimeError, OSError, mujoco.FatalError) as error:
         raise GeometryError('MuJoCo: ' + ' '.join(str(error).split())) from error
@@ -133,7 +123,6 @@ def build_scene(
 
 
 def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:
-    """Return the ``mujoco.MjSpec`` of the arm alone."""
     robot = ElementTree.fromstring(geometry.urdf)
     extension = ElementTree.SubElement(robot, 'mujoco')
     # Without these MuJoCo discards visual geoms and frames without mass.
@@ -185,8 +174,8 @@ def _add_materials(spec: Any, robot: ElementTree.Element) -> None:
             geom.rgba = [0.5, 0.5, 0.5, 1.0]  # MuJoCo's default, which a material overrides
 
 
-#: Largest penetration of parts that is allowed, m.
-DEEPEST = 0.001
+# Penetration of parts that is allowed, m.
+MAX_DEPTH = 0.001
 
 
 class CollisionChecker:
@@ -202,18 +191,33 @@ class CollisionChecker:
 
     def collides(self, positions: ArrayLike) -> NDArray[np.bool_]:
         """Return whether poses collide, bool [N]; ``positions`` is float64 [N, 5], rad."""
+        return np.array([bool(pairs) for pairs in self._pairs(positions)], np.bool_)
+
+    def collision(self, positions: ArrayLike) -> str:
+        """Return what is inside what at ``positions``, float64 [5], rad; '' if nothing is."""
+        pairs = next(self._pairs(np.asarray(positions)[None]))
+        if not pairs:
+            return ''
+        # The static part comes first; the table has no body of its own.
+        (fixed, _), model = pairs[0], self.scene.model
+        other, part = (model.body(model.geom_bodyid[geom]).name.removeprefix(PREFIX)
+                       for geom in pairs[0])
+        return f'{part} would be inside {model.geom(fixed).name if other == "world" else other}'
+
+    def _pairs(self, positions: ArrayLike) -> Iterator[list[list[int]]]:
+        """Yield for each pose the pairs of geoms that are inside each other."""
         model, data = self.scene.model, self._data
         poses = np.asarray(positions, np.float64)
         qpos = np.tile(model.qpos0, (len(poses), 1))
         self.scene.write_positions(qpos, poses)
-        found = np.zeros(len(poses), np.bool_)
-        for row, values in enumerate(qpos):
+        for values in qpos:
             data.qpos[:] = values
             mujoco.mj_kinematics(model, data)
             mujoco.mj_comPos(model, data)  # the search for contacts needs it
             mujoco.mj_collision(model, data)
-            if data.ncon:
-                contacts = data.contact
-                deep = contacts.dist < -DEEPEST
-                found[row] = bool((deep & self._arm[contacts.geom].any(axis=1)).any())
-        return found
+            if not data.ncon:
+                yield []
+                continue
+            geoms = data.contact.geom
+            deep = data.contact.dist < -MAX_DEPTH
+            yield geoms[deep & self._arm[geoms].any(axis=1)].tolist()

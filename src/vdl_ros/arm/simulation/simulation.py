@@ -14,8 +14,11 @@ from vdl_ros.arm.driver.usb import Signs, decode
 from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
-from vdl_ros.arm.simulation.scene import DEEPEST, PREFIX, Scene, build_scene
+from vdl_ros.arm.simulation.scene import CollisionChecker, Scene, build_scene
 from vdl_ros.common.quoting import quoted
+
+# A simulation that is later or earlier does not catch up or wait, s of wall time; see Pacer.
+_MAX_LAG_S = 0.2
 
 
 class PoseError(ValueError):
@@ -31,9 +34,6 @@ class ArmSimulation:
     Args:
         seed: of speeds, and positions of the gears within their play.
         scene: instead of a new one of ``geometry``; its timestep is set.
-
-    Raises:
-        GeometryError: the arm or its scene cannot be used.
     """
 
     def __init__(
@@ -45,14 +45,14 @@ class ArmSimulation:
         self.geometry = self.scene.geometry
         self.scene.model.opt.timestep = self.config.timestep
         self.data: Any = mujoco.MjData(self.scene.model)
-        self._scratch: Any = mujoco.MjData(self.scene.model)
+        self._checker = CollisionChecker(self.scene)
         self._random = np.random.default_rng(seed)
         self._stiffness = self.scene.stiffen(self.config.sag)
         given = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
-        #: Speeds before ``speed_variation``, float64 [5], rad/s.
-        self.nominal_speed: Positions = np.where(given > 0.0, given, self.geometry.velocity)
+        # Before ``speed_variation``, rad/s.
+        self._nominal_speed: Positions = np.where(given > 0.0, given, self.geometry.velocity)
         self._motors = GearMotors(
-            self.config, self.nominal_speed, self.geometry.lower, self.geometry.upper,
+            self.config, self._nominal_speed, self.geometry.lower, self.geometry.upper,
             self.scene.load, self.geometry.effort / self._stiffness)
         self._steps = 0
         self._debt = 0.0
@@ -72,17 +72,16 @@ class ArmSimulation:
 
     @property
     def joint_positions(self) -> Positions:
-        """Return the true positions, float64 [5], rad; the gripper's is the angle of a finger."""
+        """True positions, float64 [5], rad; the gripper's is the angle of a finger."""
         return np.array(self.data.qpos[self.scene.qpos])
 
     @property
     def joint_velocities(self) -> Positions:
-        """Return the true velocities, float64 [5], rad/s."""
+        """True velocities, float64 [5], rad/s."""
         return np.array(self.data.qvel[self.scene.dof])
 
     @property
     def motors(self) -> Motors:
-        """Return the command in effect now, after the delay."""
         return self._command
 
     @property
@@ -112,16 +111,12 @@ class ArmSimulation:
 
         Args:
             pose: resting positions, sag included, float64 [5], rad, or positions by name, others
-                0; None is straight up.
-
-        Raises:
-            PoseError: an unknown joint, a wrong shape, a value that is not finite or beyond the
-                joint's limits, or a collision; nothing is changed.
+                0; None is straight up. After a PoseError nothing is changed.
         """
         positions = self._checked(pose)
         variation = self.config.speed_variation
         self._motors.speed = (
-            self.nominal_speed * self._random.uniform(1 - variation, 1 + variation, len(JOINTS))
+            self._nominal_speed * self._random.uniform(1 - variation, 1 + variation, len(JOINTS))
         ).tolist()
         play = self._random.uniform(-1.0, 1.0, len(JOINTS))
         mujoco.mj_resetData(self.scene.model, self.data)
@@ -146,15 +141,13 @@ class ArmSimulation:
         self._steps += 1
 
     def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
-        if pose is None:
-            pose = self.geometry.upright
         if isinstance(pose, Mapping):
             for name in pose:
                 if name not in JOINTS:
                     raise PoseError(
                         f'{quoted(name)}: no such joint; there are {", ".join(JOINTS)}')
             pose = [pose.get(name, 0.0) for name in JOINTS]
-        positions = np.array(pose, np.float64)
+        positions = np.array(self.geometry.upright if pose is None else pose, np.float64)
         if positions.shape != (len(JOINTS),):
             raise PoseError(f'pose: shape {positions.shape} is not ({len(JOINTS)},)')
         for name, value in zip(JOINTS, positions, strict=True):
@@ -166,22 +159,9 @@ class ArmSimulation:
         return positions
 
     def check_collision(self, positions: Positions) -> None:
-        """Check the arm at ``positions``, float64 [5], rad, for collisions.
-
-        Raises:
-            PoseError: it would penetrate itself or something else.
-        """
-        model, data = self.scene.model, self._scratch
-        mujoco.mj_resetData(model, data)
-        self.scene.set_positions(data, positions)
-        for contact in data.contact:
-            names = [model.body(model.geom_bodyid[geom]).name for geom in contact.geom]
-            if contact.dist < -DEEPEST and any(name.startswith(PREFIX) for name in names):
-                # The static part comes first; the table has no body of its own.
-                other, part = (name.removeprefix(PREFIX) for name in names)
-                if other == 'world':
-                    other = model.geom(contact.geom[0]).name
-                raise PoseError(f'pose: {part} would be inside {other}')
+        """Raise PoseError if a part is inside another one at ``positions``, float64 [5], rad."""
+        if found := self._checker.collision(positions):
+            raise PoseError(f'pose: {found}')
 
 
 class SimulatedLink:
@@ -191,7 +171,6 @@ class SimulatedLink:
         self._simulation, self._signs = simulation, signs
 
     def send(self, packet: bytes) -> None:
-        """Pass a command of 3 bytes to the simulated arm."""
         self._simulation.command(decode(packet, self._signs))
 
     def close(self) -> None:
@@ -202,36 +181,30 @@ class Pacer:
     """Computes how much to simulate now and how long to wait.
 
     Both are relative to one moment at which wall and simulated time agreed, so that errors do not
-    add up. A simulation that falls behind by more than ``max_lag`` does not catch up: that moment
-    is moved, and counted in ``resyncs``.
-
-    Args:
-        real_time_factor: simulated seconds per second of wall time.
-        max_lag: wall time, s.
+    add up. A simulation that falls behind by more than ``_MAX_LAG_S`` does not catch up: that
+    moment is moved, and counted in ``resyncs``.
     """
 
-    def __init__(self, real_time_factor: float = 1.0, max_lag: float = 0.2):
+    def __init__(self, real_time_factor: float = 1.0):
         self.real_time_factor = real_time_factor
-        self.max_lag = max_lag
         self.resyncs = 0
         self._wall: float | None = None
         self._sim = 0.0
 
     def sync(self, wall: float, sim: float) -> None:
-        """Set the moment at which the clocks agree: monotonic and simulated time, s."""
         self._wall, self._sim = wall, sim
 
     def due(self, wall: float, sim: float) -> float:
-        """Return how many seconds to simulate now, at least 0, at ``sim`` simulated s."""
+        """Return how many seconds to simulate now, at ``sim`` simulated s."""
         behind = self._behind(wall, sim)
-        if abs(behind) > self.max_lag * self.real_time_factor:
+        if abs(behind) > _MAX_LAG_S * self.real_time_factor:
             self.resyncs += 1
             self.sync(wall, sim)
             return 0.0
         return max(0.0, behind)
 
     def wait(self, wall: float, sim: float) -> float:
-        """Return the wall time to wait until the simulated time ``sim`` is due, s, at least 0."""
+        """Return the wall time to wait until the simulated time ``sim`` is due, s."""
         return max(0.0, -self._behind(wall, sim) / self.real_time_factor)
 
     def _behind(self, wall: float, sim: float) -> float:

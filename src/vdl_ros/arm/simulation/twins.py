@@ -80,7 +80,6 @@ class History:
         self._newest = 0
 
     def append(self, values: Array) -> None:
-        """Add the values, float64 [B, N], of one interval later."""
         self._newest = (self._newest + 1) % len(self._values)
         self._values[self._newest] = values
 
@@ -123,7 +122,6 @@ class _Twin:
 
     @property
     def parameters(self) -> TwinParameters:
-        """Parameters of the arms."""
         return self._motors.parameters
 
     def positions_before(self, age: Array) -> Array:
@@ -201,11 +199,8 @@ class KinematicTwin(_Twin):
 class PhysicsTwin(_Twin):
     """B arms, each in its own copy of a scene with an object.
 
-    Args:
-        movable: name of the object, a body with a free joint and one geom.
-
-    Raises:
-        ValueError: a substep is not a whole number of physics steps, two at least.
+    ``movable`` is its name, a body with a free joint and one geom. ValueError: a substep is not a
+    whole number of physics steps, two at least.
     """
 
     def __init__(
@@ -306,5 +301,4 @@ class PhysicsTwin(_Twin):
         return self._history.before(age)[:, len(JOINTS):]
 
     def close(self) -> None:
-        """Free MuJoCo's rollout."""
         self._rollout.close()

@@ -15,13 +15,12 @@ import select
 import sys
 import termios
 from dataclasses import dataclass
-from types import TracebackType
 
 _CTRL_C = 0x03
 # An escape sequence arrives at once; a lone ESC is a key. An unfinished paste ends after a while.
 _SEQUENCE_S, _PASTE_S = 0.1, 1.0
 # The body of a longer sequence is dropped: no key has one.
-_LONGEST = 64
+_MAX_LENGTH = 64
 # More different keys between two reads are pasted text.
 _FINGERS = 4
 _PASTE_END = b'\x1b[201~'
@@ -103,7 +102,7 @@ class Keyboard:
         """Take one key or sequence from the buffer; leave it there if it is incomplete."""
         match = _TOKEN.match(self._buffer)
         if match is None:
-            if len(self._buffer) > _LONGEST:
+            if len(self._buffer) > _MAX_LENGTH:
                 # The last byte may be the ESC that begins the end of a string.
                 del self._buffer[2:-1]
             return None
@@ -148,7 +147,6 @@ class Keyboard:
 
 
 def _key(body: str) -> Key | None:
-    """Return the key of a kitty sequence; raise ValueError for an invalid one."""
     fields = body.split(';')
     code = int(fields[0].split(':')[0])
     modifiers, _, event = (fields[1] if len(fields) > 1 else '').partition(':')
@@ -176,12 +174,7 @@ _WRITE_S = 0.1
 class Terminal:
     """Context manager of standard input and output: raw inside, always restored at the end.
 
-    Args:
-        source: descriptor of a terminal to read, standard input by default.
-        sink: descriptor of a terminal to write, standard output by default.
-
-    Raises:
-        ValueError: one of them is not a terminal.
+    ``source`` and ``sink`` are other descriptors to read and write. ValueError: no terminal.
     """
 
     def __init__(self, source: int | None = None, sink: int | None = None) -> None:
@@ -204,9 +197,7 @@ class Terminal:
         self._write(_BEGIN + _FLAGS)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        """Restore the terminal if it still exists."""
+    def __exit__(self, *_: object) -> None:
         self._write((f'\x1b[<u{_NO_FOCUS}' if self._reporting else '') + _END + '\n')
         with contextlib.suppress(termios.error, OSError):
             # Unread input was typed for this program, not for the shell.
@@ -224,20 +215,17 @@ class Terminal:
             return None
 
     def enable_reports(self, bits: int) -> None:
-        """Enable ``bits`` of the kitty protocol and query which of them are on."""
+        """Enable ``bits`` of the kitty protocol; the terminal answers which are on."""
         self._reporting = True
         self._write(f'\x1b[>{bits}u{_FLAGS}{_FOCUS}')
 
     def ask(self) -> None:
-        """Query the flags of the kitty protocol: a terminal that is there answers."""
         self._write(_FLAGS)
 
     def log(self, text: str) -> None:
-        """Write lines above the status line."""
         self._write(_CLEAR_LINE + text + '\n' + self._clipped())
 
     def set_status(self, status: str) -> None:
-        """Redraw the status line if it changed."""
         if status != self._status:
             self._status = status
             self._write(_CLEAR_LINE + self._clipped())

@@ -88,16 +88,11 @@ class Teleop:
         self.lamp = 0
 
     def feed(self, data: bytes, now: float) -> list[str]:
-        """Process input of the terminal.
+        """Take input of the terminal, read at ``now`` (s, monotonic); return actions in order.
 
-        Args:
-            data: bytes that were read, may be empty.
-            now: s, monotonic.
-
-        Returns:
-            Actions, in order: 'help', 'stop' and 'release' (the emergency stop), 'off' (all
-            motors, also those of programs), 'enable' (REPORTS of the terminal, and query its flags
-            again), 'ask' (query its flags again).
+        They are 'help', 'stop' and 'release' (the emergency stop), 'off' (all motors, also those
+        of programs), 'enable' (REPORTS of the terminal, and query its flags again) and 'ask'
+        (query its flags again).
         """
         if data:
             self._read_at = now
@@ -110,7 +105,6 @@ class Teleop:
         return [action for action in actions if action]
 
     def motors(self, now: float) -> Motors:
-        """Return the command at ``now``."""
         if self.releases and now - self._read_at >= _SILENCE_S:
             self._held.clear()
         self._held = {name: each for name, each in self._held.items() if now < each.until}
@@ -122,7 +116,6 @@ class Teleop:
         self._held.clear()
 
     def set_emergency(self, engaged: bool) -> None:
-        """Set the state of the emergency stop."""
         self._requested = False
         if engaged != self.emergency:
             self._until_let_go = True

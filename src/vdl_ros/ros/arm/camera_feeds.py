@@ -173,7 +173,7 @@ def _renderer(
         # Imported only here: the import needs OpenGL, and other sources need none.
         from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
         from vdl_ros.arm.simulation.scene import build_scene
-        scene = build_scene(geometry, field_of_view=field_of_view, width=width, height=height)
+        scene = build_scene(geometry, field_of_view=field_of_view)
         return ArmRenderer(scene, width, height), camera_matrix(scene, width, height)
     except ValueError:
         raise  # the description cannot be rendered
