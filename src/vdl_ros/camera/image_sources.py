@@ -24,7 +24,7 @@ Notice = Callable[[str], None]
 
 SUFFIXES = ('.bmp', '.gif', '.jpeg', '.jpg', '.pgm', '.png', '.ppm', '.tif', '.tiff', '.webp')
 # A stamp of the kernel is used if the image is no older than this, s.
-_OLDEST_S = 1.0
+_MAX_AGE_S = 1.0
 
 
 class SourceError(ValueError):
@@ -39,32 +39,28 @@ class TimedImage(NamedTuple):
 
 
 class ImageSource(Protocol):
-    """A sequence of images, live from a device or stored; see :func:`open_source`."""
+    """A sequence of images, live from a device or stored; see :func:`open_source`.
+
+    Attributes:
+        live: images are lost unless they are read in time.
+        damaged: number of images that could not be decoded.
+    """
+
+    live: bool
 
     @property
-    def live(self) -> bool:
-        """Return whether images are lost unless they are read in time."""
-
-    @property
-    def damaged(self) -> int:
-        """Return how many images could not be decoded."""
+    def damaged(self) -> int: ...
 
     def read(self) -> TimedImage | None:
-        """Return the next image, waiting for a live one; None at the end.
+        """Return the next image, waiting for a live one; None at the end of a stored one.
 
-        Raises:
-            OSError, av.FFmpegError: the source is lost.
-        """
-
-    def rewind(self) -> None:
-        """Start again.
+        After its end a stored one begins again.
 
         Raises:
             OSError, SourceError, av.FFmpegError: the source is lost, or invalid now.
         """
 
-    def close(self) -> None:
-        """Close the device or file."""
+    def close(self) -> None: ...
 
 
 def is_device(source: str) -> bool:
@@ -78,7 +74,6 @@ def open_source(
     """Open a device, video file or folder.
 
     Args:
-        size: size to scale images to; None: unchanged.
         rate: requested of a device, Hz; it may deliver another.
         notice: called with one line for each file that is left out.
 
@@ -106,7 +101,6 @@ class _Stream:
     """Decodes the images of one container to RGB; ``damaged`` could not be decoded."""
 
     def __init__(self, container: InputContainer, size: Size) -> None:
-        self._container = container
         self._stream = container.streams.video[0]
         self._packets = container.demux(self._stream)
         self._last = 0.0
@@ -141,9 +135,6 @@ class _Stream:
             return ''
         return f', cut off after {self._last:.1f} of {end:.1f} s'
 
-    def close(self) -> None:
-        self._container.close()
-
 
 class _Scaler:
     """Converts frames to RGB, scaled; keeps its reformatter, which is expensive to make."""
@@ -167,12 +158,7 @@ class _Nameless:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[InputContainer]:
-    """Open an image or video file, by its content.
-
-    Raises:
-        OSError: it cannot be opened.
-        SourceError: it has neither a video nor an image.
-    """
+    """Open an image or video file, by its content; SourceError: it has neither."""
     with path.open('rb') as file:
         try:
             # Metadata may be in any encoding and is not used.
@@ -201,16 +187,14 @@ class _DeviceSource:
         options = {'framerate': f'{rate:g}'}
         if size is not None:
             options['video_size'] = f'{size[0]}x{size[1]}'
-        self._device, self._options, self._size = device, options, size
-        self._stream = self._open()
-
-    def _open(self) -> _Stream:
+        self._device = device
         try:
-            return _Stream(open_container(self._device, self._options), self._size)
+            container = open_container(device, options)
         except PermissionError as error:
             raise PermissionError(
                 error.errno, 'no permission: the user must be in the group video',
-                self._device) from error
+                device) from error
+        self._stream, self.close = _Stream(container, size), container.close
 
     @property
     def damaged(self) -> int:
@@ -222,15 +206,8 @@ class _DeviceSource:
             raise OSError(f'{self._device}: no more images')
         now = time.monotonic()
         pixels, stamp = found
-        known = stamp is not None and 0.0 <= now - stamp < _OLDEST_S
+        known = stamp is not None and 0.0 <= now - stamp < _MAX_AGE_S
         return TimedImage(pixels, stamp if known and stamp is not None else now)
-
-    def rewind(self) -> None:
-        self.close()
-        self._stream = self._open()
-
-    def close(self) -> None:
-        self._stream.close()
 
 
 class _StoredSource:
@@ -249,6 +226,7 @@ class _StoredSource:
         self._first = next(self._images, None)
         if self._first is None:
             raise SourceError(f'{self._path}: no image can be decoded')
+        self._ended = False
 
     def _decoded(self) -> Generator[Pixels, None, None]:
         raise NotImplementedError
@@ -260,14 +238,13 @@ class _StoredSource:
             self._notice(text)
 
     def read(self) -> TimedImage | None:
+        if self._ended:
+            self._begin()
         pixels, self._first = self._first, None
         if pixels is None:
             pixels = next(self._images, None)
+        self._ended = pixels is None
         return TimedImage(pixels, time.monotonic()) if pixels is not None else None
-
-    def rewind(self) -> None:
-        self.close()
-        self._begin()
 
     def close(self) -> None:
         self._images.close()
@@ -322,13 +299,10 @@ RETRY_S = 1.0
 
 
 class RateLimiter:
-    """Passes events at a maximum rate.
+    """Passes events at a maximum rate, Hz.
 
     Deadlines are one period apart, whenever events pass, so that there is no drift. An event
     before its deadline passes if it is nearer to the deadline than the next one is expected to be.
-
-    Args:
-        rate: Hz, more than 0.
     """
 
     def __init__(self, rate: float) -> None:
@@ -361,15 +335,15 @@ class Reader:
     A live source is read as fast as it delivers; images that are not due are dropped. A file is
     read at the rate. A lost source is retried every second.
 
-    ``fault`` is the reason why there are no images now, or ''; ``ended``: a file was read to its
-    end and does not restart; ``missed`` counts images that were replaced before they were taken.
-
     Args:
-        open_source: opens the source; after OSError, ValueError, av.FFmpegError it is retried.
-        rate: maximum rate of images, Hz.
         loop: whether a file restarts at its end.
         source: the source if it is open already.
         notice: called from the thread with one line when the source is lost, back or ended.
+
+    Attributes:
+        fault: why there are no images now, or ''.
+        ended: a file was read to its end and does not restart.
+        missed: images that were replaced before they were taken.
     """
 
     def __init__(
@@ -392,7 +366,7 @@ class Reader:
 
     @property
     def damaged(self) -> int:
-        """Return how many images could not be decoded."""
+        """Number of images that could not be decoded."""
         source = self._source
         return self._damaged + (source.damaged if source is not None else 0)
 
@@ -404,7 +378,6 @@ class Reader:
             return image
 
     def close(self) -> None:
-        """Stop reading."""
         self._stop.set()
         self._thread.join(RETRY_S)
 
@@ -416,7 +389,10 @@ class Reader:
                 self._read(self._source)
                 break
             except (OSError, ValueError, av.FFmpegError) as error:
-                self._lose(' '.join(str(error).split()))
+                self._close()
+                before, self.fault = self.fault, ' '.join(str(error).split())
+                if self.fault != before:
+                    self._notice(f'{self.fault}; retried every {RETRY_S:g} s')
                 self._stop.wait(RETRY_S)
         self._close()
 
@@ -425,12 +401,11 @@ class Reader:
         while not self._stop.is_set():
             image = source.read()
             if image is None:
-                if not self._loop:
-                    self.ended = True
-                    self._notice('end of the source; no more images')
-                    return
-                source.rewind()
-                continue
+                if self._loop:
+                    continue
+                self.ended = True
+                self._notice('end of the source; no more images')
+                return
             if self.fault:
                 self.fault = ''
                 self._notice('images again')
@@ -442,12 +417,6 @@ class Reader:
                     self.missed += self._newest is not None
                     self._newest = image
                     self._arrived.notify()
-
-    def _lose(self, reason: str) -> None:
-        self._close()
-        if reason != self.fault:
-            self._notice(f'{reason}; retried every {RETRY_S:g} s')
-        self.fault = reason
 
     def _close(self) -> None:
         if self._source is None:
