@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from vdl_ros.export.messages import ExportError
-from vdl_ros.export.synchronizer import mean_rate, place_images
+from vdl_ros.export.synchronizer import ExportOptions, mean_rate, place_images
 
 
-def place(seconds, fps=10, **options):
-    return place_images([round(each * 1e9) for each in seconds], fps, **options)
+def place(seconds, fps=10, independent=False, **options):
+    return place_images([round(each * 1e9) for each in seconds], fps, ExportOptions(**options),
+                        independent=independent)
 
 
 def begins(placed):

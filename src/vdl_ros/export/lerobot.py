@@ -24,14 +24,7 @@ Statistics = dict[str, NDArray[Any]]
 
 
 def _of_values(values: NDArray[Any]) -> Statistics:
-    """Return the statistics of one episode's numbers.
-
-    Args:
-        values: [rows] or [rows, D].
-
-    Returns:
-        float64 [1] or [D] each.
-    """
+    """Return the statistics, float64 [1] or [D] each, of an episode's [rows] or [rows, D]."""
     table = values.reshape(len(values), -1).astype(np.float64)
     found: Statistics = {
         'min': table.min(axis=0), 'max': table.max(axis=0), 'mean': table.mean(axis=0),
@@ -48,7 +41,6 @@ class _ImageCounts:
         self._images = 0
 
     def add(self, image: NDArray[np.uint8]) -> None:
-        """Add an image, uint8 [height, width, 3]."""
         step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
         pixels = image[::step, ::step].reshape(-1, 3)
         for channel in range(3):
@@ -167,13 +159,15 @@ _CODEC, _ENCODER = 'h264', 'libx264'
 _VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 
 
+def _place(number: int) -> dict[str, int]:
+    """Return where a file is."""
+    return dict(zip(('chunk_index', 'file_index'), divmod(number, _FILES_PER_CHUNK), strict=True))
+
+
 class LeRobotWriter:
     """Writer of a LeRobotDataset.
 
     The rows of an episode are kept until it ends; of its images only histograms.
-
-    Raises:
-        ExportError: pyarrow or PyAV is missing, or the images' size cannot be encoded.
     """
 
     def __init__(self, root: Path, layout: Layout) -> None:
@@ -186,9 +180,11 @@ class LeRobotWriter:
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
         self._features = _features(layout)
+        types = {name: getattr(self._arrow, each['dtype'])()
+                 for name, each in self._features.items() if each['dtype'] != 'video'}
         self._schema = self._arrow.schema([
-            (name, self._type(feature)) for name, feature in self._features.items()
-            if feature['dtype'] != 'video'])
+            (name, self._arrow.list_(kind, self._features[name]['shape'][0])
+             if self._features[name]['names'] else kind) for name, kind in types.items()])
         self._data: Any = None
         self._episodes: Any = None
         self._video: VideoWriter | None = None
@@ -202,13 +198,8 @@ class LeRobotWriter:
         self._rows: dict[str, list[Any]] = {}
         self._images = _ImageCounts()
 
-    def _type(self, feature: dict[str, Any]) -> Any:
-        """Return the Arrow type of a feature."""
-        kind = getattr(self._arrow, feature['dtype'])()
-        return self._arrow.list_(kind, feature['shape'][0]) if feature['names'] else kind
-
     def begin(self, task: str) -> None:
-        """Begin an episode of one of the tasks."""
+        """Begin an episode of one of the layout's tasks."""
         self._task = task
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
@@ -221,7 +212,6 @@ class LeRobotWriter:
         self._images = _ImageCounts()
 
     def add(self, row: Row) -> None:
-        """Add a row to the episode."""
         number = len(self._rows['index'])
         values: dict[str, Any] = {
             'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
@@ -236,7 +226,6 @@ class LeRobotWriter:
             self._video.add(row.image)
 
     def end(self) -> None:
-        """End the episode."""
         length = len(self._rows['index'])
         columns = {name: np.array(values, self._features[name]['dtype'])
                    for name, values in self._rows.items()}
@@ -250,14 +239,12 @@ class LeRobotWriter:
             self._total[name] = _merge(self._total.get(name), found)
         key, fps = f'videos/{_IMAGE}', self._layout.fps
         video = {
-            f'{key}/chunk_index': self._video_file // _FILES_PER_CHUNK,
-            f'{key}/file_index': self._video_file % _FILES_PER_CHUNK,
+            **{f'{key}/{name}': value for name, value in _place(self._video_file).items()},
             f'{key}/from_timestamp': self._from_picture / fps,
             f'{key}/to_timestamp': (self._from_picture + length) / fps}
         self._meta.append({
             'episode_index': self._count, 'tasks': [self._task], 'length': length,
-            'data/chunk_index': self._data_file // _FILES_PER_CHUNK,
-            'data/file_index': self._data_file % _FILES_PER_CHUNK,
+            **{f'data/{name}': value for name, value in _place(self._data_file).items()},
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
             **(video if self._layout.has_images else {}),
             **{f'stats/{feature}/{name}': value.tolist()
@@ -269,7 +256,6 @@ class LeRobotWriter:
             self._write_episodes()
 
     def close(self) -> None:
-        """Finish all files."""
         self._write_episodes()
         self._episodes.close()
         self._data.close()
@@ -282,13 +268,13 @@ class LeRobotWriter:
             for feature, statistics in self._total.items()})
         _write_json(meta / 'info.json', {
             'codebase_version': _VERSION, 'robot_type': layout.robot,
-            'total_episodes': self._count, 'total_frames': self._frames, 'total_tasks': 1,
-            'chunks_size': 1000, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
-            'fps': layout.fps, 'splits': {'train': f'0:{self._count}'}, 'data_path': _DATA,
+            'total_episodes': self._count, 'total_frames': self._frames,
+            'total_tasks': len(layout.tasks), 'chunks_size': _FILES_PER_CHUNK,
+            'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
+            'splits': {'train': f'0:{self._count}'}, 'data_path': _DATA,
             'video_path': _VIDEO, 'features': self._features})
 
     def abandon(self) -> None:
-        """Close all files after an error."""
         for each in (self._data, self._episodes):
             if each is not None:
                 each.close()
@@ -296,11 +282,7 @@ class LeRobotWriter:
             self._video.close(discard=True)
 
     def verify(self) -> tuple[int, int]:
-        """Read the finished files; return rows and episodes.
-
-        Raises:
-            ExportError: rows or pictures are missing, or times do not increase.
-        """
+        """Read the finished files; return rows and episodes, or raise ExportError."""
         rows, episode, last = 0, -1, 0.0
         for path in sorted(self._root.glob('data/*/*.parquet')):
             for batch in self._parquet.ParquetFile(path).iter_batches(
@@ -320,11 +302,7 @@ class LeRobotWriter:
         return rows, episode + 1
 
     def _check_video(self, path: Path, count: int) -> None:
-        """Read the times of a finished video without decoding it.
-
-        Raises:
-            ExportError: it does not have ``count`` pictures, or one is not at its time.
-        """
+        """Read the times of a finished video's pictures without decoding it."""
         found = 0
         with self._av.open(str(path)) as container:
             for packet in container.demux(container.streams.video[0]):
@@ -343,8 +321,7 @@ class LeRobotWriter:
             self._arrow.array(values.reshape(-1)), values.shape[1])
 
     def _data_path(self) -> Path:
-        chunk, file = divmod(self._data_file, _FILES_PER_CHUNK)
-        return self._root / _DATA.format(chunk_index=chunk, file_index=file)
+        return self._root / _DATA.format(**_place(self._data_file))
 
     def _next_data(self) -> None:
         if self._data is not None:
@@ -357,10 +334,8 @@ class LeRobotWriter:
     def _next_video(self) -> None:
         self._close_video()
         self._video_file += 1
-        chunk, file = divmod(self._video_file, _FILES_PER_CHUNK)
         self._video = VideoWriter(
-            self._root / _VIDEO.format(
-                video_key=_IMAGE, chunk_index=chunk, file_index=file),
+            self._root / _VIDEO.format(video_key=_IMAGE, **_place(self._video_file)),
             self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0}, _ENCODER)
 
     def _close_video(self) -> None:
@@ -374,7 +349,7 @@ class LeRobotWriter:
             return
         table = self._arrow.Table.from_pylist(self._meta)
         if self._episodes is None:
-            path = self._root / _EPISODES.format(chunk_index=0, file_index=0)
+            path = self._root / _EPISODES.format(**_place(0))
             path.parent.mkdir(parents=True, exist_ok=True)
             self._episodes = self._parquet.ParquetWriter(path, table.schema, compression='snappy')
         self._episodes.write_table(table)

@@ -23,11 +23,7 @@ _SEED = 0
 
 
 class RobomimicWriter:
-    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory.
-
-    Raises:
-        ExportError: h5py is missing.
-    """
+    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
         self._h5py: Any = require_module('h5py', 'h5py', 'hdf5')
@@ -61,13 +57,11 @@ class RobomimicWriter:
                 name, (0, *shape), kind, maxshape=(None, *shape), **options)
 
     def add(self, row: Row) -> None:
-        """Add a row to the episode."""
         self._rows.append(row)
         if len(self._rows) >= _AT_ONCE:
             self._write()
 
     def end(self) -> None:
-        """End the episode."""
         self._write()
         self._demo['dones'][-1] = 1
         # robomimic requires states; without a simulation they are zeros.
@@ -78,7 +72,6 @@ class RobomimicWriter:
         self._total += self._length
 
     def close(self) -> None:
-        """Finish the file."""
         self._data.attrs['total'] = self._total
         arguments = {'fps': self._layout.fps, 'joints': list(self._layout.joints),
                      'motors': list(self._layout.motors), 'task': '; '.join(self._layout.tasks)}
@@ -96,15 +89,10 @@ class RobomimicWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Close the file after an error."""
         self._file.close()
 
     def verify(self) -> tuple[int, int]:
-        """Read the finished file; return rows and episodes.
-
-        Raises:
-            ExportError: rows are missing, or times do not increase.
-        """
+        """Read the finished file; return rows and episodes, or raise ExportError."""
         total = 0
         with self._h5py.File(self._path, 'r') as file:
             data = file['data']
