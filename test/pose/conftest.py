@@ -80,12 +80,7 @@ class Data:
         return self._folder / name
 
     def write_bag(self, name, frames, *, change=None, topics=tuple(TYPES), types=TYPES, **options):
-        """
-        Write a bag; return its folder.
-
-        ``change`` is called with the index and the messages of each frame, and may change them;
-        bytes in place of a message are written as they are, None is left out.
-        """
+        """Write a bag of frames that ``change`` may change; None in place of a message: none."""
         path = self._folder / name
         with BagWriter(path, **options) as bag:
             handles = {topic: bag.add_topic('/' + topic, types[topic], [qos.REPORT])
@@ -95,10 +90,8 @@ class Data:
                 if change is not None:
                     change(index, messages)
                 for topic in topics:
-                    message = messages[topic]
-                    if message is not None:
-                        data = message if isinstance(
-                            message, bytes) else serialize_message(message)
+                    if (data := messages[topic]) is not None:
+                        data = data if isinstance(data, bytes) else serialize_message(data)
                         bag.write(handles[topic], (index + 1) * 33_000_000, data)
         return path
 

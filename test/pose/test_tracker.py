@@ -90,11 +90,9 @@ def test_the_track_stays_within_the_limits():
     arm.command(1, -1)
     track = arm.see(60, std=np.array([1.0, 1.0]))
     assert track.positions == pytest.approx([2.0, -1.0], abs=0.15)
-    assert (track.positions <= UPPER).all()
-    assert (track.positions >= LOWER).all()
     beyond = arm.tracker.update(arm.now + 1.0, [3.1, -3.1], STD).positions
-    assert np.isfinite(beyond).all()
-    assert (np.abs(beyond) <= 2.0).all()
+    for positions in (track.positions, beyond):
+        assert ((positions >= LOWER) & (positions <= UPPER)).all()
 
 
 def test_the_track_resets_when_time_goes_back():

@@ -19,7 +19,7 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.pose.frames import DOMAINS, SPLITS
+from vdl_ros.pose.frames import SPLITS
 
 #: Materials with a randomised colour.
 MATERIALS = ('arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'table', 'floor')
@@ -35,15 +35,9 @@ _FIELD_OF_VIEW = 0.75
 
 
 class RandomizedScene:
-    """Draws frames of the arm.
+    """Draws frames of the arm; the same arguments give the same picture to the byte.
 
-    The same arguments give the same picture to the byte. Like an ``ArmRenderer``: one in a
-    process, used by the thread that made it.
-
-    Raises:
-        GeometryError: MuJoCo cannot make a model of the arm.
-        RuntimeError: another renderer is open.
-        OpenGLError: nothing can be drawn on this machine.
+    Like an ``ArmRenderer``, also its errors: one in a process, used by the thread that made it.
     """
 
     def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:
@@ -82,7 +76,6 @@ class RandomizedScene:
         return self._renderer.render(frame.positions, bool(look.get('lamp', 0.0)))
 
     def close(self) -> None:
-        """Free the OpenGL resources."""
         self._renderer.close()
 
     def _set_lights(self, look: Mapping[str, float]) -> None:
@@ -105,12 +98,10 @@ class RandomizedScene:
         model = self.scene.model
         for name in MATERIALS:
             rgb = _rgb_of(look, name) if f'{name}_r' in look else model.mat(name).rgba[:3]
-            shine = 'specular' in look and name.startswith('arm/')
-            if not shine and f'{name}_r' not in look:
-                continue
+            shiny = name.startswith('arm/')
             render.set_color(
-                model, name, rgb, specular=look['specular'] if shine else None,
-                shininess=look['shininess'] if shine else None)
+                model, name, rgb, specular=look.get('specular') if shiny else None,
+                shininess=look.get('shininess') if shiny else None)
         for geom, key in ((self._table, 'table_texture'), (self._floor, 'floor_texture')):
             if key in look:
                 model.geom_matid[geom] = self._pattern(look[key])
@@ -251,14 +242,8 @@ def sample(
     Args:
         split: one of ``frames.SPLITS``.
         domain: one of ``frames.DOMAINS``.
-        geometry: of the arm, for its joint limits.
         fits: whether positions, float64 [5], rad, are free of collisions; others are resampled.
-
-    Raises:
-        KeyError: no such split.
-        RuntimeError: no pose fits.
     """
-    assert domain in DOMAINS
     # The look has its own random stream: poses are the same in every domain.
     pose, style = (np.random.default_rng(each) for each in np.random.SeedSequence(
         [SPLITS[split], seed, index]).spawn(2))
@@ -278,12 +263,10 @@ def sample(
 
 
 def _brightness(random: Random) -> Look:
-    """Sample the brightness of the scene."""
     return {'brightness': float(np.exp(random.uniform(math.log(0.35), math.log(1.7))))}
 
 
 def _color(random: Random) -> Look:
-    """Sample the colours of arm, table and floor."""
     look: Look = {}
     for material in MATERIALS:
         rgb = random.uniform(0.0, 1.0, 3)
@@ -309,7 +292,6 @@ def _light(random: Random) -> Look:
 
 
 def _camera(random: Random) -> Look:
-    """Sample the camera's roll and field of view."""
     return {'camera_roll': random.uniform(-0.12, 0.12),
             'field_of_view': random.uniform(0.66, 0.86)}
 
