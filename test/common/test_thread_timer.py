@@ -28,42 +28,23 @@ def hands():
     return Hands()
 
 
-def test_sections_take_their_time_and_the_rest_is_other(hands):
+def test_sections_take_their_time_and_interrupt_each_other_and_the_rest_is_other(hands):
     timer = hands.timer
     hands.go(1)
-    with timer('step'):
-        hands.go(2)
-    with timer('infer'):
-        hands.go(4)
-    with timer('step'):
-        hands.go(8)
-    hands.go(16)
-    assert hands.spent() == {'other': 17, 'step': 10, 'infer': 4}
-    assert tuple(timer.seconds()) == PHASES
-
-
-def test_a_section_within_another_interrupts_it(hands):
-    timer = hands.timer
     with timer('encode'):
-        hands.go(1)
+        hands.go(2)
         with timer('step'):
-            hands.go(2)
+            hands.go(4)
             with timer('encode'):
-                hands.go(4)
-        hands.go(8)
-    assert hands.spent() == {'encode': 13, 'step': 2}
-
-
-def test_a_section_counts_so_far_and_ends_with_an_error(hands):
-    with contextlib.suppress(KeyError), hands.timer('learn'):
-        hands.go(3)
-        assert hands.spent() == {'learn': 3}
-        hands.go(1)
+                hands.go(8)
+        assert hands.spent() == {'other': 1, 'encode': 10, 'step': 4}, 'so far'
+        hands.go(16)
+    with contextlib.suppress(KeyError), timer('step'):
+        hands.go(32)
         raise KeyError
-    hands.go(2)
-    assert hands.spent() == {'learn': 4, 'other': 2}
-    with pytest.raises(KeyError):
-        hands.timer('sleep')
+    hands.go(64)
+    assert hands.spent() == {'other': 65, 'encode': 26, 'step': 36}
+    assert tuple(timer.seconds()) == PHASES
 
 
 def test_listening_is_waiting_but_for_the_processor_time(hands):

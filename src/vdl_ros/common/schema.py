@@ -33,15 +33,9 @@ def choice(*names: str) -> msgspec.Meta:
 def converted(
     value: object, kind: type[T], where: str, error: type[ValueError], *, strict: bool = True,
 ) -> T:
-    """Return ``value`` as a struct.
+    """Return ``value``, of the file ``where``, as a struct; ``strict``: texts are no numbers.
 
-    Args:
-        where: file that holds it, for errors.
-        error: type of the error.
-        strict: refuse texts that stand for numbers.
-
-    Raises:
-        ValueError: of type ``error``; one line with file, place, value and what is allowed.
+    The ``error`` that is raised is one line with file, place, value and what is allowed.
     """
     try:
         return msgspec.convert(value, kind, strict=strict)

@@ -56,11 +56,7 @@ class VideoWriter:
         return self._partial.stat().st_size
 
     def add(self, picture: NDArray[np.uint8]) -> None:
-        """Append a picture; height and width must be even and those of the first.
-
-        Raises:
-            ValueError: not such a picture.
-        """
+        """Append a picture; ValueError unless height and width are even and those of the first."""
         from av import VideoFrame
 
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
@@ -97,12 +93,10 @@ class VideoWriter:
             self._partial.unlink(missing_ok=True)
 
     def __enter__(self) -> VideoWriter:
-        """Return this writer."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Finish the file, or remove it after an error."""
         self.close(discard=kind is not None)
