@@ -7,6 +7,7 @@ import tracemalloc
 import h5py
 import numpy as np
 import pytest
+from bag_files import MS, START_NS, BagBuilder, add_scenario, picture
 from sensor_msgs.msg import Image
 
 from vdl_ros.arm.joints import JOINTS
@@ -25,42 +26,41 @@ def refuse(bag, tmp_path, match, format_name='hdf5'):
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_missing_empty_and_incomplete_bags_are_errors(builder, tmp_path, helpers):
+def test_missing_empty_and_incomplete_bags_are_errors(builder, tmp_path):
     refuse(tmp_path / 'missing', tmp_path, 'no bag is there')
     (tmp_path / 'words.mcap').write_text('not a bag, just words')
     refuse(tmp_path / 'words.mcap', tmp_path, 'not an MCAP file')
-    refuse(helpers.BagBuilder(tmp_path / 'nothing').write(), tmp_path,
-           'no image on camera/image_raw')
-    builder.image(helpers.START_NS, helpers.picture(0))
+    refuse(BagBuilder(tmp_path / 'nothing').write(), tmp_path, 'no image on camera/image_raw')
+    builder.image(START_NS, picture(0))
     refuse(builder.write(), tmp_path, 'no arm/joint_states')
 
 
-def test_images_that_cannot_be_exported_are_errors(tmp_path, helpers):
+def test_images_that_cannot_be_exported_are_errors(tmp_path):
     def bag(name, images, **more):
-        made = helpers.BagBuilder(tmp_path / name)
-        helpers.add_scenario(made, images, **more)
+        made = BagBuilder(tmp_path / name)
+        add_scenario(made, images, **more)
         return made
 
     made = bag('sizes', 3)
-    made.image(helpers.START_NS + 150 * helpers.MS, helpers.picture(0, (24, 24)))
+    made.image(START_NS + 150 * MS, picture(0, (24, 24)))
     refuse(made.write(), tmp_path, 'image 4 is 24 x 24 pixels, those before it 48 x 32')
     made = bag('encoding', 0)
-    made.add('camera/image_raw', helpers.START_NS, Image(
+    made.add('camera/image_raw', START_NS, Image(
         height=2, width=2, encoding='bayer_rggb8', step=2, data=[0] * 4))
     refuse(made.write(), tmp_path, "encoding 'bayer_rggb8' cannot be exported: rgb8, bgr8")
     refuse(bag('odd', 3, size=(31, 48)).write(), tmp_path, '48 x 31 pixels make no h264 video',
            'lerobot')
     made = bag('old', 0)
-    made.joints(helpers.START_NS, [0.0] * 5)
-    made.image(helpers.START_NS + 800 * helpers.MS, helpers.picture(0))
+    made.joints(START_NS, [0.0] * 5)
+    made.image(START_NS + 800 * MS, picture(0))
     refuse(made.write(), tmp_path, '1 images, but no arm/joint_states at their times')
 
 
-def test_the_namespace_selects_one_of_two_arms(tmp_path, helpers):
-    bag = helpers.BagBuilder(tmp_path / 'bag', prefix='/left')
-    helpers.add_scenario(bag, 4)
+def test_the_namespace_selects_one_of_two_arms(tmp_path):
+    bag = BagBuilder(tmp_path / 'bag', prefix='/left')
+    add_scenario(bag, 4)
     bag.prefix = '/right'
-    helpers.add_scenario(bag, 6, size=(20, 20))
+    add_scenario(bag, 6, size=(20, 20))
     path = bag.write()
     refuse(path, tmp_path, '/left/.* and /right/.*: choose one with --namespace')
     export(path, tmp_path / 'out', 'hdf5', ExportOptions(namespace='/right'))
@@ -68,8 +68,8 @@ def test_the_namespace_selects_one_of_two_arms(tmp_path, helpers):
         assert file['data'].attrs['total'] == 6
 
 
-def test_a_damaged_bag_is_exported_up_to_the_damage(builder, tmp_path, helpers):
-    helpers.add_scenario(builder, 600)
+def test_a_damaged_bag_is_exported_up_to_the_damage(builder, tmp_path):
+    add_scenario(builder, 600)
     bag = builder.write()
     file = bag / 'bag_0.mcap'
     whole = file.read_bytes()
@@ -81,13 +81,12 @@ def test_a_damaged_bag_is_exported_up_to_the_damage(builder, tmp_path, helpers):
                for note in found.notes)
     assert 100 < found.rows < 600
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
-        np.testing.assert_array_equal(
-            file['data/demo_0/obs/camera_image'][:],
-            [helpers.picture(number) for number in range(found.rows)])
+        np.testing.assert_array_equal(file['data/demo_0/obs/camera_image'][:],
+                                      [picture(number) for number in range(found.rows)])
 
 
-def test_malformed_messages_are_skipped_and_counted(builder, tmp_path, helpers):
-    stamps = helpers.add_scenario(builder, 10)
+def test_malformed_messages_are_skipped_and_counted(builder, tmp_path):
+    stamps = add_scenario(builder, 10)
     period = stamps[1] - stamps[0]
     builder.add('camera/image_raw', stamps[-1] + period, Image(
         height=32, width=48, encoding='rgb8', step=144, data=[0] * 100))
@@ -103,13 +102,13 @@ def test_malformed_messages_are_skipped_and_counted(builder, tmp_path, helpers):
     assert 'left out 1 messages: arm/joint_states: names and values' in notes
 
 
-def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path, helpers):
-    early = helpers.START_NS - 100 * helpers.MS
-    builder.image(early, helpers.picture(0))
-    stamps = helpers.add_scenario(builder, 30)
+def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path):
+    early = START_NS - 100 * MS
+    builder.image(early, picture(0))
+    stamps = add_scenario(builder, 30)
     gone = {stamps[10], stamps[11], stamps[20]}
-    builder.messages = [each for each in builder.messages
-                     if not (each[1] == '/camera/image_raw' and each[0] - 2 * helpers.MS in gone)]
+    builder.messages = [each for each in builder.messages if not (
+        each[1] == '/camera/image_raw' and each[0] - 2 * MS in gone)]
     bag = builder.write()
     refuse(bag, tmp_path, 'image 11 comes 0.1500 s after the one before it and 0.1000 s after the '
            'time of its row')
@@ -121,17 +120,16 @@ def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path,
         demo = file['data/demo_0']
         shown = [9 if each in (10, 11) else 19 if each == 20 else each for each in range(30)]
         np.testing.assert_array_equal(demo['obs/camera_image'][:],
-                                      [helpers.picture(each) for each in shown])
+                                      [picture(each) for each in shown])
         assert np.all(np.diff(demo['stamps'][:]) > 0)
 
 
-def test_motors_are_off_before_the_first_command_and_the_last_one_is_kept(
-        builder, tmp_path, helpers):
-    stamps = [helpers.START_NS + number * 50 * helpers.MS for number in range(60)]
+def test_motors_are_off_before_the_first_command_and_the_last_one_is_kept(builder, tmp_path):
+    stamps = [START_NS + number * 50 * MS for number in range(60)]
     for number, ns in enumerate(stamps):
-        builder.image(ns, helpers.picture(number))
+        builder.image(ns, picture(number))
         builder.joints(ns, [0.0] * 5)
-    builder.motors(stamps[3] - 1, [1, 0, -1, 0, 0], sender='/an/odd/name')
+    builder.motors(stamps[3] - 1, [1, 0, -1, 0, 0])
     # Of the very moment after an image: not its action.
     builder.motors(stamps[4] + 1, [0, 1, 0, 0, 1])
     export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
@@ -202,10 +200,10 @@ def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
 
 
 @pytest.mark.parametrize('format_name', ['lerobot', 'hdf5'])
-def test_memory_does_not_grow_with_the_bag(builder, tmp_path, helpers, format_name):
-    shown = helpers.picture(0, (240, 320))
+def test_memory_does_not_grow_with_the_bag(builder, tmp_path, format_name):
+    shown = picture(0, (240, 320))
     for number in range(400):
-        ns = helpers.START_NS + number * 40 * helpers.MS
+        ns = START_NS + number * 40 * MS
         builder.joints(ns, [0.1] * 5)
         builder.image(ns, shown)
     bag = builder.write()

@@ -6,6 +6,7 @@ import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from bag_files import command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import lerobot
@@ -109,15 +110,16 @@ def loader(teleop, tmp_path):
     return Loader(tmp_path / 'out')
 
 
-def test_exported_rows_are_read_back(loader, teleop, helpers):
+def test_exported_rows_are_read_back(loader, teleop):
     loader.check_columns()
     check_counters(loader, teleop[1], 20)
     assert loader.features['action']['names'] == list(JOINTS)
-    for number, (row, ns) in enumerate(zip(loader.rows, teleop[1][0] + teleop[1][1], strict=True)):
-        np.testing.assert_allclose(row['observation.state'], helpers.positions(ns), atol=1e-5)
-        assert row['action'] == helpers.command(ns)
+    stamps = teleop[1][0] + teleop[1][1]
+    for number, (row, ns) in enumerate(zip(loader.rows, stamps, strict=True)):
+        np.testing.assert_allclose(row['observation.state'], positions(ns), atol=1e-5)
+        assert row['action'] == command(ns)
         if number % 7 == 0 or number in (39, 40, 64):
-            loader.check_picture(row, helpers.picture(row['frame_index']))
+            loader.check_picture(row, picture(row['frame_index']))
     assert loader.episodes[0]['tasks'] == ['lift the cup']
     # Pandas finds the task by its index.
     table = pq.read_table(loader.root / 'meta/tasks.parquet')
@@ -127,7 +129,7 @@ def test_exported_rows_are_read_back(loader, teleop, helpers):
     assert {each['field_name'] for each in note['columns']} == {'task_index', 'task'}
 
 
-def test_statistics_are_those_of_the_values(loader, teleop, helpers):
+def test_statistics_are_those_of_the_values(loader, teleop):
     state = np.array([row['observation.state'] for row in loader.rows])
     image = 'observation.images.camera'
     assert set(loader.stats) == set(loader.features)
@@ -139,7 +141,7 @@ def test_statistics_are_those_of_the_values(loader, teleop, helpers):
     np.testing.assert_allclose(first['stats/observation.state/q50'], np.median(state[:40], axis=0))
     assert first['stats/index/max'] == [39.0]
     assert first['stats/timestamp/count'] == [40]
-    pixels = np.stack([helpers.picture(number) for take in teleop[1]
+    pixels = np.stack([picture(number) for take in teleop[1]
                        for number in range(len(take))]) / 255.0
     for name in ('min', 'max', 'mean', 'std'):
         np.testing.assert_allclose(
@@ -149,7 +151,7 @@ def test_statistics_are_those_of_the_values(loader, teleop, helpers):
     np.testing.assert_allclose(np.ravel(first[f'stats/{image}/q90']), quantile, atol=1.5 / 255)
 
 
-def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch, helpers):
+def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch):
     monkeypatch.setattr(lerobot, '_VIDEO_S', 0.5)
     monkeypatch.setattr(lerobot, '_DATA_BYTES', 1)
     monkeypatch.setattr(lerobot, '_FILES_PER_CHUNK', 3)
@@ -162,10 +164,10 @@ def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch, hel
     assert len(loader.rows) == 65
     shown = [number for take in (40, 25) for number in range(take)]
     for index in range(0, 65, 9):
-        loader.check_picture(loader.rows[index], helpers.picture(shown[index]))
+        loader.check_picture(loader.rows[index], picture(shown[index]))
 
 
-def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
+def test_captured_frames_are_rows_without_actions(captured, tmp_path):
     bag, cameras = captured
     found = export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
     assert (found.rows, found.episodes) == (12, 1)
@@ -177,4 +179,4 @@ def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
         np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
                                    rtol=1e-6)
         assert row['observation.state'][0] == pytest.approx(0.1 * number)
-        loader.check_picture(row, helpers.picture(number))
+        loader.check_picture(row, picture(number))

@@ -4,6 +4,7 @@ import json
 
 import h5py
 import numpy as np
+from bag_files import MS, START_NS, command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export.pipeline import export
@@ -16,7 +17,7 @@ def read(output):
     return h5py.File(output / 'dataset.hdf5', 'r', swmr=True, libver='latest')
 
 
-def test_exported_rows_are_read_back_exactly(teleop, tmp_path, helpers):
+def test_exported_rows_are_read_back_exactly(teleop, tmp_path):
     bag, takes = teleop
     found = export(bag, tmp_path / 'out', 'hdf5', ExportOptions())
     assert (found.rows, found.episodes) == (65, 2)
@@ -29,11 +30,10 @@ def test_exported_rows_are_read_back_exactly(teleop, tmp_path, helpers):
             images = demo['obs/camera_image']
             assert images.dtype == np.uint8
             np.testing.assert_array_equal(
-                images[:], [helpers.picture(each) for each in range(len(take))])
+                images[:], [picture(each) for each in range(len(take))])
             np.testing.assert_allclose(
-                demo['obs/joint_positions'][:], [helpers.positions(ns) for ns in take], atol=1e-5)
-            np.testing.assert_array_equal(demo['actions'][:],
-                                          [helpers.command(ns) for ns in take])
+                demo['obs/joint_positions'][:], [positions(ns) for ns in take], atol=1e-5)
+            np.testing.assert_array_equal(demo['actions'][:], [command(ns) for ns in take])
             assert demo['actions'].dtype == np.float32
             assert demo['rewards'][:].tolist() == [0.0] * len(take)
             assert demo['dones'][:].tolist() == [0] * (len(take) - 1) + [1]
@@ -69,11 +69,11 @@ def test_next_observations_arguments_and_splits_are_written(teleop, tmp_path):
         assert len(valid) == 4
 
 
-def test_frames_of_a_captured_data_set_have_the_camera_pose(tmp_path, helpers):
+def test_frames_of_a_captured_data_set_have_the_camera_pose(tmp_path):
     cameras = [(0.6 + 0.01 * number, 0.1 * number, -3.0 + 0.5 * number) for number in range(12)]
     writer = FrameWriter(tmp_path / 'frames', (32, 48), [], {})
     for number, camera in enumerate(cameras):
-        writer.write(helpers.picture(number), [0.1 * number, -0.2, 0.3, 0.0, 0.1], camera, 1.0, {})
+        writer.write(picture(number), [0.1 * number, -0.2, 0.3, 0.0, 0.1], camera, 1.0, {})
     writer.close()
     export(tmp_path / 'frames', tmp_path / 'out', 'hdf5', ExportOptions())
     with read(tmp_path / 'out') as file:
@@ -83,19 +83,19 @@ def test_frames_of_a_captured_data_set_have_the_camera_pose(tmp_path, helpers):
         np.testing.assert_allclose(demo['obs/joint_positions'][:, 0], np.arange(12) * 0.1,
                                    atol=1e-6)
         np.testing.assert_array_equal(demo['obs/camera_image'][:],
-                                      [helpers.picture(number) for number in range(12)])
+                                      [picture(number) for number in range(12)])
 
 
-def test_an_episode_may_be_one_row_and_other_encodings_become_rgb(builder, tmp_path, helpers):
-    shown = [helpers.picture(number) for number in range(3)]
+def test_an_episode_may_be_one_row_and_other_encodings_become_rgb(builder, tmp_path):
+    shown = [picture(number) for number in range(3)]
     alpha = np.full((*shown[2].shape[:2], 1), 77, np.uint8)
     for number, (encoding, pixels) in enumerate((
             ('rgb8', shown[0]), ('bgr8', shown[1][:, :, ::-1]),
             ('rgba8', np.concatenate([shown[2], alpha], axis=2)))):
-        ns = helpers.START_NS + number * 5_000 * helpers.MS
+        ns = START_NS + number * 5_000 * MS
         builder.image(ns, pixels, encoding=encoding)
         builder.joints(ns, [0.1] * 5)
-    builder.motors(helpers.START_NS - 1, [0, 0, 0, 0, 1])
+    builder.motors(START_NS - 1, [0, 0, 0, 0, 1])
     export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions(fps=10))
     with read(tmp_path / 'out') as file:
         for number, demo in enumerate(file['data'].values()):

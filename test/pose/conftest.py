@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from rclpy.serialization import serialize_message
-from rclpy.time import Time
+from bag_files import stamp, write_bag
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
@@ -12,17 +11,12 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import CaptureScene
 from vdl_ros.pose.frames import FrameWriter
 from vdl_ros.pose.networks import MODELS, POINTS, Raw
-from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_writer import BagWriter
 
-TYPES = {'camera/image_raw': 'sensor_msgs/msg/Image',
-         'camera/camera_info': 'sensor_msgs/msg/CameraInfo',
-         'arm/joint_states': 'sensor_msgs/msg/JointState',
-         'capture/scene': 'vdl_ros/msg/CaptureScene'}
+TOPICS = ('camera/image_raw', 'camera/camera_info', 'arm/joint_states', 'capture/scene')
 
 
 def header(index):
-    return Header(frame_id='camera', stamp=Time(nanoseconds=(index + 1) * 33_000_000).to_msg())
+    return Header(frame_id='camera', stamp=stamp((index + 1) * 33_000_000))
 
 
 def labels(index):
@@ -79,21 +73,16 @@ class Data:
         writer.close()
         return self._folder / name
 
-    def write_bag(self, name, frames, *, change=None, topics=tuple(TYPES), types=TYPES, **options):
+    def write_bag(self, name, frames, *, change=None, topics=TOPICS, **options):
         """Write a bag of frames that ``change`` may change; None in place of a message: none."""
-        path = self._folder / name
-        with BagWriter(path, **options) as bag:
-            handles = {topic: bag.add_topic('/' + topic, types[topic], [qos.REPORT])
-                       for topic in topics}
-            for index in range(frames):
-                messages = frame(index)
-                if change is not None:
-                    change(index, messages)
-                for topic in topics:
-                    if (data := messages[topic]) is not None:
-                        data = data if isinstance(data, bytes) else serialize_message(data)
-                        bag.write(handles[topic], (index + 1) * 33_000_000, data)
-        return path
+        messages = []
+        for index in range(frames):
+            found = frame(index)
+            if change is not None:
+                change(index, found)
+            messages += [((index + 1) * 33_000_000, f'/{topic}', found[topic])
+                         for topic in topics if found[topic] is not None]
+        return write_bag(self._folder / name, messages, **options)
 
     def file(self, path):
         return path / f'{path.name}_0.mcap'

@@ -71,7 +71,8 @@ def _array(path: Path, kind: str, row: tuple[int, ...]) -> NDArray[Any]:
     """Return an array, memory-mapped."""
     try:
         # NumPy maps no empty array.
-        found = np.asanyarray(np.load(path, 'r' if path.stat().st_size > _HEADER else None))
+        found: NDArray[Any] = np.asanyarray(
+            np.load(path, 'r' if path.stat().st_size > _HEADER else None))
     except OSError as error:
         raise DataError(f'{path}: {error.strerror}') from None
     except Exception:  # whatever a damaged header raises

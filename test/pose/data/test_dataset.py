@@ -121,7 +121,7 @@ def test_malformed_messages_of_a_bag_are_left_out_and_counted_by_reason(data_set
     def breaking(index, messages):
         image, info, states, scene = messages.values()
         if index == 1:
-            messages['camera/image_raw'] = serialize_message(image)[:-100]
+            messages['camera/image_raw'] = 'sensor_msgs/msg/Image', serialize_message(image)[:-100]
         elif index == 2:
             image.encoding = 'bgr8'
         elif index == 3:
@@ -159,14 +159,17 @@ def test_bags_without_usable_frames_are_errors_of_one_line(data_sets, tmp_path):
     cut = data_sets.write_bag('cut', 2)
     data_sets.file(cut).write_bytes(data_sets.file(cut).read_bytes()[:3000])
     no_labels = ['camera/image_raw', 'camera/camera_info', 'arm/joint_states']
-    wrong_types = dict.fromkeys((*no_labels, 'capture/scene'), 'sensor_msgs/msg/Image')
+
+    def other_type(_, messages):
+        messages['camera/camera_info'] = messages['arm/joint_states']
+
     for path, reason in (
             (text, 'not an MCAP file'), (cut, 'no whole message is in it'),
             (data_sets.write_bag('none', 0), 'no topic'),
             (data_sets.write_bag('grey', 3, change=other_encoding), "encoding 'mono8'"),
             (data_sets.write_bag('blind', 3, topics=no_labels),
              'no topic capture/scene: labels are missing'),
-            (data_sets.write_bag('types', 3, types=wrong_types),
+            (data_sets.write_bag('types', 3, change=other_type),
              'not sensor_msgs/msg/CameraInfo')):
         with pytest.raises((BagError, DataError)) as raised:
             PoseDataset([path])
