@@ -11,10 +11,9 @@ from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.render import project
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.common.tensor_file import save_tensor_file
+from vdl_ros.common.tensor_file import TensorFileError, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import (
-    ModelError,
     PoseEstimator,
     augment,
     average_flipped,
@@ -157,7 +156,7 @@ def test_a_model_file_restores_the_network_or_is_an_error_with_the_reason(tmp_pa
     content = path.read_bytes()
 
     def refused(reason, expected=''):
-        with pytest.raises(ModelError) as raised:
+        with pytest.raises(TensorFileError) as raised:
             load_model(path, expected)
         assert reason in str(raised.value)
         assert str(path) in str(raised.value)
@@ -188,7 +187,7 @@ class Sure(torch.nn.Module):
 
 
 def test_pictures_without_an_arm_are_neither_readable_nor_confident():
-    estimator = PoseEstimator(Sure(), 'resnet', CALIBRATION, {})
+    estimator = PoseEstimator(Sure(), 'resnet', **CALIBRATION)
     random = np.random.default_rng(0)
     pictures = np.stack([
         random.integers(0, 256, (128, 128, 3)), np.zeros((128, 128, 3)),

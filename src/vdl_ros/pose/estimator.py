@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,17 +99,11 @@ def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
 
 FORMAT = 'vdl_ros pose 1'
 DEFAULT = 'models/pose_resnet.pt'
-ModelError = TensorFileError
 
 
 def model_path(given: str = '') -> Path:
     """Return the path of a model file or run folder; of the model in this package by default."""
-    if given:
-        return Path(given)
-    try:
-        return find_resource(DEFAULT)
-    except FileNotFoundError as error:
-        raise ModelError(str(error)) from None
+    return Path(given) if given else find_resource(DEFAULT)
 
 
 def save_model(
@@ -131,30 +126,32 @@ def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any
     """Return the network in evaluation mode, and the content of the file or of a run's model.pt.
 
     Raises:
-        ModelError: missing, corrupt, malicious, or of another architecture than ``expected``.
+        TensorFileError: missing, corrupt, malicious, or of another architecture than ``expected``.
     """
     if path.is_dir():
         path = path / 'model.pt'
     found = load_tensor_file(path, 'pose model')
     if found.get('format') != FORMAT:
-        raise ModelError(f'{path}: not a pose model of this program')
+        raise TensorFileError(f'{path}: not a pose model of this program')
     name = found.get('model')
     if not isinstance(name, str) or name not in MODELS:
-        raise ModelError(
+        raise TensorFileError(
             f'{path}: architecture {quoted(name)} is not one of {", ".join(MODELS)}')
     if expected and name != expected:
-        raise ModelError(f'{path}: the architecture is {name}, not {expected}')
+        raise TensorFileError(f'{path}: the architecture is {name}, not {expected}')
     model = make_model(name)
     try:
         model.load_state_dict({key: value.float() for key, value in found['state'].items()})
         scale = [float(each) for each in found['calibration']['scale']]
-        if len(scale) != len(OUTPUTS) or not float(found['calibration']['threshold']) > 0.0:
+        threshold = float(found['calibration']['threshold'])
+        if len(scale) != len(OUTPUTS) or not threshold > 0.0:
             raise ValueError('calibration')
+        found['calibration'] = {'scale': scale, 'threshold': threshold}
     # What torch raises at tensors of other shapes or types is of any kind.
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = ' '.join(lines[:2])[:160]
-        raise ModelError(f'{path}: not the weights of this {name}: {reason}') from None
+        raise TensorFileError(f'{path}: not the weights of this {name}: {reason}') from None
     return model.eval(), found
 
 
@@ -179,27 +176,19 @@ class Estimate(NamedTuple):
 
 
 class PoseEstimator:
-    """A network with its calibration.
+    """A network with its calibration, see :func:`save_model`; without one nothing is scaled."""
 
-    Attributes:
-        origin: how the weights were trained: plain values by name.
-        threshold: rad; above it the least certain joint makes an estimate not confident.
-    """
-
-    def __init__(
-        self, model: nn.Module, name: str, calibration: Mapping[str, Any],
-        origin: Mapping[str, Any],
-    ):
-        self.name, self.origin = name, dict(origin)
-        self.threshold = float(calibration['threshold'])
-        self._scale = torch.tensor(calibration['scale'], dtype=torch.float32)
+    def __init__(self, model: nn.Module, name: str, scale: Sequence[float] = (1.0,) * 6,
+                 threshold: float = math.inf):
+        self.name, self._threshold = name, threshold
+        self._scale = torch.tensor(scale, dtype=torch.float32)
         self._model = model.eval()
 
     @classmethod
     def load(cls, path: Path, expected: str = '') -> PoseEstimator:
         """Return the estimator of a model file or a run's folder; see :func:`load_model`."""
         model, found = load_model(path, expected)
-        return cls(model, found['model'], found['calibration'], found.get('origin', {}))
+        return cls(model, found['model'], **found['calibration'])
 
     def estimate(self, pictures: NDArray[np.uint8] | Tensor) -> Estimate:
         """Return the estimates of some pictures, RGB, uint8 [pictures, 128, 128, 3].
@@ -211,7 +200,7 @@ class PoseEstimator:
         with torch.inference_mode():
             values, std = self.outputs(to_float(given))
             readable = _readable(given)
-        confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self.threshold)
+        confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self._threshold)
         return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
 
     def outputs(self, pictures: Tensor) -> tuple[Tensor, Tensor]:

@@ -240,8 +240,7 @@ class Trainer:
     def _validate(self, losses: dict[str, float]) -> Scores:
         """Score the averaged weights on the frames held out; keep the best."""
         truth = self._data.targets[self._held_out].numpy()
-        plain = PoseEstimator(self._average, self.config.model,
-                              {'scale': [1.0] * 6, 'threshold': math.inf}, {})
+        plain = PoseEstimator(self._average, self.config.model)
         size = -(-len(self._held_out) // self._threads)
         parts = [self._held_out[start:start + size]
                  for start in range(0, len(self._held_out), size)]
