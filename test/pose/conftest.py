@@ -4,19 +4,16 @@ import numpy as np
 import pytest
 import torch
 from bag_files import stamp, write_bag
-from sensor_msgs.msg import CameraInfo, Image, JointState
+from sensor_msgs.msg import CameraInfo, JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import CaptureScene
 from vdl_ros.pose.frames import FrameWriter
 from vdl_ros.pose.networks import MODELS, POINTS, Raw
+from vdl_ros.ros.messages.images import to_image
 
 TOPICS = ('camera/image_raw', 'camera/camera_info', 'arm/joint_states', 'capture/scene')
-
-
-def header(index):
-    return Header(frame_id='camera', stamp=stamp((index + 1) * 33_000_000))
 
 
 def labels(index):
@@ -27,33 +24,21 @@ def labels(index):
 
 
 def picture(index, size=(128, 128)):
-    """Return bars that encode the six values, and noise that identifies the frame."""
-    camera, joints = labels(index)
-    values = np.concatenate([[camera[0] * 4 - 3], camera[1:] / 3.2, joints[:3] / 2.8])
-    pixels = np.random.default_rng([8, index]).integers(0, 60, (*size, 3), np.uint8)
-    for row, value in enumerate(values):
-        middle = int((value + 1.0) / 2.0 * (size[1] - 1))
-        top = row * size[0] // 6
-        pixels[top:top + size[0] // 6, max(0, middle - 4):middle + 4] = 255 - 30 * row
-    return pixels
+    return np.random.default_rng([8, index]).integers(0, 256, (*size, 3), np.uint8)
 
 
-def frame(index, size=(128, 128)):
+def frame(index):
     """Return the messages of one frame by topic."""
     camera, joints = labels(index)
-    pixels = picture(index, size)
-    image = Image(header=header(index), height=size[0], width=size[1], encoding='rgb8',
-                  step=3 * size[1])
-    image.data.frombytes(pixels.tobytes())
-    info = CameraInfo(header=header(index), height=size[0], width=size[1],
-                      k=[160.0, 0.0, 63.5, 0.0, 160.0, 63.5, 0.0, 0.0, 1.0])
-    scene = CaptureScene(
-        header=header(index), index=index, seed=7, split='train', domain='random',
-        camera_distance=camera[0], camera_elevation=camera[1], camera_azimuth=camera[2],
-        name=['camera_roll'], value=[0.01 * index])
-    states = JointState(header=header(index), name=list(JOINTS), position=joints.tolist())
-    return {'camera/image_raw': image, 'camera/camera_info': info, 'arm/joint_states': states,
-            'capture/scene': scene}
+    header = Header(stamp=stamp((index + 1) * 33_000_000))
+    return {
+        'camera/image_raw': to_image(picture(index), header.stamp),
+        'camera/camera_info': CameraInfo(header=header, k=[160.0 if each % 4 == 0 else 0.0
+                                                           for each in range(9)]),
+        'arm/joint_states': JointState(header=header, name=list(JOINTS), position=joints.tolist()),
+        'capture/scene': CaptureScene(
+            header=header, camera_distance=camera[0], camera_elevation=camera[1],
+            camera_azimuth=camera[2], name=['camera_roll'], value=[0.01 * index])}
 
 
 class Data:
