@@ -118,7 +118,7 @@ def test_what_holds_no_images_is_refused_in_one_line(tmp_path):
     with pytest.raises(SourceError, match=r"source: 'sym' is not allowed: .*/dev/videoN"):
         open_source('sym')
     with pytest.raises(OSError, match='/dev/no-such-video'):
-        open_source('/dev/no-such-video')
+        open_source('/dev/no-such-video').read()
 
 
 def test_every_image_of_a_video_is_read_once_a_round_and_its_file_closed(tmp_path, notices):
@@ -203,7 +203,7 @@ def test_device_gets_requested_size_and_rate(monkeypatch):
 
     monkeypatch.setattr(image_sources, 'open_container', forbidden)
     with pytest.raises(OSError, match='must be in the group video.*/dev/video0'):
-        open_source('/dev/video0')
+        open_source('/dev/video0').read()
 
 
 def test_device_is_retried_after_each_loss(monkeypatch, notices):
