@@ -107,11 +107,10 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
                 writer = LeRobotWriter(root, Layout(
                     joints=names, motors=motors, fps=max(1, round(rate)), tasks=(task,),
                     robot=env_id))
-            writer.begin(task)
-            for number, (observation, action) in enumerate(zip(
-                    observations.astype(np.float32), actions.astype(np.float32), strict=True)):
-                writer.add(Row(None, observation, action, None, number))
-            writer.end()
+            writer.write(task, (
+                Row(None, observation, action, None, number)
+                for number, (observation, action) in enumerate(zip(
+                    observations.astype(np.float32), actions.astype(np.float32), strict=True))))
 
         yield write
         if writer is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -165,10 +165,7 @@ def _place(number: int) -> dict[str, int]:
 
 
 class LeRobotWriter:
-    """Writer of a LeRobotDataset.
-
-    The rows of an episode are kept until it ends; of its images only histograms.
-    """
+    """Writer of a LeRobotDataset; keeps the rows of an episode, of its images histograms."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
         self._av: Any = require_module('av', 'av', 'lerobot')
@@ -193,67 +190,63 @@ class LeRobotWriter:
         self._meta: list[dict[str, Any]] = []
         self._total: dict[str, Statistics] = {}
         self._frames = self._count = 0
-        self._from_picture = 0
-        self._task = ''
-        self._rows: dict[str, list[Any]] = {}
-        self._images = _ImageCounts()
 
-    def begin(self, task: str) -> None:
-        """Begin an episode of one of the layout's tasks."""
-        self._task = task
+    def write(self, task: str, rows: Iterable[Row]) -> None:
+        """Write an episode of one of the layout's tasks."""
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if self._layout.has_images and (
                 self._video is None or self._video.count >= _VIDEO_S * self._layout.fps
                 or self._video.bytes_written >= _VIDEO_BYTES):
             self._next_video()
-        self._from_picture = 0 if self._video is None else self._video.count
-        self._rows = {name: [] for name in self._schema.names}
-        self._images = _ImageCounts()
-
-    def add(self, row: Row) -> None:
-        number = len(self._rows['index'])
-        values: dict[str, Any] = {
-            'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
-            'timestamp': number / self._layout.fps, 'frame_index': number,
-            'episode_index': self._count, 'index': self._frames + number,
-            'task_index': self._layout.tasks.index(self._task)}
-        for name, column in self._rows.items():
-            column.append(values[name])
-        if row.image is not None:
-            assert self._video is not None
-            self._images.add(row.image)
-            self._video.add(row.image)
-
-    def end(self) -> None:
-        length = len(self._rows['index'])
-        columns = {name: np.array(values, self._features[name]['dtype'])
-                   for name, values in self._rows.items()}
+        first_picture = 0 if self._video is None else self._video.count
+        lists: dict[str, list[Any]] = {name: [] for name in self._schema.names}
+        images, task_index, length = _ImageCounts(), self._layout.tasks.index(task), 0
+        for row in rows:
+            values: dict[str, Any] = {
+                'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
+                'timestamp': length / self._layout.fps, 'frame_index': length,
+                'episode_index': self._count, 'index': self._frames + length,
+                'task_index': task_index}
+            for name, found in lists.items():
+                found.append(values[name])
+            if row.image is not None:
+                assert self._video is not None
+                images.add(row.image)
+                self._video.add(row.image)
+            length += 1
+        columns = {name: np.array(found, self._features[name]['dtype'])
+                   for name, found in lists.items()}
         self._data.write_table(self._arrow.table(
-            [self._column(name, values) for name, values in columns.items()],
-            schema=self._schema))
+            [self._column(each) for each in columns.values()], schema=self._schema))
         statistics = {name: _of_values(values) for name, values in columns.items()}
         if self._layout.has_images:
-            statistics[_IMAGE] = self._images.statistics()
-        for name, found in statistics.items():
-            self._total[name] = _merge(self._total.get(name), found)
+            statistics[_IMAGE] = images.statistics()
+        for name, each in statistics.items():
+            self._total[name] = _merge(self._total.get(name), each)
+        self._meta.append(self._episode(task, length, first_picture, statistics))
+        self._frames += length
+        self._count += 1
+        if len(self._meta) >= _EPISODES_AT_ONCE:
+            self._write_episodes()
+
+    def _episode(
+        self, task: str, length: int, first_picture: int, statistics: dict[str, Statistics],
+    ) -> dict[str, Any]:
+        """Return the row of ``meta/episodes``."""
         key, fps = f'videos/{_IMAGE}', self._layout.fps
         video = {
             **{f'{key}/{name}': value for name, value in _place(self._video_file).items()},
-            f'{key}/from_timestamp': self._from_picture / fps,
-            f'{key}/to_timestamp': (self._from_picture + length) / fps}
-        self._meta.append({
-            'episode_index': self._count, 'tasks': [self._task], 'length': length,
+            f'{key}/from_timestamp': first_picture / fps,
+            f'{key}/to_timestamp': (first_picture + length) / fps}
+        return {
+            'episode_index': self._count, 'tasks': [task], 'length': length,
             **{f'data/{name}': value for name, value in _place(self._data_file).items()},
             'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
             **(video if self._layout.has_images else {}),
             **{f'stats/{feature}/{name}': value.tolist()
                for feature, found in statistics.items() for name, value in found.items()},
-            'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0})
-        self._frames += length
-        self._count += 1
-        if len(self._meta) >= _EPISODES_AT_ONCE:
-            self._write_episodes()
+            'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0}
 
     def close(self) -> None:
         self._write_episodes()
@@ -314,7 +307,7 @@ class LeRobotWriter:
         if found != count:
             raise ExportError(f'{path.name}: {found} pictures instead of {count}')
 
-    def _column(self, name: str, values: np.ndarray[Any, Any]) -> Any:
+    def _column(self, values: np.ndarray[Any, Any]) -> Any:
         if values.ndim == 1:
             return self._arrow.array(values)
         return self._arrow.FixedSizeListArray.from_arrays(

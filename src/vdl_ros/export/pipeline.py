@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -47,19 +49,16 @@ def export(
         found, scans = scan_bags(bags, options, lambda count: progress('reading', count, 0))
         found.tasks = tuple(dict.fromkeys(tasks))
         writer = FORMATS[format_name](root, found)
-        written = 0
+        numbers = itertools.count(1)
+
+        def reported(row: Row) -> Row:
+            progress('writing', next(numbers), found.rows)
+            return row
+
         try:
-            for bag, scan, task_text in zip(bags, scans, tasks, strict=True):
-                for row, begins in _rows(bag, scan, found):
-                    if begins:
-                        if written:
-                            writer.end()
-                        writer.begin(task_text)
-                    writer.add(row)
-                    written += 1
-                    progress('writing', written, found.rows)
-            if written:
-                writer.end()
+            for bag, scan, task in zip(bags, scans, tasks, strict=True):
+                for _, rows in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
+                    writer.write(task, (reported(row) for _, row in rows))
             writer.close()
         except BaseException:
             # The first error matters more than one of closing the files.
@@ -94,13 +93,14 @@ def _bags(
     return bags, tasks, failures
 
 
-def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[Row, bool]]:
-    """Yield each row, and whether it begins an episode."""
+def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[int, Row]]:
+    """Yield the number of its episode in the bag and each row."""
     columns = [bag.topics.names.index(name) for name in found.joints]
     state, command, camera = (
         each.astype(np.float32) for each in (scan.state[:, columns], scan.command, scan.camera))
     images = (entry.value for entry in bag.read(pixels=True) if entry.topic == bag.topics.rows)
     last: Row | None = None
+    episode = 0
     for index, (value, placement) in enumerate(zip(images, scan.placements, strict=False)):
         if placement.dropped:
             continue
@@ -111,9 +111,10 @@ def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[
             assert last is not None
             again = last.stamp_ns + round((number + 1) * 1e9 / found.fps)
             # Not beyond the image that follows.
-            yield replace(last, stamp_ns=min(
-                again, row.stamp_ns - placement.repeats + number)), False
-        yield row, placement.begins
+            yield episode, replace(last, stamp_ns=min(
+                again, row.stamp_ns - placement.repeats + number))
+        episode += placement.begins
+        yield episode, row
         last = row
 
 
