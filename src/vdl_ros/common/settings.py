@@ -65,14 +65,11 @@ class Setting:
         """Return ``value``, an int as float for a float; raise SettingError if not allowed."""
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value) if abs(value) < 2**1023 else math.inf
-        good = type(value) is self.type
-        if good and isinstance(value, float):
-            good = math.isfinite(value)
-        if good and isinstance(value, (int, float)) and self.type is not bool:
-            good = (self.minimum is None or value >= self.minimum) and (
-                self.maximum is None or value <= self.maximum)
-        if good and self.choices:
-            good = value in self.choices
+        good = type(value) is self.type and (not self.choices or value in self.choices)
+        if good and isinstance(value, (int, float)):
+            low = -math.inf if self.minimum is None else self.minimum
+            high = math.inf if self.maximum is None else self.maximum
+            good = low <= value <= high and abs(value) < math.inf
         if not good:
             hint = suggestion(value, self.choices) if isinstance(value, str) else ''
             raise SettingError(

@@ -12,7 +12,6 @@ import select
 import sys
 import termios
 import tty
-from types import TracebackType
 from typing import Any, NamedTuple
 
 #: Request of each key.
@@ -49,8 +48,7 @@ class EpisodeKeys:
             tty.setcbreak(self._source, termios.TCSANOW)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def read(self) -> Request | None:

@@ -123,8 +123,7 @@ def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
     refused = sum((bag.refused for bag in bags), Counter())
     notes += [f'left out {count} messages: {why}' for why, count in refused.most_common(5)]
     noun = 'images' if bags[0].topics.has_camera else 'messages'
-    notes += [f'{count} {noun} became no row: {why}'
-              for why, count in found.dropped.items() if count]
+    notes += [f'{count} {noun} became no row: {why}' for why, count in found.dropped.items()]
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
     if not found.motors:

@@ -226,29 +226,26 @@ def scan_bags(
     has_state = [np.isfinite(scan.state) for scan in scans]
     first = next(row for each in has_state for row in each if row.any())
     found.joints = tuple(name for name, known in zip(topics.names, first, strict=True) if known)
-    usable: list[NDArray[np.bool_]] = []
-    for scan, known in zip(scans, has_state, strict=True):
-        with_joints = known[:, first].all(1)
-        with_scene = np.isfinite(scan.camera).all(1) | (not found.camera)
-        usable.append(np.asarray(with_joints & with_scene))
-        found.dropped.update({_WITHOUT_JOINTS: int((~with_joints).sum()),
-                              _WITHOUT_SCENE: int((with_joints & ~with_scene).sum())})
+    # Why images cannot become rows, '' if they can.
+    reasons: list[NDArray[np.str_]] = [np.where(
+        known[:, first].all(1),
+        np.where(found.camera & ~np.isfinite(scan.camera).all(1), _WITHOUT_SCENE, ''),
+        _WITHOUT_JOINTS) for scan, known in zip(scans, has_state, strict=True)]
     found.measured = mean_rate(np.concatenate(
-        [scan.stamps[good] for scan, good in zip(scans, usable, strict=True)]))
+        [scan.stamps[why == ''] for scan, why in zip(scans, reasons, strict=True)]))
     found.fps = options.fps or _rate(bags[0], found)
-    for scan, good in zip(scans, usable, strict=True):
+    for scan, why in zip(scans, reasons, strict=True):
         placed = iter(place_images(
-            scan.stamps[good].tolist(), found.fps, options, independent=found.camera))
-        scan.placements = [next(placed) if use else Placement(dropped=_WITHOUT_JOINTS)
-                           for use in good]
-        found.dropped.update(each.dropped for each, use in zip(scan.placements, good, strict=True)
-                             if use and each.dropped)
+            scan.stamps[why == ''].tolist(), found.fps, options, independent=found.camera))
+        scan.placements = [Placement(dropped=each) if each else next(placed)
+                           for each in why.tolist()]
+        found.dropped.update(each.dropped for each in scan.placements if each.dropped)
         found.repeated += sum(each.repeats for each in scan.placements)
         found.rows += sum(1 + each.repeats for each in scan.placements if not each.dropped)
         found.episodes += sum(each.begins for each in scan.placements)
     if not found.rows:
         raise ExportError('no image can become a row: ' + '; '.join(
-            f'{count} {why}' for why, count in found.dropped.items() if count))
+            f'{count} {why}' for why, count in found.dropped.items()))
     return found, scans
 
 
