@@ -262,10 +262,6 @@ def sample(
     return Frame(positions, (float(distance), float(elevation), float(azimuth)), look)
 
 
-def _brightness(random: Random) -> Look:
-    return {'brightness': float(np.exp(random.uniform(math.log(0.35), math.log(1.7))))}
-
-
 def _color(random: Random) -> Look:
     look: Look = {}
     for material in MATERIALS:
@@ -291,11 +287,6 @@ def _light(random: Random) -> Look:
     return look
 
 
-def _camera(random: Random) -> Look:
-    return {'camera_roll': random.uniform(-0.12, 0.12),
-            'field_of_view': random.uniform(0.66, 0.86)}
-
-
 def _texture(random: Random) -> Look:
     """Sample patterns of table, floor and walls, and objects on the table."""
     look: Look = {'table_texture': float(random.integers(TEXTURES)),
@@ -318,5 +309,9 @@ def _rgb_look(name: str, values: np.ndarray) -> Look:
 
 
 _CHANGES: dict[str, Callable[[Random], Look]] = {
-    'brightness': _brightness, 'color': _color, 'light': _light, 'camera': _camera,
+    'brightness': lambda random: {
+        'brightness': float(np.exp(random.uniform(math.log(0.35), math.log(1.7))))},
+    'color': _color, 'light': _light,
+    'camera': lambda random: {'camera_roll': random.uniform(-0.12, 0.12),
+                              'field_of_view': random.uniform(0.66, 0.86)},
     'texture': _texture}
