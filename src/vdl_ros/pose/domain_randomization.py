@@ -52,10 +52,6 @@ class RandomizedScene:
             'cam_fovy')}
         head = model.vis.headlight
         self._plain_head = np.array(head.ambient), np.array(head.diffuse)
-        self._table, self._floor = model.geom('table_top').id, model.geom('floor').id
-        self._walls = [model.geom(f'wall_{number}').id for number in range(4)]
-        self._props = [model.geom(f'prop_{number}').id for number in range(PROPS)]
-        self._patterns = [model.mat(f'pattern_{number}').id for number in range(TEXTURES)]
 
     @property
     def matrix(self) -> NDArray[np.float64]:
@@ -102,34 +98,29 @@ class RandomizedScene:
             render.set_color(
                 model, name, rgb, specular=look.get('specular') if shiny else None,
                 shininess=look.get('shininess') if shiny else None)
-        for geom, key in ((self._table, 'table_texture'), (self._floor, 'floor_texture')):
+        for name, key in (('table_top', 'table_texture'), ('floor', 'floor_texture'),
+                          *((f'wall_{number}', 'wall_texture') for number in range(4))):
             if key in look:
-                model.geom_matid[geom] = self._pattern(look[key])
-        if 'wall_texture' in look:
-            for geom in self._walls:
-                model.geom_group[geom] = _SHOWN
-                model.geom_matid[geom] = self._pattern(look['wall_texture'])
+                geom = model.geom(name)
+                geom.matid[:] = model.mat(f'pattern_{look[key]:.0f}').id
+                if key == 'wall_texture':
+                    geom.group[:] = _SHOWN
 
     def _set_props(self, look: Mapping[str, float]) -> None:
         model = self.scene.model
-        for number, geom in enumerate(self._props):
-            prefix = f'prop_{number}'
-            if f'{prefix}_x' not in look:
+        for name in (f'prop_{number}' for number in range(PROPS)):
+            if f'{name}_x' not in look:
                 continue
-            size = np.array([look[f'{prefix}_size_{axis}'] for axis in 'xyz'])
+            geom = model.geom(name)
+            size = [look[f'{name}_size_{axis}'] for axis in 'xyz']
             # A cylinder's height is its second number, a sphere's radius its first.
-            kind = model.geom_type[geom]
             height = size[{mujoco.mjtGeom.mjGEOM_BOX: 2, mujoco.mjtGeom.mjGEOM_CYLINDER: 1}.get(
-                kind, 0)]
-            yaw = look[f'{prefix}_yaw'] / 2.0
-            model.geom_group[geom] = _SHOWN
-            model.geom_size[geom] = size
-            model.geom_pos[geom] = look[f'{prefix}_x'], look[f'{prefix}_y'], height
-            model.geom_quat[geom] = np.cos(yaw), 0.0, 0.0, np.sin(yaw)
-            model.geom_rgba[geom, :3] = _rgb_of(look, prefix)
-
-    def _pattern(self, number: float) -> int:
-        return int(self._patterns[int(number) % TEXTURES])
+                geom.type[0], 0)]
+            yaw = look[f'{name}_yaw'] / 2.0
+            geom.group[:], geom.size[:] = _SHOWN, size
+            geom.pos[:] = look[f'{name}_x'], look[f'{name}_y'], height
+            geom.quat[:] = np.cos(yaw), 0.0, 0.0, np.sin(yaw)
+            geom.rgba[:3] = _rgb_of(look, name)
 
 
 def _rgb_of(look: Mapping[str, float], name: str) -> list[float]:
