@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import io
 import math
 import pickle
 import time
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
 
 import torch
 
@@ -22,11 +21,32 @@ class TensorFileError(ValueError):
 
 def save_tensor_file(path: Path, content: Mapping[str, Any]) -> None:
     """Write tensors and plain values to a file beside ``path``, then rename it."""
-    # In memory first: of an OSError torch.save makes a RuntimeError.
-    stream = io.BytesIO()
-    torch.save(dict(content), stream)
-    with atomic_file(path) as partial:
-        partial.write_bytes(stream.getbuffer())
+    with atomic_file(path) as partial, partial.open('wb') as file:
+        stream = _Stream(file)
+        try:
+            torch.save(dict(content), cast(IO[bytes], stream))
+        except RuntimeError:
+            if stream.failure is not None:
+                raise stream.failure from None
+            raise
+
+
+class _Stream:
+    """A stream that remembers its error: ``torch.save`` makes a RuntimeError of it."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self.failure: OSError | None = None
+
+    def write(self, data: bytes) -> int:
+        try:
+            return self._stream.write(data)
+        except OSError as error:
+            self.failure = error
+            raise
+
+    def flush(self) -> None:
+        self._stream.flush()
 
 
 def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:

@@ -57,8 +57,8 @@ def export(
 
         try:
             for bag, scan, task in zip(bags, scans, tasks, strict=True):
-                for _, rows in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
-                    writer.write(task, (reported(row) for _, row in rows))
+                for _, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
+                    writer.write(task, (reported(row) for _, row in episode))
             writer.close()
         except BaseException:
             # The first error matters more than one of closing the files.
