@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,25 +63,22 @@ class Scores:
 
 
 def estimate_all(
-    estimator: PoseEstimator, data: PoseDataset, indices: Sequence[int] | None = None,
+    estimator: PoseEstimator, data: PoseDataset, indices: Sequence[int],
     change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None = None,
+    map_batches: Callable[..., Iterable[Estimate]] = map,
 ) -> Estimate:
-    """Return the estimates of all frames, or of some.
+    """Return the estimates of some frames, in batches.
 
     ``change`` returns what is shown instead of a picture, both RGB, uint8 [height, width, 3].
     """
-    chosen = list(range(len(data)) if indices is None else indices)
-    parts = []
-    for start in range(0, len(chosen), _BATCH):
-        pictures = data.pictures(chosen[start:start + _BATCH])
+    def estimate(batch: Sequence[int]) -> Estimate:
+        pictures = data.pictures(batch)
         if change is not None:
             pictures = torch.from_numpy(np.stack([change(each) for each in pictures.numpy()]))
-        parts.append(estimator.estimate(pictures))
-    return concatenate(parts)
+        return estimator.estimate(pictures)
 
-
-def concatenate(parts: Sequence[Estimate]) -> Estimate:
-    """Return the estimates of several batches as one."""
+    parts = map_batches(estimate, [
+        indices[start:start + _BATCH] for start in range(0, len(indices), _BATCH)])
     return Estimate(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 

@@ -20,7 +20,7 @@ from vdl_ros.common.files import ProgressTable, atomic_file, write_text
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
-from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, concatenate, estimate_all, score
+from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, estimate_all, score
 from vdl_ros.pose.losses import Loss, PoseOptimizer, pose_loss
 from vdl_ros.pose.networks import make_model, project_points
 
@@ -241,11 +241,7 @@ class Trainer:
         """Score the averaged weights on the frames held out; keep the best."""
         truth = self._data.targets[self._held_out].numpy()
         plain = PoseEstimator(self._average, self.config.model)
-        size = -(-len(self._held_out) // self._threads)
-        parts = [self._held_out[start:start + size]
-                 for start in range(0, len(self._held_out), size)]
-        estimate = concatenate(list(self._pool.map(
-            lambda part: estimate_all(plain, self._data, part), parts)))
+        estimate = estimate_all(plain, self._data, self._held_out, map_batches=self._pool.map)
         calibration = calibrate(estimate, truth)
         scores = score(calibrated(estimate, calibration), truth)
         mean = sum(error for name, error in scores.error.items() if name != 'camera_distance')
