@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-PIXEL_FORMAT = 'yuv420p'
+PIXEL_FORMAT, _ENCODER = 'yuv420p', 'libx264'
 
 
 class VideoWriter:
@@ -33,7 +33,6 @@ class VideoWriter:
 
     def __init__(
         self, path: str | Path, fps: float, options: Mapping[str, str | int] | None = None,
-        encoder: str = 'libx264',
     ) -> None:
         try:
             import av
@@ -41,7 +40,6 @@ class VideoWriter:
             raise ValueError('videos need PyAV: pip install av') from None
         self.path, self.count = Path(path), 0
         self._rate = Fraction(fps).limit_denominator(1001)
-        self._encoder = encoder
         self._options = {name: str(value) for name, value in (options or {}).items()}
         self._partial = self.path.with_name(f'.{self.path.name}.partial')
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,11 +60,11 @@ class VideoWriter:
             raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
         height, width = picture.shape[:2]
         if height % 2 or width % 2:
-            raise ValueError(f'images of {width} x {height} pixels make no {self._encoder} '
+            raise ValueError(f'images of {width} x {height} pixels make no {_ENCODER} '
                              'video: width and height must be even')
         if self._stream is None:
             self._stream = self._container.add_stream(
-                self._encoder, rate=self._rate, options=self._options)
+                _ENCODER, rate=self._rate, options=self._options)
             self._stream.width, self._stream.height = width, height
             self._stream.pix_fmt = PIXEL_FORMAT
             self._stream.codec_context.time_base = 1 / self._rate

@@ -33,36 +33,28 @@ def _of_values(values: NDArray[Any]) -> Statistics:
     return found | dict(zip(_QUANTILES, quantiles, strict=True))
 
 
-class _ImageCounts:
-    """Histograms of an episode's images, by colour."""
+def _count_levels(counts: NDArray[np.int64], image: NDArray[np.uint8]) -> None:
+    """Add the pixels of an image to histograms by colour, [3, 256]."""
+    step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
+    pixels = image[::step, ::step].reshape(-1, 3)
+    for channel in range(3):
+        counts[channel] += np.bincount(pixels[:, channel], minlength=256)
 
-    def __init__(self) -> None:
-        self._counts = np.zeros((3, 256), np.int64)
-        self._images = 0
 
-    def add(self, image: NDArray[np.uint8]) -> None:
-        step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
-        pixels = image[::step, ::step].reshape(-1, 3)
-        for channel in range(3):
-            self._counts[channel] += np.bincount(pixels[:, channel], minlength=256)
-        self._images += 1
-
-    def statistics(self) -> Statistics:
-        """Return the statistics, float64 [3, 1, 1] each, of values from 0 to 1."""
-        levels = np.arange(256) / 255.0
-        counts = self._counts
-        total = counts.sum(axis=1)
-        mean = counts @ levels / total
-        found: Statistics = {
-            'min': levels[(counts > 0).argmax(axis=1)],
-            'max': levels[255 - (counts[:, ::-1] > 0).argmax(axis=1)],
-            'mean': mean,
-            'std': np.sqrt(np.maximum(0.0, counts @ levels**2 / total - mean**2))}
-        below = counts.cumsum(axis=1)
-        for name, share in _QUANTILES.items():
-            found[name] = levels[(below >= share * total[:, None]).argmax(axis=1)]
-        found = {name: value.reshape(3, 1, 1) for name, value in found.items()}
-        return found | {'count': np.array([self._images])}
+def _of_counts(counts: NDArray[np.int64], images: int) -> Statistics:
+    """Return the statistics, float64 [3, 1, 1] each, of values from 0 to 1."""
+    levels = np.arange(256) / 255.0
+    total = counts.sum(axis=1)
+    mean = counts @ levels / total
+    found: Statistics = {
+        'min': levels[(counts > 0).argmax(axis=1)],
+        'max': levels[255 - (counts[:, ::-1] > 0).argmax(axis=1)],
+        'mean': mean, 'std': np.sqrt(np.maximum(0.0, counts @ levels**2 / total - mean**2))}
+    below = counts.cumsum(axis=1)
+    for name, share in _QUANTILES.items():
+        found[name] = levels[(below >= share * total[:, None]).argmax(axis=1)]
+    found = {name: value.reshape(3, 1, 1) for name, value in found.items()}
+    return found | {'count': np.array([images])}
 
 
 def _merge(first: Statistics | None, second: Statistics) -> Statistics:
@@ -153,9 +145,9 @@ _VIDEO_BYTES = 200 << 20
 # With the longest episode after it, a video stays below 1024 s; see MAX_EPISODE_S.
 _VIDEO_S = 1000.0 - MAX_EPISODE_S
 _EPISODES_AT_ONCE = 100
-# How videos are encoded: the codec's name for readers, the encoder of FFmpeg and its options.
+# How videos are encoded: the codec's name for readers, and options of the encoder.
 # Every second picture is a key frame, so that any is found fast.
-_CODEC, _ENCODER = 'h264', 'libx264'
+_CODEC = 'h264'
 _VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 
 
@@ -201,18 +193,18 @@ class LeRobotWriter:
             self._next_video()
         first_picture = 0 if self._video is None else self._video.count
         lists: dict[str, list[Any]] = {name: [] for name in self._schema.names}
-        images, task_index, length = _ImageCounts(), self._layout.tasks.index(task), 0
+        counts, length = np.zeros((3, 256), np.int64), 0
         for row in rows:
             values: dict[str, Any] = {
                 'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
                 'timestamp': length / self._layout.fps, 'frame_index': length,
                 'episode_index': self._count, 'index': self._frames + length,
-                'task_index': task_index}
+                'task_index': self._layout.tasks.index(task)}
             for name, found in lists.items():
                 found.append(values[name])
             if row.image is not None:
                 assert self._video is not None
-                images.add(row.image)
+                _count_levels(counts, row.image)
                 self._video.add(row.image)
             length += 1
         columns = {name: np.array(found, self._features[name]['dtype'])
@@ -221,7 +213,7 @@ class LeRobotWriter:
             [self._column(each) for each in columns.values()], schema=self._schema))
         statistics = {name: _of_values(values) for name, values in columns.items()}
         if self._layout.has_images:
-            statistics[_IMAGE] = images.statistics()
+            statistics[_IMAGE] = _of_counts(counts, length)
         for name, each in statistics.items():
             self._total[name] = _merge(self._total.get(name), each)
         self._meta.append(self._episode(task, length, first_picture, statistics))
@@ -329,7 +321,7 @@ class LeRobotWriter:
         self._video_file += 1
         self._video = VideoWriter(
             self._root / _VIDEO.format(video_key=_IMAGE, **_place(self._video_file)),
-            self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0}, _ENCODER)
+            self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0})
 
     def _close_video(self) -> None:
         if self._video is not None:
