@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import av
 import numpy as np
 import pytest
+from PIL import Image
 
 from vdl_ros.arm import geometry
 from vdl_ros.camera import image_sources
@@ -19,26 +20,14 @@ from vdl_ros.camera.image_sources import RateLimiter, Reader, SourceError, Timed
 from vdl_ros.common.settings import SettingError, build
 
 
-def write_image(path, pixels):
-    """Write uint8 [H, W, 3] in the format of the path's suffix, png or bmp."""
-    codec = path.suffix.lower().removeprefix('.')
-    with av.open(str(path), 'w', format='image2', options={'update': '1'}) as container:
-        stream = container.add_stream(codec, rate=1)
-        stream.height, stream.width = pixels.shape[:2]
-        stream.pix_fmt = {'png': 'rgb24', 'bmp': 'bgr24'}[codec]
-        frame = av.VideoFrame.from_ndarray(pixels, format='rgb24')
-        container.mux(stream.encode(frame) + stream.encode(None))
-
-
-def write_video(path, count, size=(64, 48), **metadata):
+def write_video(path, count, **metadata):
     """Write ``count`` grey images, each lighter than the one before."""
     with av.open(str(path), 'w', options={'movflags': 'faststart'}) as container:
         container.metadata.update(metadata)
         stream = container.add_stream('libx264', rate=Fraction(25), options={'g': '1'})
-        stream.width, stream.height = size
-        stream.pix_fmt = 'yuv420p'
+        stream.width, stream.height, stream.pix_fmt = 64, 48, 'yuv420p'
         for index in range(count):
-            grey = np.full((size[1], size[0], 3), 20 + 4 * index, np.uint8)
+            grey = np.full((48, 64, 3), 20 + 4 * index, np.uint8)
             container.mux(stream.encode(av.VideoFrame.from_ndarray(grey, format='rgb24')))
         container.mux(stream.encode(None))
 
@@ -71,7 +60,7 @@ def test_images_of_a_folder_are_in_the_order_of_their_names(tmp_path):
     wanted = [rng.integers(0, 256, (6, 9, 3), np.uint8) for _ in range(3)]
     # A name that FFmpeg would take for a pattern is a name.
     for name, pixels in zip(('b.bmp', 'a%03d.png', 'c.PNG'), wanted, strict=True):
-        write_image(tmp_path / name, pixels)
+        Image.fromarray(pixels).save(tmp_path / name)
     (tmp_path / 'notes.txt').write_text('not an image')
     source = open_source(str(tmp_path))
     assert not source.live
@@ -81,7 +70,7 @@ def test_images_of_a_folder_are_in_the_order_of_their_names(tmp_path):
     np.testing.assert_array_equal(source.read().pixels, wanted[1], 'again from the first')
     assert source.damaged == 0
     # It is scaled only on request.
-    write_image(tmp_path / '0.png', np.full((40, 80, 3), 70, np.uint8))
+    Image.fromarray(np.full((40, 80, 3), 70, np.uint8)).save(tmp_path / '0.png')
     assert open_source(str(tmp_path)).read().pixels.shape == (40, 80, 3)
     scaled = open_source(str(tmp_path), (32, 24)).read().pixels
     assert scaled.shape == (24, 32, 3)
@@ -90,7 +79,7 @@ def test_images_of_a_folder_are_in_the_order_of_their_names(tmp_path):
 
 def test_corrupt_image_is_skipped_counted_and_reported_once(tmp_path, notices):
     for name, grey in (('a.png', 10), ('c.png', 30)):
-        write_image(tmp_path / name, np.full((8, 8, 3), grey, np.uint8))
+        Image.fromarray(np.full((8, 8, 3), grey, np.uint8)).save(tmp_path / name)
     (tmp_path / 'b.png').write_bytes(b'\x89PNG\r\n\x1a\n' + NOISE[:300])
     (tmp_path / 'd.png').write_text('words')
     source = open_source(str(tmp_path), notice=notices.append)

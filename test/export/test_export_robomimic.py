@@ -86,14 +86,10 @@ def test_frames_of_a_captured_data_set_have_the_camera_pose(tmp_path):
                                       [picture(number) for number in range(12)])
 
 
-def test_an_episode_may_be_one_row_and_other_encodings_become_rgb(builder, tmp_path):
-    shown = [picture(number) for number in range(3)]
-    alpha = np.full((*shown[2].shape[:2], 1), 77, np.uint8)
-    for number, (encoding, pixels) in enumerate((
-            ('rgb8', shown[0]), ('bgr8', shown[1][:, :, ::-1]),
-            ('rgba8', np.concatenate([shown[2], alpha], axis=2)))):
+def test_an_episode_may_be_one_row_and_another_encoding_becomes_rgb(builder, tmp_path):
+    for number in range(3):
         ns = START_NS + number * 5_000 * MS
-        builder.image(ns, pixels, encoding=encoding)
+        builder.image(ns, picture(number)[:, :, ::-1], encoding='bgr8')
         builder.joints(ns, [0.1] * 5)
     builder.motors(START_NS - 1, [0, 0, 0, 0, 1])
     export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions(fps=10))
@@ -102,4 +98,4 @@ def test_an_episode_may_be_one_row_and_other_encodings_become_rgb(builder, tmp_p
             assert demo.attrs['num_samples'] == 1
             assert demo['actions'][:].tolist() == [[0, 0, 0, 0, 1]], 'kept without new ones'
             for name in ('obs', 'next_obs'):
-                np.testing.assert_array_equal(demo[name]['camera_image'][0], shown[number])
+                np.testing.assert_array_equal(demo[name]['camera_image'][0], picture(number))
