@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.envs import factory
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import ExportError
 from vdl_ros.export.writer import Layout, Row, new_folder
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
@@ -51,8 +50,8 @@ def record_environment(
     space = envs.single_observation_space
     with contextlib.closing(envs):
         if space.dtype != np.float32 or len(space.shape or ()) != 1:
-            raise ExportError(f'{env_id}: observations of the space {space} cannot be recorded: '
-                              'numbers, without an image')
+            raise ValueError(f'{env_id}: observations of the space {space} cannot be recorded: '
+                             'numbers, without an image')
         with new_data_set(output, env_id, task, envs.metadata.get('render_fps') or _RATE) as write:
             return episodes, _play(envs, act, episodes, seed, write)
 
@@ -81,8 +80,8 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
             else:
                 failures += 1
                 if failures >= _PATIENCE * episodes:
-                    raise ExportError(f'the policy failed in {failures} episodes before it had '
-                                      f'{episodes} with success')
+                    raise ValueError(f'the policy failed in {failures} episodes before it had '
+                                     f'{episodes} with success')
             rows[index] = []
     return failures
 
@@ -92,7 +91,7 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
     """Yield a function that writes an episode of an environment to a LeRobot data set.
 
     It takes the observations, [N, D], and the actions, [N] or [N, A]. The folder, which must not
-    exist, is there when the block ends; ExportError: no episode was written.
+    exist, is there when the block ends; ValueError: no episode was written.
     """
     with new_folder(output) as root:
         writer: LeRobotWriter | None = None
@@ -114,6 +113,6 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
 
         yield write
         if writer is None:
-            raise ExportError(f'{output}: there is no episode with success')
+            raise ValueError(f'{output}: there is no episode with success')
         writer.close()
         writer.verify()

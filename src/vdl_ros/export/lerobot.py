@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import PIXEL_FORMAT, VideoWriter
-from vdl_ros.export.messages import ExportError
 from vdl_ros.export.synchronizer import MAX_EPISODE_S
 from vdl_ros.export.writer import Layout, Row, require_module
 
@@ -164,7 +163,7 @@ class LeRobotWriter:
         self._arrow: Any = require_module('pyarrow', 'pyarrow', 'lerobot')
         self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
         if layout.size[0] % 2 or layout.size[1] % 2:
-            raise ExportError(
+            raise ValueError(
                 f'images of {layout.size[0]} x {layout.size[1]} pixels make no {_CODEC} video: '
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
@@ -267,7 +266,7 @@ class LeRobotWriter:
             self._video.close(discard=True)
 
     def verify(self) -> tuple[int, int]:
-        """Read the finished files; return rows and episodes, or raise ExportError."""
+        """Read the finished files; return rows and episodes, or raise ValueError."""
         rows, episode, last = 0, -1, 0.0
         for path in sorted(self._root.glob('data/*/*.parquet')):
             for batch in self._parquet.ParquetFile(path).iter_batches(
@@ -276,14 +275,14 @@ class LeRobotWriter:
                                                strict=True):
                     begins = number == episode + 1 and time == 0.0
                     if index != rows or not (begins or (number == episode and time > last)):
-                        raise ExportError(f'{path.name}: row {index} after row {rows - 1} is not '
-                                          'the next one, or its time does not increase')
+                        raise ValueError(f'{path.name}: row {index} after row {rows - 1} is not '
+                                         'the next one, or its time does not increase')
                     rows, episode, last = rows + 1, number, time
         for video, count in self._videos:
             self._check_video(video, count)
         pictures = sum(count for _, count in self._videos)
         if self._layout.has_images and pictures != rows:
-            raise ExportError(f'{rows} rows, but {pictures} pictures in the videos')
+            raise ValueError(f'{rows} rows, but {pictures} pictures in the videos')
         return rows, episode + 1
 
     def _check_video(self, path: Path, count: int) -> None:
@@ -294,10 +293,10 @@ class LeRobotWriter:
                 if packet.pts is None:
                     continue
                 if packet.pts * packet.time_base != Fraction(found, self._layout.fps):
-                    raise ExportError(f'{path.name}: picture {found} is not at its time')
+                    raise ValueError(f'{path.name}: picture {found} is not at its time')
                 found += 1
         if found != count:
-            raise ExportError(f'{path.name}: {found} pictures instead of {count}')
+            raise ValueError(f'{path.name}: {found} pictures instead of {count}')
 
     def _column(self, values: np.ndarray[Any, Any]) -> Any:
         if values.ndim == 1:

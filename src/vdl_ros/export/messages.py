@@ -129,10 +129,6 @@ def _parts(parts: Sequence[ActionPart], message: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-class ExportError(ValueError):
-    """A bag or an output that cannot be exported; the message is one line."""
-
-
 @dataclass(frozen=True)
 class Picture:
     """An image: width, height, and RGB, uint8 [height, width, 3], or None if not asked for."""
@@ -214,8 +210,8 @@ class ArmBag:
             if self._namespace and name != f'/{self._namespace}/{topic}':
                 continue
             if names.setdefault(topic, name) != name:
-                raise ExportError(f'{self.path}: {shown(names[topic])} and {shown(name)}: '
-                                  'choose one with --namespace')
+                raise ValueError(f'{self.path}: {shown(names[topic])} and {shown(name)}: '
+                                 'choose one with --namespace')
             return topic
         return ''
 
@@ -247,8 +243,8 @@ class CapturedFrames(ArmBag):
 
 def _picture(image: Any, pixels: bool) -> Picture:
     if image.encoding not in ENCODINGS:
-        raise ExportError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
-                          f'{", ".join(ENCODINGS)}')
+        raise ValueError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
+                         f'{", ".join(ENCODINGS)}')
     if not image.width or not image.height:
         raise MessageError('an image without pixels')
     if (len(image.data) != image.step * image.height

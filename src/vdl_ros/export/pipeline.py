@@ -14,7 +14,7 @@ import numpy as np
 
 from vdl_ros.bags.reader import find_bags, read_labels
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, ExportError, Picture
+from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, Picture
 from vdl_ros.export.robomimic import RobomimicWriter
 from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized, scan_bags
 from vdl_ros.export.writer import Layout, Row, new_folder, require_module
@@ -67,8 +67,8 @@ def export(
             raise
         rows, episodes = writer.verify()
         if (rows, episodes) != (found.rows, found.episodes):
-            raise ExportError(f'{path}: {rows} rows in {episodes} episodes were written instead '
-                              f'of {found.rows} in {found.episodes}; did the bag change?')
+            raise ValueError(f'{path}: {rows} rows in {episodes} episodes were written instead '
+                             f'of {found.rows} in {found.episodes}; did the bag change?')
     found.notes = _notes(bags, found)
     if failures:
         found.notes.append(f'{failures} episodes were left out that were saved as a failure')
@@ -89,7 +89,7 @@ def _bags(
                     ArmBag(each, options.namespace, topics))
         tasks.append(options.task or labels.task or _TASK)
     if not bags:
-        raise ExportError(f'{path}: none of {failures} episodes was saved as a success')
+        raise ValueError(f'{path}: none of {failures} episodes was saved as a success')
     return bags, tasks, failures
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from vdl_ros.export.messages import ExportError
 from vdl_ros.export.writer import Layout, Row, require_module
 
 FILE_NAME = 'dataset.hdf5'
@@ -91,7 +90,7 @@ class RobomimicWriter:
         self._file.close()
 
     def verify(self) -> tuple[int, int]:
-        """Read the finished file; return rows and episodes, or raise ExportError."""
+        """Read the finished file; return rows and episodes, or raise ValueError."""
         total = 0
         with self._h5py.File(self._path, 'r') as file:
             data = file['data']
@@ -102,11 +101,11 @@ class RobomimicWriter:
                 tables += [*demo['obs'].values(), *demo['next_obs'].values()]
                 short = [each.name for each in tables if len(each) != length]
                 if short:
-                    raise ExportError(f'{short[0]} has not {length} rows')
+                    raise ValueError(f'{short[0]} has not {length} rows')
                 if not np.all(np.diff(demo['stamps'][:]) > 0):
-                    raise ExportError(f'the times of {name} do not increase')
+                    raise ValueError(f'the times of {name} do not increase')
             if int(data.attrs['total']) != total:
-                raise ExportError(f'{total} rows, but total is {data.attrs["total"]}')
+                raise ValueError(f'{total} rows, but total is {data.attrs["total"]}')
             return total, len(data)
 
     def _link_next(self, demo: Any) -> None:

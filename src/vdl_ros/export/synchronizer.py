@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.export.messages import ArmBag, Entry, ExportError, Picture
+from vdl_ros.export.messages import ArmBag, Entry, Picture
 from vdl_ros.export.writer import Layout
 
 #: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
@@ -85,7 +85,7 @@ def place_images(
         independent: images are no sequence; the times between them do not matter.
 
     Raises:
-        ExportError: one comes too early or too late, without resampling.
+        ValueError: one comes too early or too late, without resampling.
     """
     period = 1e9 / fps
     # A gap is longer than an uneven distance.
@@ -116,7 +116,7 @@ def place_images(
             off = stamp - first - rows * period - phase
             phase += _FOLLOW * off
             if abs(off) > _TOLERANCE * period:
-                raise ExportError(
+                raise ValueError(
                     f'image {number} comes {distance * 1e-9:.4f} s after the one before it and '
                     f'{abs(off) * 1e-9:.4f} s {"before" if off < 0 else "after"} the time of its '
                     f'row; {fps} frames/s allow {_TOLERANCE * period * 1e-9:.4f} s: --resample '
@@ -244,7 +244,7 @@ def scan_bags(
         found.rows += sum(1 + each.repeats for each in scan.placements if not each.dropped)
         found.episodes += sum(each.begins for each in scan.placements)
     if not found.rows:
-        raise ExportError('no image can become a row: ' + '; '.join(
+        raise ValueError('no image can become a row: ' + '; '.join(
             f'{count} {why}' for why, count in found.dropped.items()))
     return found, scans
 
@@ -270,7 +270,7 @@ def _scan(
                 found.size = value.size if found.size == (0, 0) else found.size
                 if value.size != found.size:
                     width, height = value.size
-                    raise ExportError(
+                    raise ValueError(
                         f'{bag.path}: image {found.images} is {width} x {height} pixels, those '
                         f'before it {found.size[0]} x {found.size[1]}; a data set has one size')
             rows.add(entry)
@@ -278,17 +278,17 @@ def _scan(
     if not len(rows.stamps):
         broken = '; '.join(f'{count} x {why}' for why, count in bag.refused.most_common(3))
         advice = '; --no-images --resample --fps 10 exports the rest'
-        raise ExportError(f'{bag.path}: no {"image" if topics.has_camera else "message"} on '
-                          f'{topics.rows}{broken and ": " + broken}'
-                          f'{advice if topics.has_camera else ""}')
+        raise ValueError(f'{bag.path}: no {"image" if topics.has_camera else "message"} on '
+                         f'{topics.rows}{broken and ": " + broken}'
+                         f'{advice if topics.has_camera else ""}')
     state = np.full((len(rows.stamps), len(topics.names)), np.nan)
     for each in states.values():
         values = each.at(rows, _STALE_NS)
         state = np.where(np.isfinite(values), values, state)
     if not np.isfinite(state).any():
-        raise ExportError(f'{bag.path}: {len(rows.stamps)} images, but no '
-                          f'{" or ".join(topics.states)} at their times: the positions of the '
-                          'joints are unknown')
+        raise ValueError(f'{bag.path}: {len(rows.stamps)} images, but no '
+                         f'{" or ".join(topics.states)} at their times: the positions of the '
+                         'joints are unknown')
     return Synchronized(rows.stamps, state, np.nan_to_num(
         commands.at(rows, 1 << 62, keep_last=True)), scenes.at(rows, 0))
 
@@ -297,6 +297,6 @@ def _rate(bag: ArmBag, found: BagSummary) -> int:
     if found.camera or not found.measured:
         return _DEFAULT_RATE
     if found.measured < 0.75:
-        raise ExportError(f'{bag.path}: an image every {1.0 / found.measured:.1f} s; a data set '
-                          'has at least one a second')
+        raise ValueError(f'{bag.path}: an image every {1.0 / found.measured:.1f} s; a data set '
+                         'has at least one a second')
     return max(1, round(found.measured))

@@ -14,8 +14,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.export.messages import ExportError
-
 
 @dataclass
 class Layout:
@@ -67,15 +65,15 @@ def require_module(name: str, package: str, format_name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise ExportError(f'--format {format_name} needs {package}, which is not installed here: '
-                          f'pip install {package}') from None
+        raise ValueError(f'--format {format_name} needs {package}, which is not installed here: '
+                         f'pip install {package}') from None
 
 
 @contextlib.contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
     """Yield a hidden folder, renamed to ``output`` at the end, or removed after an error."""
     if output.exists():
-        raise ExportError(f'{output} exists; name another output')
+        raise ValueError(f'{output} exists; name another output')
     output.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, so that the last step is one rename.
     folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))

@@ -19,7 +19,7 @@ from torch import Tensor
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, decode, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagReader
-from vdl_ros.pose.frames import INFO, DataError, Frames, FrameWriter, is_data_set, read_info
+from vdl_ros.pose.frames import INFO, Frames, FrameWriter, is_data_set, read_info
 
 #: Height and width of the pictures, pixels.
 SIZE = 128
@@ -43,7 +43,7 @@ class PoseDataset:
         left_out: number of frames or messages of bags that cannot be used, by reason.
 
     Raises:
-        DataError, BagError: no frame that can be used, or a damaged data set or bag.
+        ValueError: no frame that can be used, or a damaged data set or bag.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -54,10 +54,10 @@ class PoseDataset:
             found = Frames(folder)
             height, width = found.images.shape[1:3]
             if (height, width) != (SIZE, SIZE):
-                raise DataError(f'{folder}: images of {width}x{height} instead of '
-                                f'{SIZE}x{SIZE} pixels')
+                raise ValueError(f'{folder}: images of {width}x{height} instead of '
+                                 f'{SIZE}x{SIZE} pixels')
             if not len(found):
-                raise DataError(f'{folder}: no frame is there')
+                raise ValueError(f'{folder}: no frame is there')
             self.left_out.update(found.left_out)
             sets.append(found)
         self._images = [each.images for each in sets]
@@ -101,8 +101,8 @@ def _data_sets(path: Path) -> list[Path]:
         if found := [each if is_data_set(each) else _converted(each) for each in folders
                      if is_data_set(each) or any(each.glob('*.mcap'))]:
             return found
-    raise DataError(f'{path}: no data set and no bag is there: a folder with {INFO} or with '
-                    '.mcap files, or such a file')
+    raise ValueError(f'{path}: no data set and no bag is there: a folder with {INFO} or with '
+                     '.mcap files, or such a file')
 
 
 def _converted(bag: Path) -> Path:
@@ -152,9 +152,9 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
             continue
         kind, read = readers[topic]
         if message.type != kind:
-            raise DataError(f'{bag}: {topic} is {message.type}, not {kind}')
+            raise ValueError(f'{bag}: {topic} is {message.type}, not {kind}')
         if names.setdefault(topic, message.topic) != message.topic:
-            raise DataError(f'{bag}: {topic} occurs twice: {names[topic]}, {message.topic}')
+            raise ValueError(f'{bag}: {topic} occurs twice: {names[topic]}, {message.topic}')
         try:
             found = decode(message.data, kind)
             stamp = stamp_of(found)
@@ -174,12 +174,12 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
     if reader.cut_off:
         left_out['end of a file that is cut off or damaged'] += 1
     if not writer.frames:
-        missing = next((each for each in readers if each not in names), '')
-        why = left_out.most_common(1)
-        raise DataError(f'{bag}: ' + (
-            f'no topic {missing}' + ('' if missing == 'camera/image_raw' else
-                                     ': labels are missing') if missing else
-            'no frame can be used' + (f': {why[0][0]} ({why[0][1]} times)' if why else '')))
+        for missing in readers:
+            if missing not in names:
+                raise ValueError(f'{bag}: no topic {missing}; a bag with labels has '
+                                 f'{", ".join(readers)}')
+        why = '; '.join(f'{reason} ({count} times)' for reason, count in left_out.most_common(1))
+        raise ValueError(f'{bag}: no frame can be used: {why}')
     return left_out
 
 

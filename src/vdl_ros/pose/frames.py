@@ -29,10 +29,6 @@ _MAGIC, _HEADER = b'\x93NUMPY\x01\x00', 128
 _COMMIT_S = 1.0
 
 
-class DataError(ValueError):
-    """A data set or a bag that cannot be used; the message is one line with the path."""
-
-
 def is_data_set(path: Path) -> bool:
     return (path / INFO).is_file()
 
@@ -62,9 +58,9 @@ def read_info(folder: Path) -> FramesInfo:
         with (folder / INFO).open('rb') as file:
             return msgspec.json.decode(file.read(_MAX_INFO_BYTES), type=FramesInfo)
     except OSError as error:
-        raise DataError(f'{folder / INFO}: {error.strerror}') from None
+        raise ValueError(f'{folder / INFO}: {error.strerror}') from None
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise DataError(f'{folder / INFO}: {error}') from None
+        raise ValueError(f'{folder / INFO}: {error}') from None
 
 
 def _array(path: Path, kind: str, row: tuple[int, ...]) -> NDArray[Any]:
@@ -74,13 +70,13 @@ def _array(path: Path, kind: str, row: tuple[int, ...]) -> NDArray[Any]:
         found: NDArray[Any] = np.asanyarray(
             np.load(path, 'r' if path.stat().st_size > _HEADER else None))
     except OSError as error:
-        raise DataError(f'{path}: {error.strerror}') from None
+        raise ValueError(f'{path}: {error.strerror}') from None
     except Exception:  # whatever a damaged header raises
-        raise DataError(f'{path}: damaged, or not an array of NumPy') from None
+        raise ValueError(f'{path}: damaged, or not an array of NumPy') from None
     if (found.dtype != kind or found.ndim != 1 + len(row) or found.shape[1:] != row
             or not found.flags.c_contiguous):
-        raise DataError(f'{path}: {found.dtype} {found.shape} is not allowed: {np.dtype(kind)} '
-                        f'(n, {", ".join(map(str, row))})')
+        raise ValueError(f'{path}: {found.dtype} {found.shape} is not allowed: {np.dtype(kind)} '
+                         f'(n, {", ".join(map(str, row))})')
     return found
 
 
@@ -97,7 +93,7 @@ class Frames:
         left_out: number of frames or messages of a bag that could not be used, by reason.
 
     Raises:
-        DataError: a file is missing, damaged, or of another version.
+        ValueError: a file is missing, damaged, or of another version.
     """
 
     images: NDArray[np.uint8]
@@ -115,7 +111,7 @@ class Frames:
         for name, rows in arrays.items():
             setattr(self, name, rows[:self._count])
         if not all(np.isfinite(each).all() for each in (self.joints, self.camera, self.focal)):
-            raise DataError(f'{folder}: labels are not finite')
+            raise ValueError(f'{folder}: labels are not finite')
 
     def __len__(self) -> int:
         return self._count
@@ -135,7 +131,7 @@ class FrameWriter:
         frames: in the data set, those from before included.
 
     Raises:
-        DataError: the folder holds something else, or was begun with other values.
+        ValueError: the folder holds something else, or was begun with other values.
     """
 
     def __init__(self, folder: Path, size: tuple[int, int], look: Sequence[str],
@@ -147,10 +143,10 @@ class FrameWriter:
             _compare(folder, read_info(folder), info)
             found = [_array(folder / f'{name}.npy', *each) for name, each in self._layout.items()]
             if any(getattr(each, 'offset', _HEADER) != _HEADER for each in found):
-                raise DataError(f'{folder} was not captured; name another folder')
+                raise ValueError(f'{folder} was not captured; name another folder')
             self.frames = min(map(len, found))
         elif folder.exists():
-            raise DataError(f'{folder} exists and is no data set of frames; name another folder')
+            raise ValueError(f'{folder} exists and is no data set of frames; name another folder')
         else:
             # The folder is whole when it gets its name.
             new = folder.with_name(f'.{folder.name}.new')
@@ -196,8 +192,8 @@ def _compare(folder: Path, begun: FramesInfo, given: FramesInfo) -> None:
                 for each in (begun, given))
     for name, value in new.items():
         if old.get(name) != value:
-            raise DataError(f'{name}: {value!r} is not allowed: the capture in {folder} was begun '
-                            f'with {old.get(name)!r}; name another folder')
+            raise ValueError(f'{name}: {value!r} is not allowed: the capture in {folder} was '
+                             f'begun with {old.get(name)!r}; name another folder')
 
 
 def _header(kind: str, shape: tuple[int, ...]) -> bytes:
