@@ -267,36 +267,27 @@ class LeRobotWriter:
 
     def verify(self) -> tuple[int, int]:
         """Read the finished files; return rows and episodes, or raise ValueError."""
-        rows, episode, last = 0, -1, 0.0
-        for path in sorted(self._root.glob('data/*/*.parquet')):
-            for batch in self._parquet.ParquetFile(path).iter_batches(
-                    columns=['index', 'episode_index', 'timestamp']):
-                for index, number, time in zip(*(each.to_pylist() for each in batch.columns),
-                                               strict=True):
-                    begins = number == episode + 1 and time == 0.0
-                    if index != rows or not (begins or (number == episode and time > last)):
-                        raise ValueError(f'{path.name}: row {index} after row {rows - 1} is not '
-                                         'the next one, or its time does not increase')
-                    rows, episode, last = rows + 1, number, time
-        for video, count in self._videos:
-            self._check_video(video, count)
+        table = self._parquet.read_table(
+            self._root / 'data', columns=['index', 'episode_index', 'timestamp'])
+        index, episode, time = (each.to_numpy() for each in table.columns)
+        begins, rows = np.diff(episode, prepend=-1), len(index)
+        good = (index == np.arange(rows)) & np.where(
+            begins == 0, np.diff(time, prepend=0.0) > 0.0, (begins == 1) & (time == 0.0))
+        if not good.all():
+            raise ValueError(f'row {good.argmin()} is not the next one, or its time does not '
+                             'increase')
+        for path, count in self._videos:
+            with self._av.open(str(path)) as container:
+                # Without decoding: the times of the packets.
+                times = [each.pts * each.time_base for each in container.demux(
+                    container.streams.video[0]) if each.pts is not None]
+            if times != [Fraction(number, self._layout.fps) for number in range(count)]:
+                raise ValueError(f'{path.name}: {len(times)} pictures instead of {count}, or one '
+                                 'is not at its time')
         pictures = sum(count for _, count in self._videos)
         if self._layout.has_images and pictures != rows:
             raise ValueError(f'{rows} rows, but {pictures} pictures in the videos')
-        return rows, episode + 1
-
-    def _check_video(self, path: Path, count: int) -> None:
-        """Read the times of a finished video's pictures without decoding it."""
-        found = 0
-        with self._av.open(str(path)) as container:
-            for packet in container.demux(container.streams.video[0]):
-                if packet.pts is None:
-                    continue
-                if packet.pts * packet.time_base != Fraction(found, self._layout.fps):
-                    raise ValueError(f'{path.name}: picture {found} is not at its time')
-                found += 1
-        if found != count:
-            raise ValueError(f'{path.name}: {found} pictures instead of {count}')
+        return rows, int(episode[-1]) + 1
 
     def _column(self, values: np.ndarray[Any, Any]) -> Any:
         if values.ndim == 1:
