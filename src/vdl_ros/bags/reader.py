@@ -189,7 +189,7 @@ def find_bags(path: Path) -> list[Path]:
 
 
 def read_labels(bag: Path) -> EpisodeLabels:
-    """Return the labels of a bag, unknown ones if it has none; BagError: metadata.yaml."""
+    """Return the labels in metadata.yaml, unknown ones without it; BagError: it is damaged."""
     file = bag / 'metadata.yaml'
     try:
         content = yaml.safe_load(file.read_text()) if file.is_file() else {}

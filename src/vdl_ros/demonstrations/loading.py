@@ -240,7 +240,7 @@ def demonstration_inbox(
     env: EnvConfig, train: TrainConfig, bc: BcConfig, modules: EnvModulesConfig,
     learner: Learner, flow_stats: FlowStats,
 ) -> DemonstrationInbox:
-    """Return the inbox of a learner that clones demonstrations; ValueError: there are none."""
+    """Return the inbox of a learner that clones; ValueError: no usable demonstrations."""
     if not bc.demonstrations:
         raise SettingError("demonstrations: '' is not allowed with algorithm 'bc': a folder of "
                            'record_episodes, or of a LeRobot data set')

@@ -37,7 +37,7 @@ _FIELD_OF_VIEW = 0.75
 class RandomizedScene:
     """Draws frames of the arm; the same arguments give the same picture to the byte.
 
-    Like an ``ArmRenderer``, also its errors: one in a process, used by the thread that made it.
+    It is one in a process, used by the thread that made it, and raises errors as ``ArmRenderer``.
     """
 
     def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:

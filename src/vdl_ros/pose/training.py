@@ -27,7 +27,7 @@ from vdl_ros.pose.networks import make_model, project_points
 
 @dataclasses.dataclass(frozen=True)
 class TrainingConfig:
-    """Settings of a training, of ``epochs`` and ``minutes`` the first limit ends it."""
+    """Settings of a training; the first limit that is reached ends it."""
 
     model: str = 'resnet'
     epochs: int = 30
@@ -176,7 +176,7 @@ class Trainer:
             if stop.is_set() or self._share() >= 1.0:
                 break
             loss = self._train_batch(pictures, targets, self._points[indices])
-            sums, count = sums + torch.stack([each.detach() for each in loss]), count + 1
+            sums, count = sums + torch.stack(loss), count + 1
             self.step, self._done_in_epoch = self.step + 1, self._done_in_epoch + 1
             now = time.monotonic()
             self.elapsed = first + now - began
