@@ -58,9 +58,9 @@ class BagBuilder:
     def compressed_image(self, ns, pixels):
         self.add('camera/image_raw/compressed', ns, to_compressed_image(pixels, stamp(ns), 95))
 
-    def joints(self, ns, positions, late_ns=0, names=JOINTS):
+    def joints(self, ns, positions, late_ns=0):
         self.add('arm/joint_states', ns, JointState(
-            header=Header(stamp=stamp(ns)), name=list(names),
+            header=Header(stamp=stamp(ns)), name=list(JOINTS),
             position=[float(each) for each in positions]), late_ns)
 
     def motors(self, ns, values, late_ns=0):
