@@ -91,7 +91,10 @@ def _replay(
     measured = _measure(episode, ticks[first:stop], history)
     task.begin_demonstrated(measured)
     observations = np.stack([task.observe(each) for each in measured])
-    kept = _kept(moves[first:stop], last - first, round(_REST_S * contract.rate))
+    # Not what is beyond a short rest before the last motion; the first step moves.
+    steps = np.arange(stop - first)
+    still = steps - np.maximum.accumulate(np.where(moves[first:stop], steps, 0))
+    kept = (still <= round(_REST_S * contract.rate)) | (steps >= last - first)
     kept &= [all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
              for each in measured]
     return observations[kept], actions[first:stop][kept]
@@ -140,14 +143,6 @@ def _measure(
             {key: max(0.0, tick - each.stamp) for key, each in newest.items()},
             tick - float(ticks[0]), history[index:index + HISTORY][::-1]))
     return found
-
-
-def _kept(moves: NDArray[np.bool_], last: int, rest: int) -> NDArray[np.bool_]:
-    """Return the steps that are learned: not what is beyond ``rest`` of a rest before the last."""
-    steps = np.arange(len(moves))
-    # The first step moves.
-    still = steps - np.maximum.accumulate(np.where(moves, steps, 0))
-    return (still <= rest) | (steps >= last)
 
 
 INFO = 'meta/info.json'
