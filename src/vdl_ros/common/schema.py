@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -41,6 +42,16 @@ def converted(
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as fault:
         raise error(f'{where}: {_explained(str(fault), value, kind)}') from None
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Return a JSON file of at most 16 MB as a struct; ValueError as of :func:`converted`."""
+    try:
+        with path.open('rb') as file:
+            found = msgspec.json.decode(file.read(1 << 24))
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f'{path} cannot be read: {error}') from None
+    return converted(found, kind, str(path), ValueError)
 
 
 def _explained(fault: str, value: Any, kind: type) -> str:

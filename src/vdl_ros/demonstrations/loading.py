@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.bags.reader import BagReader, find_bags, read_labels
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.schema import converted, matching
+from vdl_ros.common.schema import matching, read_json
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -147,7 +147,6 @@ def _measure(
 
 INFO = 'meta/info.json'
 _STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
-_MAX_INFO_BYTES = 1 << 24
 
 
 class _Feature(msgspec.Struct):
@@ -183,7 +182,7 @@ class LeRobotData:
 
 def read_lerobot(folder: Path) -> LeRobotData:
     """Return the rows of the data set in a folder; ValueError: it has none."""
-    info, columns = _info(folder), _columns(folder)
+    info, columns = read_json(folder / INFO, _Info), _columns(folder)
     names = []
     for feature in (_STATE, _ACTION):
         given = info.features.get(feature, _Feature()).names
@@ -191,16 +190,6 @@ def read_lerobot(folder: Path) -> LeRobotData:
         names.append(tuple(map(str, given)) if fits else ())
     return LeRobotData(info.robot_type or '', info.fps, names[0], names[1],
                        columns[_STATE], columns[_ACTION], columns[_EPISODE])
-
-
-def _info(folder: Path) -> _Info:
-    path = folder / INFO
-    try:
-        with path.open('rb') as file:
-            found = msgspec.json.decode(file.read(_MAX_INFO_BYTES))
-    except (OSError, msgspec.DecodeError, RecursionError) as error:
-        raise ValueError(f'{path} cannot be read: {error}') from None
-    return converted(found, _Info, str(path), ValueError)
 
 
 def _columns(folder: Path) -> dict[str, NDArray[Any]]:

@@ -11,7 +11,7 @@ import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -19,12 +19,13 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import write_text
+from vdl_ros.common.schema import read_json
 
 #: What a capture randomises besides the poses of arm and camera.
 DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
 #: Numbers of the splits, as parts of the seed.
 SPLITS = {'train': 1, 'test': 2, 'validation': 3}
-INFO, _MAX_INFO_BYTES = 'frames.json', 1 << 20
+INFO = 'frames.json'
 _MAGIC, _HEADER = b'\x93NUMPY\x01\x00', 128
 _COMMIT_S = 1.0
 
@@ -42,7 +43,7 @@ def _layout(height: int, width: int, looks: int) -> dict[str, tuple[str, tuple[i
 class FramesInfo(msgspec.Struct):
     """The content of ``frames.json``; ``look`` names the columns of the array."""
 
-    version: Literal[1]
+    version: Annotated[int, msgspec.Meta(ge=1, le=1)]
     height: Annotated[int, msgspec.Meta(ge=1, le=4096)]
     width: Annotated[int, msgspec.Meta(ge=1, le=4096)]
     look: list[str]
@@ -54,13 +55,7 @@ class FramesInfo(msgspec.Struct):
 
 
 def read_info(folder: Path) -> FramesInfo:
-    try:
-        with (folder / INFO).open('rb') as file:
-            return msgspec.json.decode(file.read(_MAX_INFO_BYTES), type=FramesInfo)
-    except OSError as error:
-        raise ValueError(f'{folder / INFO}: {error.strerror}') from None
-    except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(f'{folder / INFO}: {error}') from None
+    return read_json(folder / INFO, FramesInfo)
 
 
 def _array(path: Path, kind: str, row: tuple[int, ...]) -> NDArray[Any]:
