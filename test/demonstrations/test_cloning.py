@@ -22,18 +22,16 @@ def push_under(observation):
     return int(angle + 0.3 * turning + 0.02 * position + 0.04 * velocity > 0.0)
 
 
-def write(folder, states, actions, *, episodes=None, robot='cart', **info):
+def write(folder, states, actions, episodes=None, **info):
     """Write what is read of a LeRobot data set."""
-    states, actions = (np.asarray(each, np.float32) for each in (states, actions))
-    episodes = np.zeros(len(states), np.int64) if episodes is None else episodes
+    states, actions = (list(np.asarray(each, np.float32)) for each in (states, actions))
     (folder / 'meta').mkdir(parents=True)
     (folder / 'data/chunk-000').mkdir(parents=True)
-    (folder / 'meta/info.json').write_text(json.dumps({
-        'codebase_version': 'v3.0', 'fps': 50, 'robot_type': robot, 'features': {
-            name: {'dtype': 'float32', 'shape': [each.shape[1]], 'names': None}
-            for name, each in (('observation.state', states), ('action', actions))}} | info))
+    (folder / 'meta/info.json').write_text(json.dumps(
+        {'codebase_version': 'v3.0', 'fps': 50, 'features': {}} | info))
     pq.write_table(pa.table({
-        'observation.state': list(states), 'action': list(actions), 'episode_index': episodes}),
+        'observation.state': states, 'action': actions,
+        'episode_index': pa.array(episodes or [0] * len(states), pa.int64())}),
         folder / 'data/chunk-000/file-000.parquet')
     return folder
 
@@ -52,8 +50,7 @@ def demonstrations(tmp_path_factory):
             pushed = int(random.integers(2)) if random.random() < 0.2 else chosen
             state, _, done, _, _ = env.step(pushed)
     states, actions, episodes = zip(*rows, strict=True)
-    return write(tmp_path_factory.mktemp('expert') / 'data', states, actions,
-                 episodes=np.array(episodes))
+    return write(tmp_path_factory.mktemp('expert') / 'data', states, actions, episodes)
 
 
 def returns_of(checkpoint):
