@@ -45,7 +45,7 @@ def tiny():
 
 @pytest.fixture
 def estimator(tiny):
-    return PoseEstimator(tiny, 'tiny', {'scale': [1.0] * 6, 'threshold': 10.0}, {})
+    return PoseEstimator(tiny, 'tiny', threshold=10.0)
 
 
 def loss_of(estimator, images):

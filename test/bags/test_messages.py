@@ -9,7 +9,7 @@ from rclpy.serialization import serialize_message
 from sensor_msgs.msg import CameraInfo, Image, JointState
 from std_msgs.msg import Header
 
-from vdl_ros.bags.messages import MessageError, decode, stamp_of, values_by_name
+from vdl_ros.bags.messages import MessageError, decode, stamp_of
 from vdl_ros.msg import CaptureScene, MotorCommand
 
 HEADER = Header(frame_id='camera', stamp=Time(sec=3, nanosec=7))
@@ -46,9 +46,3 @@ def test_every_field_is_decoded_and_damaged_bytes_are_an_error_or_a_message(type
         changed[random.integers(0, len(changed), 4)] = random.integers(0, 256, 4)
         with contextlib.suppress(MessageError):
             decode(changed.tobytes(), type_name)
-
-
-def test_values_by_name():
-    assert values_by_name(['a', 'b'], np.array([1.0, 2.0])) == {'a': 1.0, 'b': 2.0}
-    with pytest.raises(MessageError, match='names and values differ in number'):
-        values_by_name(['a', 'b'], np.array([1.0]))

@@ -1,6 +1,7 @@
 """Bags are read as they were written, and up to the last whole chunk when they were cut off."""
 
 import pytest
+from bag_files import write_bag
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 from rosbags.highlevel import AnyReader
@@ -9,10 +10,6 @@ from std_msgs.msg import String
 from vdl_ros.bags.reader import BagError, BagReader, read_part
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter, playback_profile
-
-
-def text(content):
-    return serialize_message(String(data=content))
 
 
 @pytest.fixture(params=['none', 'zstd', 'lz4'])
@@ -24,7 +21,8 @@ def bag(tmp_path, request):
                                          ('report', qos.REPORT))]
         for number in range(200):
             for handle in handles:
-                writer.write(handle, 1_000 + number, text(f'{handle} {number} ' + 'x' * 1000))
+                writer.write(handle, 1_000 + number, serialize_message(
+                    String(data=f'{handle} {number} ' + 'x' * 1000)))
     return tmp_path / 'bag'
 
 
@@ -55,10 +53,8 @@ def test_messages_are_read_in_order_with_their_qos_profile(bag):
 
 
 def test_a_cut_or_damaged_bag_is_read_to_its_last_whole_chunk(tmp_path):
-    with BagWriter(tmp_path / 'bag') as writer:
-        handle = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
-        for number in range(4000):
-            writer.write(handle, number, text('x' * 1000))
+    write_bag(tmp_path / 'bag', (
+        (number, '/talk', String(data='x' * 1000)) for number in range(4000)))
     file = tmp_path / 'bag/bag_0.mcap'
     content = file.read_bytes()
     middle = len(content) // 2

@@ -2,10 +2,7 @@
 
 import numpy as np
 import pytest
-from builtin_interfaces.msg import Time
-from rclpy.serialization import serialize_message
-from sensor_msgs.msg import JointState
-from std_msgs.msg import Header
+from bag_files import MS, START_NS, BagBuilder
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
@@ -16,13 +13,9 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
-from vdl_ros.msg import MotorCommand
 from vdl_ros.robots.contract_file import known_contracts
-from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.tools.export_dataset import main as export_dataset
 
-START_S = 1_700_000_000
 # Seconds from the start of the recording, and motors that run until then.
 PHASES = [(2.0, {}), (4.0, {'base': 1}), (6.0, {}), (7.0, {'base': 1, 'shoulder': -1}), (10.0, {})]
 SPEED = 0.35
@@ -37,26 +30,14 @@ def positions(time):
 
 def record(path, labels):
     """Write what an arm does in 10 s: joints at 50 Hz, and what its motors do at 20 Hz."""
-    messages = []
+    bag = BagBuilder(path)
+    # Recorded a millisecond after it was measured.
     for number in range(500):
-        time = number / 50
-        messages.append((time, 'arm/joint_states', JointState(
-            name=list(JOINTS), position=[float(each) for each in positions(time)])))
+        bag.joints(START_NS + number * 20 * MS, positions(number / 50), late_ns=MS)
     for number in range(200):
-        time = number / 20
-        motors = next(motors for end, motors in PHASES if time < end)
-        messages.append((time, 'arm/motors_sent', MotorCommand(**motors)))
-    with BagWriter(path) as bag:
-        kinds = {'arm/joint_states': 'sensor_msgs/msg/JointState',
-                 'arm/motors_sent': 'vdl_ros/msg/MotorCommand'}
-        handles = {name: bag.add_topic(f'/{name}', kind, [qos.TOPICS[name]])
-                   for name, kind in kinds.items()}
-        for time, name, message in sorted(messages, key=lambda each: each[0]):
-            ns = START_S * 10**9 + round(time * 1e9)
-            message.header = Header(stamp=Time(sec=ns // 10**9, nanosec=ns % 10**9))
-            # Recorded a millisecond after it was measured.
-            bag.write(handles[name], ns + 10**6, serialize_message(message))
-        bag.labels = labels.texts()
+        motors = next(motors for end, motors in PHASES if number / 20 < end)
+        bag.motors(START_NS + number * 50 * MS, [motors.get(name, 0) for name in JOINTS], MS)
+    bag.write(labels)
 
 
 @pytest.fixture(scope='module')

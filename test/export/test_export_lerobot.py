@@ -1,12 +1,12 @@
 """A LeRobotDataset v3 is read back from its files, as LeRobot's loader reads it."""
 
 import json
-from pathlib import Path
 
 import av
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from bag_files import command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import lerobot
@@ -17,8 +17,7 @@ TOLERANCE_S = 1e-4  # LeRobot's own
 
 
 class Loader:
-    """
-    What LeRobot does with a folder, in this test's words.
+    """What LeRobot does with a folder.
 
     info.json names features and path templates; every Parquet file below ``data`` and below
     ``meta/episodes`` is read in the order of its name; a row's pictures are those of its episode's
@@ -28,7 +27,7 @@ class Loader:
     COUNTERS = {'timestamp': 'float', 'frame_index': 'int64', 'episode_index': 'int64',
                 'index': 'int64', 'task_index': 'int64'}
 
-    def __init__(self, root: Path):
+    def __init__(self, root):
         self.root = root
         self.info = json.loads((root / 'meta/info.json').read_text())
         self.stats = json.loads((root / 'meta/stats.json').read_text())
@@ -67,6 +66,9 @@ class Loader:
         assert expected < episode[f'videos/{key}/to_timestamp']
         with av.open(str(path)) as container:
             stream = container.streams.video[0]
+            info = self.features[key]['info']
+            assert (info['video.codec'], info['video.pix_fmt'], info['video.fps']) == (
+                stream.codec.canonical_name, stream.pix_fmt, stream.average_rate)
             container.seek(round(float(expected) / stream.time_base) - 1, stream=stream)
             best = None
             for frame in container.decode(stream):
@@ -80,45 +82,34 @@ class Loader:
         assert abs(best[1].astype(int) - shown).mean() < 3.0
 
 
-def check_rows(loader, takes, fps):
-    """Compare every row's counters; return the stamps in the rows' order."""
-    assert loader.info['fps'] == fps
-    assert loader.info['total_frames'] == len(loader.rows) == sum(map(len, takes))
-    assert loader.info['total_episodes'] == len(loader.episodes) == len(takes)
-    assert loader.info['splits'] == {'train': f'0:{len(takes)}'}
-    index = 0
-    for number, take in enumerate(takes):
-        episode = loader.episodes[number]
-        assert episode['length'] == len(take)
-        assert episode['dataset_from_index'] == index
-        assert episode['dataset_to_index'] == index + len(take)
-        assert episode['data/chunk_index'] == 0
-        for frame in range(len(take)):
-            row = loader.rows[index]
-            assert (row['index'], row['episode_index'], row['frame_index'], row['task_index']) == (
-                index, number, frame, 0)
-            assert row['timestamp'] == pytest.approx(frame / fps, abs=1e-6)
-            index += 1
-    return [ns for take in takes for ns in take]
-
-
 @pytest.fixture
 def loader(teleop, tmp_path):
     """Return the data set of ``teleop``."""
-    report = export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(), task='lift the cup')
-    assert (report.rows, report.episodes, report.summary.images) == (65, 2, 65)
+    found = export(
+        teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(task='lift the cup'))
+    assert (found.rows, found.episodes, found.images) == (65, 2, 65)
     return Loader(tmp_path / 'out')
 
 
-def test_exported_rows_are_read_back(loader, teleop, helpers):
+def test_exported_rows_are_read_back(loader, teleop):
     loader.check_columns()
-    stamps = check_rows(loader, teleop[1], 20)
+    info, frames = loader.info, [frame for count in (40, 25) for frame in range(count)]
+    assert (info['fps'], info['total_frames'], info['total_episodes'], info['splits']) == (
+        20, 65, 2, {'train': '0:2'})
+    assert [(each['length'], each['dataset_from_index'], each['dataset_to_index'])
+            for each in loader.episodes] == [(40, 0, 40), (25, 40, 65)]
+    assert [(row['index'], row['episode_index'], row['frame_index'], row['task_index'])
+            for row in loader.rows] == [
+        (index, index // 40, frame, 0) for index, frame in enumerate(frames)]
+    assert [row['timestamp'] for row in loader.rows] == pytest.approx(
+        [frame / 20 for frame in frames])
     assert loader.features['action']['names'] == list(JOINTS)
+    stamps = teleop[1][0] + teleop[1][1]
     for number, (row, ns) in enumerate(zip(loader.rows, stamps, strict=True)):
-        np.testing.assert_allclose(row['observation.state'], helpers.positions(ns), atol=1e-5)
-        assert row['action'] == helpers.command(ns)
+        np.testing.assert_allclose(row['observation.state'], positions(ns), atol=1e-5)
+        assert row['action'] == command(ns)
         if number % 7 == 0 or number in (39, 40, 64):
-            loader.check_picture(row, helpers.picture(row['frame_index']))
+            loader.check_picture(row, picture(row['frame_index']))
     assert loader.episodes[0]['tasks'] == ['lift the cup']
     # Pandas finds the task by its index.
     table = pq.read_table(loader.root / 'meta/tasks.parquet')
@@ -128,43 +119,29 @@ def test_exported_rows_are_read_back(loader, teleop, helpers):
     assert {each['field_name'] for each in note['columns']} == {'task_index', 'task'}
 
 
-def test_statistics_are_those_of_the_values(loader, teleop, helpers):
+def test_statistics_are_those_of_the_values(loader, teleop):
     state = np.array([row['observation.state'] for row in loader.rows])
     image = 'observation.images.camera'
     assert set(loader.stats) == set(loader.features)
-    found = {name: np.array(each) for name, each in loader.stats['observation.state'].items()}
-    for name, expected in {'min': state.min(0), 'max': state.max(0), 'mean': state.mean(0),
-                           'std': state.std(0)}.items():
-        np.testing.assert_allclose(found[name], expected, rtol=1e-6, atol=1e-9)
-    assert found['count'].tolist() == [65]
+    found = loader.stats['observation.state']
+    for name in ('min', 'max', 'mean', 'std'):
+        np.testing.assert_allclose(found[name], getattr(state, name)(0), rtol=1e-6, atol=1e-9)
+    assert found['count'] == [65]
     first = loader.episodes[0]
     np.testing.assert_allclose(first['stats/observation.state/q50'], np.median(state[:40], axis=0))
     assert first['stats/index/max'] == [39.0]
     assert first['stats/timestamp/count'] == [40]
-    pixels = np.stack([helpers.picture(number) for take in teleop[1]
+    pixels = np.stack([picture(number) for take in teleop[1]
                        for number in range(len(take))]) / 255.0
-    for name, expected in {'min': pixels.min((0, 1, 2)), 'max': pixels.max((0, 1, 2)),
-                           'mean': pixels.mean((0, 1, 2)), 'std': pixels.std((0, 1, 2))}.items():
-        assert np.shape(loader.stats[image][name]) == (3, 1, 1)
-        np.testing.assert_allclose(np.ravel(loader.stats[image][name]), expected, rtol=1e-6)
+    for name in ('min', 'max', 'mean', 'std'):
+        np.testing.assert_allclose(
+            loader.stats[image][name],
+            getattr(pixels, name)((0, 1, 2)).reshape(3, 1, 1), rtol=1e-6)
     quantile = np.quantile(pixels[:40], 0.9, axis=(0, 1, 2))
     np.testing.assert_allclose(np.ravel(first[f'stats/{image}/q90']), quantile, atol=1.5 / 255)
 
 
-def test_the_video_matches_its_description(loader):
-    feature = loader.features['observation.images.camera']
-    path = loader.root / 'videos/observation.images.camera/chunk-000/file-000.mp4'
-    with av.open(str(path)) as container:
-        stream = container.streams.video[0]
-        assert feature['shape'] == [stream.height, stream.width, 3]
-        assert feature['info']['video.codec'] == stream.codec.canonical_name
-        assert feature['info']['video.pix_fmt'] == stream.pix_fmt
-        assert feature['info']['video.fps'] == stream.average_rate == 20
-        frames = [frame.pts * stream.time_base for frame in container.decode(stream)]
-    assert frames == [pytest.approx(number / 20) for number in range(65)]
-
-
-def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch, helpers):
+def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch):
     monkeypatch.setattr(lerobot, '_VIDEO_S', 0.5)
     monkeypatch.setattr(lerobot, '_DATA_BYTES', 1)
     monkeypatch.setattr(lerobot, '_FILES_PER_CHUNK', 3)
@@ -177,14 +154,14 @@ def test_full_files_are_continued_in_new_ones(teleop, tmp_path, monkeypatch, hel
     assert len(loader.rows) == 65
     shown = [number for take in (40, 25) for number in range(take)]
     for index in range(0, 65, 9):
-        loader.check_picture(loader.rows[index], helpers.picture(shown[index]))
+        loader.check_picture(loader.rows[index], picture(shown[index]))
 
 
-def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
+def test_captured_frames_are_rows_without_actions(captured, tmp_path):
     bag, cameras = captured
-    report = export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
-    assert (report.rows, report.episodes) == (12, 1)
-    assert any('no action' in note for note in report.notes)
+    found = export(bag, tmp_path / 'out', 'lerobot', ExportOptions())
+    assert (found.rows, found.episodes) == (12, 1)
+    assert any('no action' in note for note in found.notes)
     loader = Loader(tmp_path / 'out')
     loader.check_columns()
     assert 'action' not in loader.features
@@ -192,4 +169,4 @@ def test_captured_frames_are_rows_without_actions(captured, tmp_path, helpers):
         np.testing.assert_allclose(row['observation.environment_state'], cameras[number],
                                    rtol=1e-6)
         assert row['observation.state'][0] == pytest.approx(0.1 * number)
-        loader.check_picture(row, helpers.picture(number))
+        loader.check_picture(row, picture(number))

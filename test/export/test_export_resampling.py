@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from vdl_ros.export.messages import ExportError
-from vdl_ros.export.synchronizer import mean_rate, place_images
+from vdl_ros.export.synchronizer import ExportOptions, mean_rate, place_images
 
 
-def place(seconds, fps=10, **options):
-    return place_images([round(each * 1e9) for each in seconds], fps, **options)
+def place(seconds, fps=10, independent=False, **options):
+    return place_images([round(each * 1e9) for each in seconds], fps, ExportOptions(**options),
+                        independent=independent)
 
 
 def begins(placed):
@@ -37,13 +37,13 @@ def test_images_with_little_jitter_or_drift_become_one_row_each():
 
 def test_uneven_images_and_another_rate_are_errors_with_their_number():
     for bad in (0.22, 0.39, 0.9):
-        with pytest.raises(ExportError, match=r'image 4 comes 0\.\d+ s after .* s (before|after) '
-                                              r'the time of its row; 10 frames/s allow 0\.0750 s'):
+        with pytest.raises(ValueError, match=r'image 4 comes 0\.\d+ s after .* s (before|after) '
+                                             r'the time of its row; 10 frames/s allow 0\.0750 s'):
             place([0.0, 0.1, 0.2, bad])
     for lost in range(500, 506):  # despite jitter
-        with pytest.raises(ExportError, match=f'image ({lost + 1}|{lost + 2}|{lost + 3}) '):
+        with pytest.raises(ValueError, match=f'image ({lost + 1}|{lost + 2}|{lost + 3}) '):
             place(np.delete(UNEVEN[:570], lost), fps=30)
-    with pytest.raises(ExportError, match='30 frames/s allow'):
+    with pytest.raises(ValueError, match='30 frames/s allow'):
         place(np.arange(300) / 25.0, fps=30)
 
 

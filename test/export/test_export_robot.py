@@ -7,20 +7,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from bag_files import MS, START_NS, command, picture, positions, stamp, write_bag
 from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
-from rclpy.serialization import serialize_message
 from robot_contract import GOOD
 from sensor_msgs.msg import CompressedImage
 from std_msgs.msg import Header
 
 from vdl_ros.common.files import find_resource
-from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.messages.images import to_compressed_image
 from vdl_ros.tools.export_dataset import main
-
-KINDS = {'odom': 'nav_msgs/msg/Odometry', 'cmd_vel': 'geometry_msgs/msg/Twist'}
 
 
 def rows_of(folder):
@@ -28,19 +24,16 @@ def rows_of(folder):
 
 
 @pytest.fixture
-def driven(tmp_path, helpers):
+def driven(tmp_path):
     """Return a bag of a robot without a camera: 30 measurements at 20 Hz, a command for each."""
-    with BagWriter(tmp_path / 'driven') as bag:
-        handles = {name: bag.add_topic(f'/robot_1/{name}', kind, [qos.REPORT])
-                   for name, kind in KINDS.items()}
-        for number in range(30):
-            ns = helpers.START_NS + number * 50 * helpers.MS
-            odom, command = Odometry(), Twist()
-            odom.twist.twist.linear.x = 0.01 * number
-            command.linear.x = 0.5 - 0.01 * number
-            bag.write(handles['cmd_vel'], ns - helpers.MS, serialize_message(command))
-            bag.write(handles['odom'], ns, serialize_message(odom))
-    return tmp_path / 'driven'
+    messages = []
+    for number in range(30):
+        ns = START_NS + number * 50 * MS
+        odom, twist = Odometry(), Twist()
+        odom.twist.twist.linear.x = 0.01 * number
+        twist.linear.x = 0.5 - 0.01 * number
+        messages += [(ns - MS, '/robot_1/cmd_vel', twist), (ns, '/robot_1/odom', odom)]
+    return write_bag(tmp_path / 'driven', messages)
 
 
 def run(bag, output, format_name, robot=None):
@@ -72,8 +65,7 @@ def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):
         assert reason in capsys.readouterr().err
 
 
-def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(
-        teleop, tmp_path, helpers):
+def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(teleop, tmp_path):
     bag, (first, _) = teleop
     output = tmp_path / 'out'
     assert run(bag, output, 'lerobot', 'owi535') == 0
@@ -82,33 +74,32 @@ def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(
         'base', 'shoulder', 'elbow', 'wrist', 'gripper']
     assert 'observation.images.camera' in info['features']
     row = rows_of(output)[7]
-    np.testing.assert_allclose(
-        row['observation.state'], helpers.positions(first[7]), rtol=1e-6)
+    np.testing.assert_allclose(row['observation.state'], positions(first[7]), rtol=1e-6)
     # The gripper too, which the task of the contract does not use.
-    assert row['action'] == helpers.command(first[7])
+    assert row['action'] == command(first[7])
     assert run(bag, tmp_path / 'plain', 'lerobot') == 0
     assert [each['action'] for each in rows_of(tmp_path / 'plain')] == [
         each['action'] for each in rows_of(output)]
 
 
-def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path, helpers):
+def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path):
     (tmp_path / 'owi535.yaml').write_text(find_resource('config/robots/owi535.yaml').read_text())
     contract = tmp_path / 'compressed.yaml'
     contract.write_text('include: owi535.yaml\ncamera: camera/image_raw/compressed\n')
     for row in range(20):
-        at = helpers.START_NS + row * 50 * helpers.MS
-        builder.joints(at, helpers.positions(at))
-        builder.motors(at, helpers.command(at))
-        builder.compressed_image(at, helpers.picture(row))
+        at = START_NS + row * 50 * MS
+        builder.joints(at, positions(at))
+        builder.motors(at, command(at))
+        builder.compressed_image(at, picture(row))
     # Damaged ones are left out, also one whose header is whole.
-    cut = to_compressed_image(helpers.picture(0, (240, 320)), helpers.stamp(at), 95).data[:1500]
+    cut = to_compressed_image(picture(0, (240, 320)), stamp(at), 95).data[:1500]
     for late, data in ((10, b'no image'), (20, bytes(cut))):
-        ns = at + late * helpers.MS
+        ns = at + late * MS
         builder.add('camera/image_raw/compressed', ns, CompressedImage(
-            header=Header(stamp=helpers.stamp(ns)), data=data))
+            header=Header(stamp=stamp(ns)), data=data))
     output = tmp_path / 'out'
     assert run(builder.write(), output, 'hdf5', contract) == 0
     with h5py.File(output / 'dataset.hdf5') as file:
         images = file['data/demo_0/obs/camera_image'][:]
     assert len(images) == 20
-    assert np.abs(images[5].astype(int) - helpers.picture(5)).mean() < 4.0
+    assert np.abs(images[5].astype(int) - picture(5)).mean() < 4.0

@@ -3,26 +3,17 @@
 import numpy as np
 import pytest
 import torch
-from rclpy.serialization import serialize_message
-from rclpy.time import Time
-from sensor_msgs.msg import CameraInfo, Image, JointState
+from bag_files import stamp, write_bag
+from sensor_msgs.msg import CameraInfo, JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import CaptureScene
 from vdl_ros.pose.frames import FrameWriter
 from vdl_ros.pose.networks import MODELS, POINTS, Raw
-from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_writer import BagWriter
+from vdl_ros.ros.messages.images import to_image
 
-TYPES = {'camera/image_raw': 'sensor_msgs/msg/Image',
-         'camera/camera_info': 'sensor_msgs/msg/CameraInfo',
-         'arm/joint_states': 'sensor_msgs/msg/JointState',
-         'capture/scene': 'vdl_ros/msg/CaptureScene'}
-
-
-def header(index):
-    return Header(frame_id='camera', stamp=Time(nanoseconds=(index + 1) * 33_000_000).to_msg())
+TOPICS = ('camera/image_raw', 'camera/camera_info', 'arm/joint_states', 'capture/scene')
 
 
 def labels(index):
@@ -33,33 +24,21 @@ def labels(index):
 
 
 def picture(index, size=(128, 128)):
-    """Return bars that encode the six values, and noise that identifies the frame."""
-    camera, joints = labels(index)
-    values = np.concatenate([[camera[0] * 4 - 3], camera[1:] / 3.2, joints[:3] / 2.8])
-    pixels = np.random.default_rng([8, index]).integers(0, 60, (*size, 3), np.uint8)
-    for row, value in enumerate(values):
-        middle = int((value + 1.0) / 2.0 * (size[1] - 1))
-        top = row * size[0] // 6
-        pixels[top:top + size[0] // 6, max(0, middle - 4):middle + 4] = 255 - 30 * row
-    return pixels
+    return np.random.default_rng([8, index]).integers(0, 256, (*size, 3), np.uint8)
 
 
-def frame(index, size=(128, 128)):
+def frame(index):
     """Return the messages of one frame by topic."""
     camera, joints = labels(index)
-    pixels = picture(index, size)
-    image = Image(header=header(index), height=size[0], width=size[1], encoding='rgb8',
-                  step=3 * size[1])
-    image.data.frombytes(pixels.tobytes())
-    info = CameraInfo(header=header(index), height=size[0], width=size[1],
-                      k=[160.0, 0.0, 63.5, 0.0, 160.0, 63.5, 0.0, 0.0, 1.0])
-    scene = CaptureScene(
-        header=header(index), index=index, seed=7, split='train', domain='random',
-        camera_distance=camera[0], camera_elevation=camera[1], camera_azimuth=camera[2],
-        name=['camera_roll'], value=[0.01 * index])
-    states = JointState(header=header(index), name=list(JOINTS), position=joints.tolist())
-    return {'camera/image_raw': image, 'camera/camera_info': info, 'arm/joint_states': states,
-            'capture/scene': scene}
+    header = Header(stamp=stamp((index + 1) * 33_000_000))
+    return {
+        'camera/image_raw': to_image(picture(index), header.stamp),
+        'camera/camera_info': CameraInfo(header=header, k=[160.0 if each % 4 == 0 else 0.0
+                                                           for each in range(9)]),
+        'arm/joint_states': JointState(header=header, name=list(JOINTS), position=joints.tolist()),
+        'capture/scene': CaptureScene(
+            header=header, camera_distance=camera[0], camera_elevation=camera[1],
+            camera_azimuth=camera[2], name=['camera_roll'], value=[0.01 * index])}
 
 
 class Data:
@@ -79,28 +58,16 @@ class Data:
         writer.close()
         return self._folder / name
 
-    def write_bag(self, name, frames, *, change=None, topics=tuple(TYPES), types=TYPES, **options):
-        """
-        Write a bag; return its folder.
-
-        ``change`` is called with the index and the messages of each frame, and may change them;
-        bytes in place of a message are written as they are, None is left out.
-        """
-        path = self._folder / name
-        with BagWriter(path, **options) as bag:
-            handles = {topic: bag.add_topic('/' + topic, types[topic], [qos.REPORT])
-                       for topic in topics}
-            for index in range(frames):
-                messages = frame(index)
-                if change is not None:
-                    change(index, messages)
-                for topic in topics:
-                    message = messages[topic]
-                    if message is not None:
-                        data = message if isinstance(
-                            message, bytes) else serialize_message(message)
-                        bag.write(handles[topic], (index + 1) * 33_000_000, data)
-        return path
+    def write_bag(self, name, frames, *, change=None, topics=TOPICS, **options):
+        """Write a bag of frames that ``change`` may change; None in place of a message: none."""
+        messages = []
+        for index in range(frames):
+            found = frame(index)
+            if change is not None:
+                change(index, found)
+            messages += [((index + 1) * 33_000_000, f'/{topic}', found[topic])
+                         for topic in topics if found[topic] is not None]
+        return write_bag(self._folder / name, messages, **options)
 
     def file(self, path):
         return path / f'{path.name}_0.mcap'

@@ -42,15 +42,6 @@ def test_a_track_is_as_certain_as_its_estimates():
     assert (arm.see(3, off=(0.1, 0.1)).std > 0.6 * once).all()
 
 
-def test_commands_move_the_track_when_estimates_are_uncertain():
-    arm = Arm((0.0, 0.0))
-    arm.see()
-    arm.command(1, -1)
-    track = arm.see(20, std=np.array([5.0, 5.0]))
-    assert arm.positions == pytest.approx([0.4, -0.2])
-    assert track.positions == pytest.approx(arm.positions, abs=0.03)
-
-
 def test_a_command_takes_effect_at_its_stamp():
     arm = Arm()
     arm.see()
@@ -90,11 +81,9 @@ def test_the_track_stays_within_the_limits():
     arm.command(1, -1)
     track = arm.see(60, std=np.array([1.0, 1.0]))
     assert track.positions == pytest.approx([2.0, -1.0], abs=0.15)
-    assert (track.positions <= UPPER).all()
-    assert (track.positions >= LOWER).all()
     beyond = arm.tracker.update(arm.now + 1.0, [3.1, -3.1], STD).positions
-    assert np.isfinite(beyond).all()
-    assert (np.abs(beyond) <= 2.0).all()
+    for positions in (track.positions, beyond):
+        assert ((positions >= LOWER) & (positions <= UPPER)).all()
 
 
 def test_the_track_resets_when_time_goes_back():

@@ -49,11 +49,8 @@ class MessageError(ValueError):
 def decode(data: memoryview | bytes, type_name: str) -> Any:
     """Return a message with the fields of its type; arrays are views of ``data``.
 
-    Args:
-        type_name: ``pkg/msg/Name``: of ROS 2 Jazzy, or one that this package records.
-
-    Raises:
-        MessageError: the message is truncated or malformed.
+    The type is one of ROS 2 Jazzy, or one that this package records. MessageError: the message is
+    truncated or malformed.
     """
     store, view = _typestore(), memoryview(data)
     layout = store.get_msgdef(type_name)
@@ -69,11 +66,7 @@ def decode(data: memoryview | bytes, type_name: str) -> Any:
 
 
 def is_stamped(type_name: str) -> bool:
-    """Return whether messages of a type have a header.
-
-    Raises:
-        MessageError: a type that cannot be decoded here.
-    """
+    """Return whether messages of a type have a header; MessageError: it is unknown here."""
     try:
         return any(name == 'header' for name, _ in _typestore().fielddefs[type_name][1])
     except KeyError:
@@ -88,11 +81,6 @@ def stamp_of(message: Any) -> int:
 
 
 def values_by_name(names: list[str], values: Iterable[float]) -> dict[str, float]:
-    """Return values by name.
-
-    Raises:
-        MessageError: names and values differ in number.
-    """
     try:
         return dict(zip(names, map(float, values), strict=True))
     except ValueError:

@@ -22,7 +22,7 @@ _BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandar
           # What a damaged size of a compressed chunk claims.
           OverflowError, MemoryError)
 # Bytes; a damaged length must not make the reader allocate all memory.
-_LARGEST_RECORD = 1 << 30
+_MAX_RECORD = 1 << 30
 
 
 class BagError(ValueError):
@@ -78,22 +78,15 @@ class BagPart:
 
     @property
     def count(self) -> int:
-        """Return the number of messages."""
         return sum(topic.count for topic in self.topics)
 
 
 class BagReader:
-    """A bag of this package or of rosbag2; it can be iterated more than once.
-
-    Args:
-        path: the bag's folder, or one file.
+    """A folder of .mcap files, or one; it can be iterated more than once. BagError: there is none.
 
     Attributes:
         cut_off: which file ends early or is damaged, and after how many messages; '' if none is.
             Known at the end of an iteration.
-
-    Raises:
-        BagError: there is no ``.mcap`` file.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,11 +96,7 @@ class BagReader:
             raise BagError(f'{path}: no bag is there: a folder with a .mcap file, or the file')
 
     def __iter__(self) -> Iterator[BagMessage]:
-        """Yield every whole message, file by file; checksums are compared.
-
-        Raises:
-            BagError: not an MCAP file, or a damaged one without a whole message.
-        """
+        """Yield every whole message, file by file; BagError: there is none."""
         self.cut_off = ''
         total = 0
         for file in self._files:
@@ -127,7 +116,7 @@ class BagReader:
         with _File(file) as stream:
             # Not by the index: a bag that was cut off has none.
             reader = NonSeekingReader(
-                stream, validate_crcs=True, record_size_limit=_LARGEST_RECORD)
+                stream, validate_crcs=True, record_size_limit=_MAX_RECORD)
             for schema, channel, message in reader.iter_messages(log_time_order=False):
                 if channel.id not in profiles:
                     profiles[channel.id] = _offered(channel.metadata)
@@ -168,8 +157,8 @@ def _order(file: Path) -> tuple[int, str]:
 
 #: Begin of the name of an episode's folder; four digits or more follow.
 PREFIX = 'episode_'
-# Longest text of a label that is read.
-_LONGEST = 1000
+# Characters of a label that are read.
+_MAX_LABEL = 1000
 
 
 @dataclass(frozen=True)
@@ -200,11 +189,7 @@ def find_bags(path: Path) -> list[Path]:
 
 
 def read_labels(bag: Path) -> EpisodeLabels:
-    """Return the labels of a bag; unknown ones if it has none.
-
-    Raises:
-        BagError: its ``metadata.yaml`` cannot be read.
-    """
+    """Return the labels in metadata.yaml, unknown ones without it; BagError: it is damaged."""
     file = bag / 'metadata.yaml'
     try:
         content = yaml.safe_load(file.read_text()) if file.is_file() else {}
@@ -215,6 +200,6 @@ def read_labels(bag: Path) -> EpisodeLabels:
     if not isinstance(content, dict):
         return EpisodeLabels()
     task, success, robot = (
-        str(content.get(name, ''))[:_LONGEST] for name in ('task', 'success', 'robot'))
+        str(content.get(name, ''))[:_MAX_LABEL] for name in ('task', 'success', 'robot'))
     return EpisodeLabels(
         ' '.join(task.split()), {'true': True, 'false': False}.get(success.lower()), robot)

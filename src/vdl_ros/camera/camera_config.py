@@ -11,7 +11,7 @@ SIMULATED = 'sim'
 #: The transport of JPEG images.
 COMPRESSED = 'compressed'
 _SIMULATED_SIZE = (320, 240)
-_SMALLEST = 8
+_MIN_SIDE = 8
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +29,9 @@ class CameraPlacement:
 
     @property
     def arguments(self) -> dict[str, float]:
-        """Return the xacro arguments by name, for ``GeometryConfig.load``.
+        """The xacro arguments for ``GeometryConfig.load`` that differ from the URDF's defaults.
 
-        Only those that differ from the defaults, which the URDF has as well: a description with a
-        fixed camera then needs no arguments.
+        A description with a fixed camera then needs no arguments.
         """
         return {name: value for name, each in settings_of(type(self)).items()
                 if (value := getattr(self, name)) != each.default}
@@ -72,17 +71,11 @@ class CameraConfig:
         '', 'YAML file of camera_calibration, not for sim; empty: uncalibrated.')
 
     def __post_init__(self) -> None:
-        """Check settings that depend on each other.
-
-        Raises:
-            SettingError: one of width and height without the other, an image too small, or a
-                calibration of the simulated camera.
-        """
         size = (self.image_width, self.image_height)
-        if size != (0, 0) and min(size) < _SMALLEST:
+        if size != (0, 0) and min(size) < _MIN_SIDE:
             raise SettingError(
                 f'image_width, image_height: {size[0]} x {size[1]} is not allowed: '
-                f'both at least {_SMALLEST}, or both 0')
+                f'both at least {_MIN_SIDE}, or both 0')
         if self.calibration and self.source == SIMULATED:
             raise SettingError(
                 f'calibration: {self.calibration!r} is not allowed: the simulated camera has '
@@ -90,7 +83,7 @@ class CameraConfig:
 
     @property
     def size(self) -> tuple[int, int] | None:
-        """Return width and height of images, pixels; None: those of the source."""
+        """Width and height of images, pixels; None: those of the source."""
         if self.image_width:
             return self.image_width, self.image_height
         return _SIMULATED_SIZE if self.source == SIMULATED else None

@@ -21,26 +21,14 @@ ENCODINGS: dict[str, tuple[int, tuple[int, int, int]]] = {
 
 
 def channels_of(encoding: str) -> int:
-    """Return the number of channels.
-
-    Raises:
-        KeyError: not one of :data:`ENCODINGS`.
-    """
     return ENCODINGS[encoding][0]
 
 
 def to_rgb(rows: NDArray[np.uint8], width: int, encoding: str) -> NDArray[np.uint8]:
     """Return an image as RGB, uint8 [height, width, 3], contiguous.
 
-    An image of rgb8 without padding is not copied: the result is a view of ``rows``.
-
-    Args:
-        rows: uint8 [height, step]; a row may be padded at its end.
-        width: of the image, pixels; ``step`` is at least ``width`` times the channels.
-        encoding: one of :data:`ENCODINGS`.
-
-    Raises:
-        KeyError: another encoding.
+    An image of rgb8 without padding is not copied: the result is a view of ``rows``, uint8
+    [height, step], which may be padded at their ends.
     """
     channels, order = ENCODINGS[encoding]
     pixels = rows[:, :width * channels].reshape(len(rows), width, channels)
@@ -49,7 +37,7 @@ def to_rgb(rows: NDArray[np.uint8], width: int, encoding: str) -> NDArray[np.uin
 
 _FORMATS = ('JPEG', 'PNG')
 #: The largest image that is decoded, pixels: a few bytes can claim to be 65,535 x 65,535.
-_MOST_PIXELS = 4096 * 4096
+_MAX_PIXELS = 4096 * 4096
 
 
 class JpegError(ValueError):
@@ -57,23 +45,14 @@ class JpegError(ValueError):
 
 
 def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
-    """Return an image as JPEG.
-
-    Args:
-        pixels: RGB, uint8 [height, width, 3].
-        quality: 1 to 100.
-    """
+    """Return an image, RGB, uint8 [height, width, 3], as JPEG of a quality of 1 to 100."""
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, 'JPEG', quality=quality)
     return file.getvalue()
 
 
 def decode(data: bytes) -> NDArray[np.uint8]:
-    """Return an image, RGB, uint8 [height, width, 3].
-
-    Raises:
-        JpegError: neither JPEG nor PNG, more than 16 million pixels, or damaged.
-    """
+    """Return an image, RGB, uint8 [height, width, 3]; JpegError: damaged, or too large."""
     try:
         with warnings.catch_warnings():
             # Of large images: the size is checked below.
@@ -81,9 +60,9 @@ def decode(data: bytes) -> NDArray[np.uint8]:
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
     except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
         raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
-    if image.width * image.height > _MOST_PIXELS:
+    if image.width * image.height > _MAX_PIXELS:
         raise JpegError(f'compressed image: {image.width} x {image.height} is not allowed: at '
-                        f'most {_MOST_PIXELS} pixels')
+                        f'most {_MAX_PIXELS} pixels')
     try:
         return np.asarray(image.convert('RGB'), np.uint8)
     # What Pillow raises depends on the format and on where the damage is.

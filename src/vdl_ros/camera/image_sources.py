@@ -6,10 +6,10 @@ import contextlib
 import math
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Generator, Iterator
+from functools import partial
 from pathlib import Path
-from typing import IO, NamedTuple, Protocol
+from typing import IO, NamedTuple
 
 import av
 import numpy as np
@@ -24,7 +24,7 @@ Notice = Callable[[str], None]
 
 SUFFIXES = ('.bmp', '.gif', '.jpeg', '.jpg', '.pgm', '.png', '.ppm', '.tif', '.tiff', '.webp')
 # A stamp of the kernel is used if the image is no older than this, s.
-_OLDEST_S = 1.0
+_MAX_AGE_S = 1.0
 
 
 class SourceError(ValueError):
@@ -38,33 +38,45 @@ class TimedImage(NamedTuple):
     moment: float
 
 
-class ImageSource(Protocol):
-    """A sequence of images, live from a device or stored; see :func:`open_source`."""
+class ImageSource:
+    """A sequence of images, live from a device or stored; see :func:`open_source`.
 
-    @property
-    def live(self) -> bool:
-        """Return whether images are lost unless they are read in time."""
+    Attributes:
+        live: images are lost unless they are read in time.
+        damaged: number of images that could not be decoded.
+    """
 
-    @property
-    def damaged(self) -> int:
-        """Return how many images could not be decoded."""
+    def __init__(
+        self, decode: Callable[[ImageSource], Generator[TimedImage, None, None]], notice: Notice,
+        *, live: bool,
+    ) -> None:
+        self.live, self.damaged = live, 0
+        self._decode, self._notice, self._reported = decode, notice, set[Path]()
+        self._images = decode(self)
+        # Whether a file has images is known at once; a device may come later.
+        self._first = None if live else next(self._images)
 
     def read(self) -> TimedImage | None:
-        """Return the next image, waiting for a live one; None at the end.
-
-        Raises:
-            OSError, av.FFmpegError: the source is lost.
-        """
-
-    def rewind(self) -> None:
-        """Start again.
+        """Return the next image, waiting for a live one; None after each round of a stored one.
 
         Raises:
             OSError, SourceError, av.FFmpegError: the source is lost, or invalid now.
         """
+        image, self._first = self._first, None
+        if image is None:
+            image = next(self._images, None)
+            if image is None:
+                self._images = self._decode(self)
+        return image
+
+    def report(self, path: Path, text: str) -> None:
+        """Give notice of a file, once for all rounds."""
+        if path not in self._reported:
+            self._reported.add(path)
+            self._notice(text)
 
     def close(self) -> None:
-        """Close the device or file."""
+        self._images.close()
 
 
 def is_device(source: str) -> bool:
@@ -78,21 +90,19 @@ def open_source(
     """Open a device, video file or folder.
 
     Args:
-        size: size to scale images to; None: unchanged.
         rate: requested of a device, Hz; it may deliver another.
         notice: called with one line for each file that is left out.
 
     Raises:
         SourceError: no such file or folder, or no image in it.
-        OSError, av.FFmpegError: no such device, or it cannot be read now.
     """
     if is_device(source):
-        return _DeviceSource(source, size, rate)
+        return ImageSource(partial(_read_device, source, size, rate), notice, live=True)
     path = Path(source)
     if path.is_dir():
-        return _FolderSource(path, size, notice)
+        return ImageSource(partial(_read_folder, path, size), notice, live=False)
     if path.is_file():
-        return _VideoSource(path, size, notice)
+        return ImageSource(partial(_read_video, path, size), notice, live=False)
     raise SourceError(f'source: {source!r} is not allowed: no such file or folder; sim, '
                       '/dev/videoN, a video file or a folder of images')
 
@@ -100,49 +110,6 @@ def open_source(
 def open_container(device: str, options: dict[str, str]) -> InputContainer:
     """Open a V4L2 device; tests replace this function."""
     return av.open(device, format='v4l2', options=options)
-
-
-class _Stream:
-    """Decodes the images of one container to RGB; ``damaged`` could not be decoded."""
-
-    def __init__(self, container: InputContainer, size: Size) -> None:
-        self._container = container
-        self._stream = container.streams.video[0]
-        self._packets = container.demux(self._stream)
-        self._last = 0.0
-        self._frames: deque[av.VideoFrame] = deque()
-        self._scaler = _Scaler(size)
-        self.damaged = 0
-
-    def read(self) -> tuple[Pixels, float | None] | None:
-        """Return the next image and its time in the stream, s; None at the end."""
-        while not self._frames:
-            packet = next(self._packets, None)
-            if packet is None:
-                return None
-            try:
-                self._frames.extend(
-                    frame for frame in packet.decode() if isinstance(frame, av.VideoFrame))
-            except av.InvalidDataError:
-                self.damaged += 1  # the next may be intact
-        frame = self._frames.popleft()
-        self._last = frame.time if frame.time is not None else self._last
-        return self._scaler.pixels(frame), frame.time
-
-    @property
-    def cut_off(self) -> str:
-        """Where a stream ended too early, such as ', cut off after 1.0 of 3.0 s', or ''."""
-        stream = self._stream
-        if stream.duration is None or stream.time_base is None or not stream.average_rate:
-            return ''  # the format has no duration
-        end = float(((stream.start_time or 0) + stream.duration) * stream.time_base)
-        # The last image starts a period before the end; one more is allowed for rounding.
-        if end - self._last < 2.5 / stream.average_rate:
-            return ''
-        return f', cut off after {self._last:.1f} of {end:.1f} s'
-
-    def close(self) -> None:
-        self._container.close()
 
 
 class _Scaler:
@@ -167,12 +134,7 @@ class _Nameless:
 
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[InputContainer]:
-    """Open an image or video file, by its content.
-
-    Raises:
-        OSError: it cannot be opened.
-        SourceError: it has neither a video nor an image.
-    """
+    """Open an image or video file, by its content; SourceError: it has neither."""
     with path.open('rb') as file:
         try:
             # Metadata may be in any encoding and is not used.
@@ -192,143 +154,105 @@ def _reason(error: BaseException) -> str:
     return ' '.join(str(text).split())
 
 
-class _DeviceSource:
-    """A V4L2 device; the time of an image is the kernel's."""
-
-    live = True
-
-    def __init__(self, device: str, size: Size, rate: float) -> None:
-        options = {'framerate': f'{rate:g}'}
-        if size is not None:
-            options['video_size'] = f'{size[0]}x{size[1]}'
-        self._device, self._options, self._size = device, options, size
-        self._stream = self._open()
-
-    def _open(self) -> _Stream:
+def _decoded(
+    container: InputContainer, size: Size, source: ImageSource,
+) -> Iterator[tuple[Pixels, float | None]]:
+    """Yield each image of a container, and its time in the stream, s."""
+    scaler = _Scaler(size)
+    for packet in container.demux(container.streams.video[0]):
         try:
-            return _Stream(open_container(self._device, self._options), self._size)
-        except PermissionError as error:
-            raise PermissionError(
-                error.errno, 'no permission: the user must be in the group video',
-                self._device) from error
-
-    @property
-    def damaged(self) -> int:
-        return self._stream.damaged
-
-    def read(self) -> TimedImage:
-        found = self._stream.read()
-        if found is None:
-            raise OSError(f'{self._device}: no more images')
-        now = time.monotonic()
-        pixels, stamp = found
-        known = stamp is not None and 0.0 <= now - stamp < _OLDEST_S
-        return TimedImage(pixels, stamp if known and stamp is not None else now)
-
-    def rewind(self) -> None:
-        self.close()
-        self._stream = self._open()
-
-    def close(self) -> None:
-        self._stream.close()
+            frames = packet.decode()
+        except av.InvalidDataError:
+            source.damaged += 1  # the next may be intact
+            continue
+        for frame in frames:
+            if isinstance(frame, av.VideoFrame):
+                yield scaler.pixels(frame), frame.time
 
 
-class _StoredSource:
-    """Images of files, which a generator yields; the first one is read at once."""
-
-    live = False
-
-    def __init__(self, path: Path, size: Size, notice: Notice) -> None:
-        self._path, self._size, self._notice = path, size, notice
-        self._reported: set[Path] = set()
-        self.damaged = 0
-        self._begin()
-
-    def _begin(self) -> None:
-        self._images = self._decoded()
-        self._first = next(self._images, None)
-        if self._first is None:
-            raise SourceError(f'{self._path}: no image can be decoded')
-
-    def _decoded(self) -> Generator[Pixels, None, None]:
-        raise NotImplementedError
-
-    def _report(self, path: Path, text: str) -> None:
-        """Give notice of a file, once for all rounds."""
-        if path not in self._reported:
-            self._reported.add(path)
-            self._notice(text)
-
-    def read(self) -> TimedImage | None:
-        pixels, self._first = self._first, None
-        if pixels is None:
-            pixels = next(self._images, None)
-        return TimedImage(pixels, time.monotonic()) if pixels is not None else None
-
-    def rewind(self) -> None:
-        self.close()
-        self._begin()
-
-    def close(self) -> None:
-        self._images.close()
+def _read_device(
+    device: str, size: Size, rate: float, source: ImageSource,
+) -> Generator[TimedImage, None, None]:
+    """Yield the images of a V4L2 device, with the kernel's time."""
+    options = {'framerate': f'{rate:g}'}
+    if size is not None:
+        options['video_size'] = f'{size[0]}x{size[1]}'
+    try:
+        container = open_container(device, options)
+    except PermissionError as error:
+        raise PermissionError(
+            error.errno, 'no permission: the user must be in the group video', device) from error
+    with contextlib.closing(container):
+        for pixels, stamp in _decoded(container, size, source):
+            now = time.monotonic()
+            known = stamp is not None and 0.0 <= now - stamp < _MAX_AGE_S
+            yield TimedImage(pixels, stamp if known and stamp is not None else now)
+    raise OSError(f'{device}: no more images')
 
 
-class _VideoSource(_StoredSource):
-    """A video file, or a single image."""
+def _read_video(
+    path: Path, size: Size, source: ImageSource,
+) -> Generator[TimedImage, None, None]:
+    """Yield the images of a video file, or a single image."""
+    before, count, last = source.damaged, 0, 0.0
+    with _opened(path) as container:
+        try:
+            for pixels, moment in _decoded(container, size, source):
+                count, last = count + 1, last if moment is None else moment
+                yield TimedImage(pixels, time.monotonic())
+        except av.FFmpegError:
+            source.damaged += 1  # the file is cut off here
+        cut_off = _cut_off(container.streams.video[0], last)
+    if (damaged := source.damaged - before) or cut_off:
+        source.report(path, f'{path}: {damaged} damaged images left out{cut_off}')
+    if not count:
+        raise SourceError(f'{path}: no image can be decoded')
 
-    def _decoded(self) -> Generator[Pixels, None, None]:
-        before = self.damaged
-        with _opened(self._path) as container:
-            stream = _Stream(container, self._size)
-            try:
-                while (found := stream.read()) is not None:
-                    self.damaged = before + stream.damaged
-                    yield found[0]
-            except av.FFmpegError:
-                stream.damaged += 1  # the file is cut off here
-            self.damaged = before + stream.damaged
-            if stream.damaged or stream.cut_off:
-                self._report(self._path, f'{self._path}: {stream.damaged} damaged images left out'
-                             f'{stream.cut_off}')
+
+def _cut_off(stream: av.VideoStream, last: float) -> str:
+    """Return where a stream ended too early, such as ', cut off after 1.0 of 3.0 s', or ''."""
+    if stream.duration is None or stream.time_base is None or not stream.average_rate:
+        return ''  # the format has no duration
+    end = float(((stream.start_time or 0) + stream.duration) * stream.time_base)
+    # The last image starts a period before the end; one more is allowed for rounding.
+    if end - last < 2.5 / stream.average_rate:
+        return ''
+    return f', cut off after {last:.1f} of {end:.1f} s'
 
 
-class _FolderSource(_StoredSource):
-    """The images of a folder in the order of their names; other files are ignored."""
-
-    def _decoded(self) -> Generator[Pixels, None, None]:
-        files = sorted(each for each in self._path.iterdir()
-                       if each.suffix.lower() in SUFFIXES and not each.name.startswith('.'))
-        if not files:
-            raise SourceError(f'{self._path}: no image in this folder; names must end with '
-                              f'{", ".join(SUFFIXES)}')
-        scaler, count = _Scaler(self._size), 0
-        for path in files:
-            try:
-                with _opened(path) as container:
-                    pixels = scaler.pixels(next(container.decode(video=0)))
-            except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
-                self.damaged += 1
-                named = isinstance(error, SourceError)
-                self._report(path, f'left out: {error if named else f"{path}: {_reason(error)}"}')
-                continue
-            count += 1
-            yield pixels
-        if not count:
-            raise SourceError(
-                f'{self._path}: none of {len(files)} images in this folder can be decoded')
+def _read_folder(
+    folder: Path, size: Size, source: ImageSource,
+) -> Generator[TimedImage, None, None]:
+    """Yield the images of a folder in the order of their names; other files are ignored."""
+    files = sorted(each for each in folder.iterdir()
+                   if each.suffix.lower() in SUFFIXES and not each.name.startswith('.'))
+    if not files:
+        raise SourceError(f'{folder}: no image in this folder; names must end with '
+                          f'{", ".join(SUFFIXES)}')
+    scaler, count = _Scaler(size), 0
+    for path in files:
+        try:
+            with _opened(path) as container:
+                pixels = scaler.pixels(next(container.decode(video=0)))
+        except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
+            source.damaged += 1
+            named = isinstance(error, SourceError)
+            source.report(path, f'left out: {error if named else f"{path}: {_reason(error)}"}')
+            continue
+        count += 1
+        yield TimedImage(pixels, time.monotonic())
+    if not count:
+        raise SourceError(f'{folder}: none of {len(files)} images in this folder can be decoded')
 
 
 RETRY_S = 1.0
 
 
 class RateLimiter:
-    """Passes events at a maximum rate.
+    """Passes events at a maximum rate, Hz.
 
     Deadlines are one period apart, whenever events pass, so that there is no drift. An event
     before its deadline passes if it is nearer to the deadline than the next one is expected to be.
-
-    Args:
-        rate: Hz, more than 0.
     """
 
     def __init__(self, rate: float) -> None:
@@ -361,15 +285,15 @@ class Reader:
     A live source is read as fast as it delivers; images that are not due are dropped. A file is
     read at the rate. A lost source is retried every second.
 
-    ``fault`` is the reason why there are no images now, or ''; ``ended``: a file was read to its
-    end and does not restart; ``missed`` counts images that were replaced before they were taken.
-
     Args:
-        open_source: opens the source; after OSError, ValueError, av.FFmpegError it is retried.
-        rate: maximum rate of images, Hz.
         loop: whether a file restarts at its end.
         source: the source if it is open already.
         notice: called from the thread with one line when the source is lost, back or ended.
+
+    Attributes:
+        fault: why there are no images now, or ''.
+        ended: a file was read to its end and does not restart.
+        missed: images that were replaced before they were taken.
     """
 
     def __init__(
@@ -392,7 +316,7 @@ class Reader:
 
     @property
     def damaged(self) -> int:
-        """Return how many images could not be decoded."""
+        """Number of images that could not be decoded."""
         source = self._source
         return self._damaged + (source.damaged if source is not None else 0)
 
@@ -404,7 +328,6 @@ class Reader:
             return image
 
     def close(self) -> None:
-        """Stop reading."""
         self._stop.set()
         self._thread.join(RETRY_S)
 
@@ -416,7 +339,10 @@ class Reader:
                 self._read(self._source)
                 break
             except (OSError, ValueError, av.FFmpegError) as error:
-                self._lose(' '.join(str(error).split()))
+                self._close()
+                before, self.fault = self.fault, ' '.join(str(error).split())
+                if self.fault != before:
+                    self._notice(f'{self.fault}; retried every {RETRY_S:g} s')
                 self._stop.wait(RETRY_S)
         self._close()
 
@@ -425,12 +351,11 @@ class Reader:
         while not self._stop.is_set():
             image = source.read()
             if image is None:
-                if not self._loop:
-                    self.ended = True
-                    self._notice('end of the source; no more images')
-                    return
-                source.rewind()
-                continue
+                if self._loop:
+                    continue
+                self.ended = True
+                self._notice('end of the source; no more images')
+                return
             if self.fault:
                 self.fault = ''
                 self._notice('images again')
@@ -442,12 +367,6 @@ class Reader:
                     self.missed += self._newest is not None
                     self._newest = image
                     self._arrived.notify()
-
-    def _lose(self, reason: str) -> None:
-        self._close()
-        if reason != self.fault:
-            self._notice(f'{reason}; retried every {RETRY_S:g} s')
-        self.fault = reason
 
     def _close(self) -> None:
         if self._source is None:

@@ -24,7 +24,6 @@ class OneLineParser(argparse.ArgumentParser):
     """A parser whose errors are one line, without the usage, and exit status 2."""
 
     def error(self, message: str) -> NoReturn:
-        """Exit with a line that says what is wrong."""
         self.exit(EXIT_BAD_INPUT, f'{self.prog}: {message}\n')
 
 
@@ -71,10 +70,7 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
 
     A handler may interrupt the main thread while it sets or reads the event and holds the event's
     lock; a handler that acquired this lock would wait forever. So handlers only put into a
-    ``SimpleQueue``, whose ``put`` is reentrant, and a thread sets the event.
-
-    Args:
-        event: set by that thread soon after a signal.
+    ``SimpleQueue``, whose ``put`` is reentrant, and a thread sets the event soon after.
     """
     received: queue.SimpleQueue[None] = queue.SimpleQueue()
 
@@ -95,11 +91,7 @@ def stop_on_signals() -> threading.Event:
 
 
 def signal_at_death_of(parent: int, number: int) -> None:
-    """Let the kernel send this process a signal when its parent dies, or now if it is dead.
-
-    Args:
-        parent: process id of the parent that started this process.
-    """
+    """Let the kernel send this process a signal when its parent dies, or now if it is dead."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number, 0, 0, 0)
     if os.getppid() != parent:  # it died while this process was starting
         signal.raise_signal(number)

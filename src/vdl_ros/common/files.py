@@ -18,11 +18,7 @@ from typing import IO
 def find_resource(name: str) -> Path:
     """Return the path of a file or folder: of the installation, or else of the checkout.
 
-    Args:
-        name: relative to the package's root, such as ``urdf/owi535.urdf.xacro``.
-
-    Raises:
-        FileNotFoundError: neither has it.
+    Names are relative to the package's root. FileNotFoundError: neither has it.
     """
     here = Path(__file__)
     # The installation that this module belongs to, not another one on AMENT_PREFIX_PATH.
@@ -63,9 +59,6 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a file beside ``path`` to write to; it becomes ``path`` if nothing is raised.
 
     After a crash of the machine the old or the new content is there.
-
-    Raises:
-        OSError: the file cannot be written.
     """
     partial = path.with_name(path.name + '.partial')
     try:
@@ -121,11 +114,7 @@ class ProgressTable:
             writer.writerows(kept)
 
     def append(self, row: Mapping[str, object]) -> None:
-        """Add a row whole or not at all; ``row`` must have all columns.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+        """Add a row, which must have all columns, whole or, with an OSError, not at all."""
         line = io.StringIO()
         csv.writer(line).writerow([row[name] for name in self._columns])
         data = line.getvalue().encode()
@@ -165,8 +154,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 def lock(file: IO[str]) -> None:
     """Lock the open ``LAUNCH_FILE``, until it is closed or the process ends.
 
-    Raises:
-        BlockingIOError: another process has locked it.
+    BlockingIOError: another process has locked it.
     """
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

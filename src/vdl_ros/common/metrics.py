@@ -131,7 +131,6 @@ class TimerWindow:
         self._before = timer.seconds()
 
     def restart(self) -> None:
-        """Start again, now."""
         self._before = self._timer.seconds()
 
     def shares(self) -> dict[str, float]:
@@ -164,28 +163,20 @@ class ReactionTime:
 
     Attributes:
         count: number of actions that were added so far.
-        rejected: number of actions that were not added, because a part was negative, as after a
-            clock was set, or not finite.
     """
 
     def __init__(self, window: int = 10_000) -> None:
-        self.count = self.rejected = 0
+        self.count = 0
         self._parts: NDArray[np.float64] = np.empty((window, len(PARTS)))
         self._taken = 0
 
-    def add(
-        self, *, thinking: float = 0.0, processing: float = 0.0, action_lag: float = 0.0,
-        observation_lag: float = 0.0,
-    ) -> None:
-        """Add the parts of one action, s."""
-        self.extend([(thinking, processing, action_lag, observation_lag)])
-
     def extend(self, parts: ArrayLike) -> None:
-        """Add the parts of N actions, s, [N, 4] in the order of :data:`PARTS`."""
+        """Add the parts of N actions, s, [N, 4] in the order of :data:`PARTS`.
+
+        Actions with a part that is negative, as after a clock was set, or not finite are left out.
+        """
         rows = np.asarray(parts, np.float64).reshape(-1, len(PARTS))
-        good = (np.isfinite(rows) & (rows >= 0)).all(axis=1)
-        self.rejected += len(rows) - int(good.sum())
-        rows = rows[good]
+        rows = rows[(np.isfinite(rows) & (rows >= 0)).all(axis=1)]
         self.count += len(rows)
         latest = rows[-len(self._parts):]
         self._parts[np.arange(self.count - len(latest), self.count) % len(self._parts)] = latest
@@ -197,11 +188,10 @@ class ReactionTime:
         return self._parts[np.arange(first, self.count) % len(self._parts)]
 
     def summary(self) -> dict[str, float]:
-        """Return figures of the latest actions, s; {} before the first.
+        """Return the means of the parts, and mean and percentiles of their sums, s.
 
-        Returns:
-            The mean of each part by its name, the sum of these means as ``reaction_time``, and
-            percentiles of the actions' sums as ``reaction_time_p50`` and ``reaction_time_p99``.
+        By the parts' names, ``reaction_time``, ``reaction_time_p50`` and ``reaction_time_p99``; {}
+        before the first action.
         """
         parts = self._parts[:self.count]
         if not len(parts):

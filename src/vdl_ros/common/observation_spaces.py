@@ -26,10 +26,7 @@ class ScaledImage(spaces.Box):
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Return whether observations are images, [C, H, W] or [H, W, C], large enough.
-
-    They are uint8, or float32 of the space :class:`ScaledImage`.
-    """
+    """Return whether observations are images, uint8 or scaled, [C, H, W] or [H, W, C]."""
     return isinstance(space, spaces.Box) and len(space.shape) == 3 \
         and (space.dtype == np.uint8 or isinstance(space, ScaledImage)) \
         and (min(space.shape[1:]) >= SMALLEST_IMAGE or min(space.shape[:2]) >= SMALLEST_IMAGE)
@@ -39,10 +36,6 @@ class ImageAndVector(spaces.Box):
     """An image and V numbers in a row of bytes, uint8 [N]: the numbers as float32, then the image.
 
     The image is uint8, or a :class:`ScaledImage`.
-
-    Attributes:
-        vector_size: V.
-        vector_bytes: bytes of the numbers, 4 V; those of the image follow.
     """
 
     def __init__(self, image: spaces.Box, vector_size: int) -> None:
@@ -62,5 +55,4 @@ class ImageAndVector(spaces.Box):
                 rows[..., :self.vector_bytes].view(np.float32))
 
     def __repr__(self) -> str:
-        """Return the parts in words."""
         return f'ImageAndVector({list(self.image.shape)}, {self.vector_size} numbers)'

@@ -46,11 +46,7 @@ def draw_without_display() -> None:
 
 
 def check_drawing() -> str:
-    """Create an EGL display and return its version.
-
-    Raises:
-        OpenGLError: no display can be created.
-    """
+    """Create an EGL display and return its version; OpenGLError: none can be created."""
     backend = os.environ.get('MUJOCO_GL', 'egl')
     if backend not in ('egl', 'disable'):
         return f'MUJOCO_GL={backend}, not tried'

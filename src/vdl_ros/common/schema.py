@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -33,20 +34,24 @@ def choice(*names: str) -> msgspec.Meta:
 def converted(
     value: object, kind: type[T], where: str, error: type[ValueError], *, strict: bool = True,
 ) -> T:
-    """Return ``value`` as a struct.
+    """Return ``value``, of the file ``where``, as a struct; ``strict``: texts are no numbers.
 
-    Args:
-        where: file that holds it, for errors.
-        error: type of the error.
-        strict: refuse texts that stand for numbers.
-
-    Raises:
-        ValueError: of type ``error``; one line with file, place, value and what is allowed.
+    The ``error`` that is raised is one line with file, place, value and what is allowed.
     """
     try:
         return msgspec.convert(value, kind, strict=strict)
     except msgspec.ValidationError as fault:
         raise error(f'{where}: {_explained(str(fault), value, kind)}') from None
+
+
+def read_json(path: Path, kind: type[T]) -> T:
+    """Return a JSON file of at most 16 MB as a struct; ValueError as of :func:`converted`."""
+    try:
+        with path.open('rb') as file:
+            found = msgspec.json.decode(file.read(1 << 24))
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
+        raise ValueError(f'{path} cannot be read: {error}') from None
+    return converted(found, kind, str(path), ValueError)
 
 
 def _explained(fault: str, value: Any, kind: type) -> str:

@@ -7,6 +7,7 @@ One frozen dataclass holds the settings of a component. Its fields become ROS pa
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
 import math
@@ -19,6 +20,11 @@ T = TypeVar('T')
 Scalar = bool | int | float | str
 #: Names of earlier versions, which are accepted wherever a user or a saved run names a setting.
 OLD_NAMES = {'max_policy_lag': 'max_in_flight'}
+
+
+# What a user may type for true and false.
+_WORDS = {'true': True, 'yes': True, 'on': True, '1': True,
+          'false': False, 'no': False, 'off': False, '0': False}
 
 
 class SettingError(ValueError):
@@ -43,7 +49,6 @@ class Setting:
 
     @property
     def allowed(self) -> str:
-        """Return the allowed values in words."""
         if self.choices:
             return 'one of ' + ', '.join(repr(choice) for choice in self.choices)
         word = {bool: 'true or false', int: 'a whole number', float: 'a number', str: 'text'}
@@ -54,26 +59,17 @@ class Setting:
             return f'{text} from {low} to {high}'
         if low is not None:
             return f'{text}, at least {low}'
-        if high is not None:
-            return f'{text}, at most {high}'
-        return text
+        return text if high is None else f'{text}, at most {high}'
 
     def check(self, value: object) -> Scalar:
-        """Return ``value`` converted to the type of this setting.
-
-        Raises:
-            SettingError: wrong type, not finite, out of range or not among the choices.
-        """
+        """Return ``value``, an int as float for a float; raise SettingError if not allowed."""
         if self.type is float and isinstance(value, int) and not isinstance(value, bool):
             value = float(value) if abs(value) < 2**1023 else math.inf
-        good = type(value) is self.type
-        if good and isinstance(value, float):
-            good = math.isfinite(value)
-        if good and isinstance(value, (int, float)) and self.type is not bool:
-            good = (self.minimum is None or value >= self.minimum) and (
-                self.maximum is None or value <= self.maximum)
-        if good and self.choices:
-            good = value in self.choices
+        good = type(value) is self.type and (not self.choices or value in self.choices)
+        if good and isinstance(value, (int, float)):
+            low = -math.inf if self.minimum is None else self.minimum
+            high = math.inf if self.maximum is None else self.maximum
+            good = low <= value <= high and abs(value) < math.inf
         if not good:
             hint = suggestion(value, self.choices) if isinstance(value, str) else ''
             raise SettingError(
@@ -81,27 +77,14 @@ class Setting:
         return value  # type: ignore[return-value]
 
     def parse(self, text: str) -> Scalar:
-        """Return the value of ``text``, as typed by a user.
-
-        Raises:
-            SettingError: as :meth:`check`.
-        """
-        if self.type is str:
-            return self.check(text)
+        """Return the value of ``text``, as typed by a user; SettingError as of :meth:`check`."""
+        value: Scalar = text
         if self.type is bool:
-            word = text.strip().lower()
-            if word in ('true', 'yes', 'on', '1'):
-                return True
-            if word in ('false', 'no', 'off', '0'):
-                return False
-            raise SettingError(f'{self.name}: {quoted(text)} is not allowed: {self.allowed}')
-        try:
-            return self.check(self.type(text))
-        except ValueError as error:
-            if isinstance(error, SettingError):
-                raise
-            raise SettingError(
-                f'{self.name}: {quoted(text)} is not allowed: {self.allowed}') from None
+            value = _WORDS.get(text.strip().lower(), text)
+        elif self.type is not str:
+            with contextlib.suppress(ValueError):
+                value = self.type(text)
+        return self.check(value)
 
 
 def current_name(name: str) -> str:
@@ -116,13 +99,8 @@ def suggestion(word: str, among: Iterable[str]) -> str:
 
 
 def setting(
-    default: Any,
-    doc: str,
-    *,
-    minimum: float | None = None,
-    maximum: float | None = None,
-    choices: tuple[str, ...] = (),
-    unit: str = '',
+    default: Any, doc: str, *, minimum: float | None = None, maximum: float | None = None,
+    choices: tuple[str, ...] = (), unit: str = '',
 ) -> Any:
     """Return a dataclass field that is also a :class:`Setting`."""
     return dataclasses.field(default=default, metadata={
@@ -133,9 +111,6 @@ def settings_of(*classes: type) -> dict[str, Setting]:
     """Return the settings of dataclasses by name, in order of declaration.
 
     Classes may share a setting that they inherit from the same class.
-
-    Raises:
-        TypeError: two classes declare the same name.
     """
     found: dict[str, Setting] = {}
     declared: dict[str, Any] = {}
@@ -151,26 +126,17 @@ def settings_of(*classes: type) -> dict[str, Setting]:
 
 
 def build(cls: type[T], values: Mapping[str, object]) -> T:
-    """Return an instance of ``cls`` with ``values``, checked, and defaults for the rest.
-
-    Raises:
-        SettingError: an unknown name, or a value that is not allowed.
-    """
+    """Return an instance of ``cls`` with ``values``, checked, and defaults for the rest."""
     known = settings_of(cls)
     for name in values:
         if name not in known:
-            raise SettingError(
-                f'{name}: no such setting{suggestion(name, known)}')
+            raise SettingError(f'{name}: no such setting{suggestion(name, known)}')
     return cls(**{name: known[name].check(value) for name, value in values.items()})
 
 
 def as_dict(*instances: Any) -> dict[str, Scalar]:
-    """Return every setting of ``instances`` by name."""
-    return {
-        name: getattr(instance, name)
-        for instance in instances
-        for name in settings_of(type(instance))
-    }
+    return {name: getattr(instance, name)
+            for instance in instances for name in settings_of(type(instance))}
 
 
 def as_text(value: Scalar) -> str:
@@ -179,11 +145,7 @@ def as_text(value: Scalar) -> str:
 
 
 def select(cls: type[T], values: Mapping[str, object]) -> T:
-    """Return an instance of ``cls`` with those of ``values`` that are its settings.
-
-    Raises:
-        SettingError: a value that is not allowed.
-    """
+    """Return an instance of ``cls`` with those of ``values`` that are its settings, checked."""
     known = settings_of(cls)
     return build(cls, {name: value for name, value in values.items() if name in known})
 

@@ -20,11 +20,7 @@ class TensorFileError(ValueError):
 
 
 def save_tensor_file(path: Path, content: Mapping[str, Any]) -> None:
-    """Write tensors and plain values to a file beside ``path``, then rename it.
-
-    Raises:
-        OSError: the disk is full or the folder cannot be written.
-    """
+    """Write tensors and plain values to a file beside ``path``, then rename it."""
     with atomic_file(path) as partial, partial.open('wb') as file:
         stream = _Stream(file)
         try:
@@ -54,10 +50,7 @@ class _Stream:
 
 
 def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
-    """Return what :func:`save_tensor_file` wrote.
-
-    Args:
-        kind: what the file is, for messages: 'checkpoint' or 'model'.
+    """Return what :func:`save_tensor_file` wrote; ``kind`` is what the file is, for messages.
 
     Raises:
         TensorFileError: missing, corrupt or malicious.
@@ -92,10 +85,6 @@ def faster_in_bfloat16(
 
     Processors without bfloat16 instructions are many times slower with it. Both are run in turn
     and the fastest run of each is compared, because other programs may use the machine.
-
-    Args:
-        work: a typical computation; a few milliseconds are enough.
-        clock: wall time, s.
     """
     fastest = {False: math.inf, True: math.inf}
     for _ in range(_ROUNDS):

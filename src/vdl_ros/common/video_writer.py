@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-PIXEL_FORMAT = 'yuv420p'
+PIXEL_FORMAT, _ENCODER = 'yuv420p', 'libx264'
 
 
 class VideoWriter:
@@ -34,7 +33,6 @@ class VideoWriter:
 
     def __init__(
         self, path: str | Path, fps: float, options: Mapping[str, str | int] | None = None,
-        encoder: str = 'libx264',
     ) -> None:
         try:
             import av
@@ -42,7 +40,6 @@ class VideoWriter:
             raise ValueError('videos need PyAV: pip install av') from None
         self.path, self.count = Path(path), 0
         self._rate = Fraction(fps).limit_denominator(1001)
-        self._encoder = encoder
         self._options = {name: str(value) for name, value in (options or {}).items()}
         self._partial = self.path.with_name(f'.{self.path.name}.partial')
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,22 +53,18 @@ class VideoWriter:
         return self._partial.stat().st_size
 
     def add(self, picture: NDArray[np.uint8]) -> None:
-        """Append a picture; height and width must be even and those of the first.
-
-        Raises:
-            ValueError: not such a picture.
-        """
+        """Append a picture; ValueError unless height and width are even and those of the first."""
         from av import VideoFrame
 
         if picture.ndim != 3 or picture.shape[2] != 3 or picture.dtype != np.uint8:
             raise ValueError(f'picture: {picture.dtype} {picture.shape} is not uint8 [H, W, 3]')
         height, width = picture.shape[:2]
         if height % 2 or width % 2:
-            raise ValueError(f'images of {width} x {height} pixels make no {self._encoder} '
+            raise ValueError(f'images of {width} x {height} pixels make no {_ENCODER} '
                              'video: width and height must be even')
         if self._stream is None:
             self._stream = self._container.add_stream(
-                self._encoder, rate=self._rate, options=self._options)
+                _ENCODER, rate=self._rate, options=self._options)
             self._stream.width, self._stream.height = width, height
             self._stream.pix_fmt = PIXEL_FORMAT
             self._stream.codec_context.time_base = 1 / self._rate
@@ -97,12 +90,7 @@ class VideoWriter:
             self._partial.unlink(missing_ok=True)
 
     def __enter__(self) -> VideoWriter:
-        """Return this writer."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Finish the file, or remove it after an error."""
+    def __exit__(self, kind: object, *_: object) -> None:
         self.close(discard=kind is not None)

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.envs import factory
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import ExportError
 from vdl_ros.export.writer import Layout, Row, new_folder
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
@@ -38,14 +37,12 @@ def record_environment(
     short episodes would count more.
 
     Args:
-        env_id: of the environment, whose observations are numbers.
-        policy: checkpoint of a policy of this environment.
+        policy: checkpoint of a policy of this environment, whose observations are numbers.
         output: a folder that does not exist yet.
         deterministic: take the likeliest actions; else sample.
 
     Raises:
         ValueError: an environment, a checkpoint or a folder that cannot be used.
-        OSError: the disk is full, or the folder is not writable.
     """
     saved = load_policy(policy, env_id=env_id)
     act = saved.act(deterministic)
@@ -53,8 +50,8 @@ def record_environment(
     space = envs.single_observation_space
     with contextlib.closing(envs):
         if space.dtype != np.float32 or len(space.shape or ()) != 1:
-            raise ExportError(f'{env_id}: observations of the space {space} cannot be recorded: '
-                              'numbers, without an image')
+            raise ValueError(f'{env_id}: observations of the space {space} cannot be recorded: '
+                             'numbers, without an image')
         with new_data_set(output, env_id, task, envs.metadata.get('render_fps') or _RATE) as write:
             return episodes, _play(envs, act, episodes, seed, write)
 
@@ -83,8 +80,8 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
             else:
                 failures += 1
                 if failures >= _PATIENCE * episodes:
-                    raise ExportError(f'the policy failed in {failures} episodes before it had '
-                                      f'{episodes} with success')
+                    raise ValueError(f'the policy failed in {failures} episodes before it had '
+                                     f'{episodes} with success')
             rows[index] = []
     return failures
 
@@ -93,15 +90,8 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
 def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[Write]:
     """Yield a function that writes an episode of an environment to a LeRobot data set.
 
-    It takes the observations, [N, D], and the actions, [N] or [N, A].
-
-    Args:
-        output: a folder that does not exist yet; it is there when the block ends.
-        rate: steps per second.
-
-    Raises:
-        ExportError: the folder exists, or no episode was written.
-        OSError: the disk is full, or the folder is not writable.
+    It takes the observations, [N, D], and the actions, [N] or [N, A]. The folder, which must not
+    exist, is there when the block ends; ValueError: no episode was written.
     """
     with new_folder(output) as root:
         writer: LeRobotWriter | None = None
@@ -110,18 +100,19 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
             nonlocal writer
             actions = actions.reshape(len(observations), -1)
             if writer is None:
+                names, motors = (
+                    tuple(f'{name}_{index}' for index in range(each.shape[1]))
+                    for name, each in (('observation', observations), ('action', actions)))
                 writer = LeRobotWriter(root, Layout(
-                    (0, 0), tuple(f'observation_{each}' for each in range(observations.shape[1])),
-                    tuple(f'action_{each}' for each in range(actions.shape[1])), False,
-                    max(1, round(rate)), (task,), robot=env_id))
-            writer.begin(task)
-            for number, (observation, action) in enumerate(zip(
-                    observations.astype(np.float32), actions.astype(np.float32), strict=True)):
-                writer.add(Row(None, observation, action, None, number))
-            writer.end()
+                    joints=names, motors=motors, fps=max(1, round(rate)), tasks=(task,),
+                    robot=env_id))
+            writer.write(task, (
+                Row(None, observation, action, None, number)
+                for number, (observation, action) in enumerate(zip(
+                    observations.astype(np.float32), actions.astype(np.float32), strict=True))))
 
         yield write
         if writer is None:
-            raise ExportError(f'{output}: there is no episode with success')
+            raise ValueError(f'{output}: there is no episode with success')
         writer.close()
         writer.verify()

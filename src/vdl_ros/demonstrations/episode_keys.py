@@ -12,7 +12,6 @@ import select
 import sys
 import termios
 import tty
-from types import TracebackType
 from typing import Any, NamedTuple
 
 #: Request of each key.
@@ -20,8 +19,8 @@ KEYS = {'s': 'start', 'y': 'success', 'n': 'failure', 'd': 'discard', 't': 'task
         'h': 'help'}
 HELP = ('s start   y save as a success   n save as a failure   d discard   t task   q quit   '
         'h help')
-# Bytes of a line at most.
-_LONGEST = 4096
+# Bytes of a line.
+_MAX_LINE = 4096
 
 
 class Request(NamedTuple):
@@ -44,15 +43,12 @@ class EpisodeKeys:
         self._before: list[Any] = []
 
     def __enter__(self) -> EpisodeKeys:
-        """Change the terminal, if it is one."""
         if self.is_terminal:
             self._before = termios.tcgetattr(self._source)
             tty.setcbreak(self._source, termios.TCSANOW)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                 trace: TracebackType | None) -> None:
-        """Restore the terminal, if it still exists."""
+    def __exit__(self, *_: object) -> None:
         self._restore()
 
     def read(self) -> Request | None:
@@ -66,7 +62,7 @@ class EpisodeKeys:
             except OSError:
                 data = b''
             self._has_ended = not data
-            self._buffer = (self._buffer + data)[-_LONGEST:]
+            self._buffer = (self._buffer + data)[-_MAX_LINE:]
         request = self._next_line() if self._by_line else self._next_key()
         if request is None and self._has_ended:
             return Request('quit')

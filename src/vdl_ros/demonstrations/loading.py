@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import gymnasium
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.bags.messages import MessageError
-from vdl_ros.bags.reader import BagError, BagReader, find_bags, read_labels
+from vdl_ros.bags.reader import BagReader, find_bags, read_labels
 from vdl_ros.common.quoting import quoted
+from vdl_ros.common.schema import matching, read_json
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
-from vdl_ros.export.messages import ArmBag, ExportError, of_contract
+from vdl_ros.export.messages import ArmBag, of_contract
 from vdl_ros.export.writer import require_module
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -29,16 +29,11 @@ from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.contract_file import known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
-
-class DemonstrationError(ValueError):
-    """Demonstrations that cannot be learned from; the message is one line."""
-
-
 # The last rest of an episode is learned for so long, and rests within it, s: what is observed does
 # not say why a person waits.
 _LAST_REST_S, _REST_S = 1.0, 0.5
 # Gaps in the clocks of a bag must not make ticks without end.
-_LONGEST_S = 3600.0
+_MAX_S = 3600.0
 
 
 class StateReading(NamedTuple):
@@ -72,35 +67,34 @@ def _replay(
 ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
     """Return what was observed and done, from the first motion to a second after the last one.
 
-    Returns:
-        Observations, [N, D], and actions of the contract's action space, [N, A].
-
-    Raises:
-        DemonstrationError: there is no motion, or a topic without messages.
+    Observations are [N, D], actions, of the contract's action space, [N, A].
     """
     missing = [topic.topic for key, topic in contract.topics.items()
                if not episode.readings.get(key)]
     if missing:
-        raise DemonstrationError(f'{episode.source}: no message on {", ".join(missing)}')
+        raise ValueError(f'{episode.source}: no message on {", ".join(missing)}')
     begin = max(each[0].at for each in episode.readings.values())
     end = min(each[-1].at for each in episode.readings.values())
     count = int((end - begin) * contract.rate)
-    if not 1 < count <= _LONGEST_S * contract.rate:
-        raise DemonstrationError(f'{episode.source}: its messages span {end - begin:.3g} s; '
-                                 f'from two steps of {1.0 / contract.rate:g} s to an hour')
+    if not 1 < count <= _MAX_S * contract.rate:
+        raise ValueError(f'{episode.source}: its messages span {end - begin:.3g} s; '
+                         f'from two steps of {1.0 / contract.rate:g} s to an hour')
     ticks = begin + np.arange(count + 1) / contract.rate
     actions, values = _actions(episode.commands, ticks, contract)
     neutral = np.array(contract.actions.neutral)
     moves = np.any(np.abs(values - neutral) > 1e-9, axis=1)
     if not moves.any():
-        raise DemonstrationError(f'{episode.source}: no command moves the robot')
+        raise ValueError(f'{episode.source}: no command moves the robot')
     first, last = int(np.argmax(moves)), count - 1 - int(np.argmax(moves[::-1]))
     stop = min(count, last + 1 + round(_LAST_REST_S * contract.rate))
     history = np.concatenate([np.tile(neutral, (HISTORY, 1)), values[first:]])
     measured = _measure(episode, ticks[first:stop], history)
     task.begin_demonstrated(measured)
     observations = np.stack([task.observe(each) for each in measured])
-    kept = _kept(moves[first:stop], last - first, round(_REST_S * contract.rate))
+    # Not what is beyond a short rest before the last motion; the first step moves.
+    steps = np.arange(stop - first)
+    still = steps - np.maximum.accumulate(np.where(moves[first:stop], steps, 0))
+    kept = (still <= round(_REST_S * contract.rate)) | (steps >= last - first)
     kept &= [all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
              for each in measured]
     return observations[kept], actions[first:stop][kept]
@@ -151,18 +145,19 @@ def _measure(
     return found
 
 
-def _kept(moves: NDArray[np.bool_], last: int, rest: int) -> NDArray[np.bool_]:
-    """Return the steps that are learned: not what is beyond ``rest`` of a rest before the last."""
-    steps = np.arange(len(moves))
-    # The first step moves.
-    still = steps - np.maximum.accumulate(np.where(moves, steps, 0))
-    return (still <= rest) | (steps >= last)
-
-
 INFO = 'meta/info.json'
-_VERSION = 'v3.'
 _STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
-_LARGEST_INFO = 1 << 24
+
+
+class _Feature(msgspec.Struct):
+    names: Any = None
+
+
+class _Info(msgspec.Struct):
+    codebase_version: Annotated[str, matching(r'v3\..*', 'v3.0 of LeRobotDataset')]
+    fps: Annotated[float, msgspec.Meta(ge=0.1, le=1000.0)]
+    features: dict[str, _Feature]
+    robot_type: str | None = None
 
 
 @dataclass(frozen=True)
@@ -172,8 +167,7 @@ class LeRobotData:
     Attributes:
         fps: rows per second.
         state_names, action_names: of the numbers; () if the data set does not name them.
-        states: float32 [N, D].
-        actions: float32 [N, A].
+        states: float32 [N, D]; ``actions`` likewise.
         episodes: number of each row's episode, int64 [N].
     """
 
@@ -187,86 +181,50 @@ class LeRobotData:
 
 
 def read_lerobot(folder: Path) -> LeRobotData:
-    """Return the rows of the data set in a folder.
-
-    Raises:
-        DemonstrationError: not a data set of this version, or one with damaged files or without
-            states or actions.
-    """
-    info = _info(folder)
-    widths, names = {}, {}
+    """Return the rows of the data set in a folder; ValueError: it has none."""
+    info, columns = read_json(folder / INFO, _Info), _columns(folder)
+    names = []
     for feature in (_STATE, _ACTION):
-        given = info['features'].get(feature)
-        shape = given.get('shape') if isinstance(given, dict) else None
-        if not (isinstance(shape, list) and len(shape) == 1 and isinstance(shape[0], int)
-                and 0 < shape[0] <= 1 << 20):
-            raise DemonstrationError(f'{folder}: no {feature} of one axis is in {INFO}')
-        widths[feature] = shape[0]
-        named = given.get('names')
-        named = named if isinstance(named, list) and len(named) == shape[0] else []
-        names[feature] = tuple(map(str, named))
-    columns = _columns(folder, widths)
-    return LeRobotData(
-        str(info.get('robot_type', '')), float(info['fps']), names[_STATE], names[_ACTION],
-        columns[_STATE], columns[_ACTION], columns[_EPISODE])
+        given = info.features.get(feature, _Feature()).names
+        fits = isinstance(given, list) and len(given) == columns[feature].shape[1]
+        names.append(tuple(map(str, given)) if fits else ())
+    return LeRobotData(info.robot_type or '', info.fps, names[0], names[1],
+                       columns[_STATE], columns[_ACTION], columns[_EPISODE])
 
 
-def _info(folder: Path) -> dict[str, Any]:
-    path = folder / INFO
-    try:
-        if path.stat().st_size > _LARGEST_INFO:
-            raise ValueError
-        found = json.loads(path.read_text())
-        good = (isinstance(found, dict) and isinstance(found['features'], dict)
-                and str(found['codebase_version']).startswith(_VERSION)
-                and 0.1 <= float(found['fps']) <= 1000.0)
-    except (OSError, KeyError, TypeError, ValueError, RecursionError):
-        good = False
-    if not good:
-        raise DemonstrationError(f'{path}: not that of a LeRobotDataset {_VERSION}0 with features '
-                                 'and fps')
-    return dict(found)
-
-
-def _columns(folder: Path, widths: dict[str, int]) -> dict[str, NDArray[Any]]:
+def _columns(folder: Path) -> dict[str, NDArray[Any]]:
     arrow = require_module('pyarrow', 'pyarrow', 'lerobot')
     parquet = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
-    files = sorted(folder.glob('data/*/*.parquet'))
-    found: dict[str, list[NDArray[Any]]] = {name: [] for name in (*widths, _EPISODE)}
-    for file in files:
+    found: dict[str, list[NDArray[Any]]] = {_STATE: [], _ACTION: [], _EPISODE: []}
+    for file in sorted(folder.glob('data/*/*.parquet')):
         try:
             table = parquet.read_table(file, columns=list(found))
-            for name, parts in found.items():
-                parts.append(_array(table[name], widths.get(name), len(table)))
+            if any(table[name].null_count for name in found):
+                raise ValueError('rows without a value')
+            found[_EPISODE].append(np.asarray(table[_EPISODE].to_numpy(), np.int64))
+            for name in (_STATE, _ACTION):
+                found[name].append(_vectors(table[name]))
         except (arrow.ArrowException, KeyError, OSError, TypeError, ValueError) as error:
             reason = ' '.join(str(error).split())[:200]
-            raise DemonstrationError(f'{file} cannot be read: {quoted(reason)}') from None
-    if not files or not sum(map(len, found[_EPISODE])):
-        raise DemonstrationError(f'{folder}: no rows are in data/*/*.parquet')
+            raise ValueError(f'{file} cannot be read: {quoted(reason)}') from None
+    if not sum(map(len, found[_EPISODE])):
+        raise ValueError(f'{folder}: no rows are in data/*/*.parquet')
     return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
-def _array(column: Any, width: int | None, length: int) -> NDArray[Any]:
-    """Return a column as an array; raise ValueError unless it has ``width`` numbers in a row."""
-    if column.null_count:
-        raise ValueError('rows without a value')
-    if width is None:
-        return np.asarray(column.to_numpy(), np.int64)
+def _vectors(column: Any) -> NDArray[np.float32]:
+    """Return a column of lists of numbers, float32 [rows, D]."""
     if not hasattr(column.type, 'value_type'):
         raise ValueError(f'rows of {column.type} instead of lists of numbers')
     values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
-    return np.asarray(values, np.float32).reshape(length, width)
+    return np.asarray(values, np.float32).reshape(len(column), -1)
 
 
 def demonstration_inbox(
     env: EnvConfig, train: TrainConfig, bc: BcConfig, modules: EnvModulesConfig,
     learner: Learner, flow_stats: FlowStats,
 ) -> DemonstrationInbox:
-    """Return the inbox of a learner that clones demonstrations.
-
-    Raises:
-        ValueError: none are named, or they cannot be used; one line.
-    """
+    """Return the inbox of a learner that clones; ValueError: no usable demonstrations."""
     if not bc.demonstrations:
         raise SettingError("demonstrations: '' is not allowed with algorithm 'bc': a folder of "
                            'record_episodes, or of a LeRobot data set')
@@ -274,7 +232,7 @@ def demonstration_inbox(
     try:
         found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts)
     except ValueError as error:
-        raise DemonstrationError(f'demonstrations: {error}') from error
+        raise ValueError(f'demonstrations: {error}') from error
     return DemonstrationInbox(found, learner.schema, bc.bc_batch, train.seed,
                               lambda: learner.version, flow_stats)
 
@@ -293,8 +251,7 @@ def load_demonstrations(
         contracts: files of this host's contracts by name; what a bag says only chooses one.
 
     Raises:
-        DemonstrationError: there are none, or they cannot be read.
-        ValueError: they do not fit the environment, or the contract cannot be used; one line.
+        ValueError: there are none, they cannot be read, or do not fit the environment; one line.
     """
     source = str(folder)
     if (folder / INFO).is_file():
@@ -309,7 +266,7 @@ def load_demonstrations(
     task = make_task(contract)
     wanted, shape = spaces[0].shape, task.observation_space.shape
     if shape != wanted:
-        raise DemonstrationError(
+        raise ValueError(
             f'{source}: of robot {contract.name!r}, whose observations of shape {list(shape)} do '
             f'not fit {env_id}: {list(wanted or ())}')
     observations, actions = zip(*(_replay(each, contract, task) for each in episodes),
@@ -352,32 +309,28 @@ def _read_bags(
 ) -> tuple[list[RobotEpisode], Contract]:
     """Return the episodes of a folder that are not failures, and their contract."""
     if not folder.is_dir():
-        raise DemonstrationError(f'{folder} is no folder')
+        raise ValueError(f'{folder} is no folder')
     robot, failures, bags = '', 0, []
-    try:
-        for bag in find_bags(folder):
-            BagReader(bag)
-            labels = read_labels(bag)
-            name = labels.robot or env_id.removeprefix(ROBOT)
-            if robot and name != robot:
-                raise DemonstrationError(f'{bag} is of robot {quoted(name)}, '
-                                         f'those before it of {quoted(robot)}')
-            robot = name
-            if labels.success is False:
-                failures += 1
-                continue
-            bags.append(bag)
-        if not bags:
-            raise DemonstrationError(f'{folder}: all {failures} episodes were '
-                                     'saved as failures')
-        if robot not in contracts:
-            raise DemonstrationError(
-                f'{bags[0]} is of robot {quoted(robot)}, of which this host has '
-                f'no contract: {", ".join(sorted(contracts))}')
-        contract = read_contract(contracts[robot])
-        return [_read_bag(bag, contract) for bag in bags], contract
-    except (BagError, ExportError, MessageError) as error:
-        raise DemonstrationError(str(error)) from None
+    for bag in find_bags(folder):
+        BagReader(bag)
+        labels = read_labels(bag)
+        name = labels.robot or env_id.removeprefix(ROBOT)
+        if robot and name != robot:
+            raise ValueError(
+                f'{bag} is of robot {quoted(name)}, those before it of {quoted(robot)}')
+        robot = name
+        if labels.success is False:
+            failures += 1
+            continue
+        bags.append(bag)
+    if not bags:
+        raise ValueError(f'{folder}: all {failures} episodes were saved as failures')
+    if robot not in contracts:
+        raise ValueError(
+            f'{bags[0]} is of robot {quoted(robot)}, of which this host has '
+            f'no contract: {", ".join(sorted(contracts))}')
+    contract = read_contract(contracts[robot])
+    return [_read_bag(bag, contract) for bag in bags], contract
 
 
 def _read_bag(path: Path, contract: Contract) -> RobotEpisode:

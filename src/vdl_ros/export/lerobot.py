@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import PIXEL_FORMAT, VideoWriter
-from vdl_ros.export.messages import ExportError
 from vdl_ros.export.synchronizer import MAX_EPISODE_S
 from vdl_ros.export.writer import Layout, Row, require_module
 
@@ -24,14 +23,7 @@ Statistics = dict[str, NDArray[Any]]
 
 
 def _of_values(values: NDArray[Any]) -> Statistics:
-    """Return the statistics of one episode's numbers.
-
-    Args:
-        values: [rows] or [rows, D].
-
-    Returns:
-        float64 [1] or [D] each.
-    """
+    """Return the statistics, float64 [1] or [D] each, of an episode's [rows] or [rows, D]."""
     table = values.reshape(len(values), -1).astype(np.float64)
     found: Statistics = {
         'min': table.min(axis=0), 'max': table.max(axis=0), 'mean': table.mean(axis=0),
@@ -40,37 +32,28 @@ def _of_values(values: NDArray[Any]) -> Statistics:
     return found | dict(zip(_QUANTILES, quantiles, strict=True))
 
 
-class _ImageCounts:
-    """Histograms of an episode's images, by colour."""
+def _count_levels(counts: NDArray[np.int64], image: NDArray[np.uint8]) -> None:
+    """Add the pixels of an image to histograms by colour, [3, 256]."""
+    step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
+    pixels = image[::step, ::step].reshape(-1, 3)
+    for channel in range(3):
+        counts[channel] += np.bincount(pixels[:, channel], minlength=256)
 
-    def __init__(self) -> None:
-        self._counts = np.zeros((3, 256), np.int64)
-        self._images = 0
 
-    def add(self, image: NDArray[np.uint8]) -> None:
-        """Add an image, uint8 [height, width, 3]."""
-        step = max(1, max(image.shape[:2]) // _COUNTED_SIZE)
-        pixels = image[::step, ::step].reshape(-1, 3)
-        for channel in range(3):
-            self._counts[channel] += np.bincount(pixels[:, channel], minlength=256)
-        self._images += 1
-
-    def statistics(self) -> Statistics:
-        """Return the statistics, float64 [3, 1, 1] each, of values from 0 to 1."""
-        levels = np.arange(256) / 255.0
-        counts = self._counts
-        total = counts.sum(axis=1)
-        mean = counts @ levels / total
-        found: Statistics = {
-            'min': levels[(counts > 0).argmax(axis=1)],
-            'max': levels[255 - (counts[:, ::-1] > 0).argmax(axis=1)],
-            'mean': mean,
-            'std': np.sqrt(np.maximum(0.0, counts @ levels**2 / total - mean**2))}
-        below = counts.cumsum(axis=1)
-        for name, share in _QUANTILES.items():
-            found[name] = levels[(below >= share * total[:, None]).argmax(axis=1)]
-        found = {name: value.reshape(3, 1, 1) for name, value in found.items()}
-        return found | {'count': np.array([self._images])}
+def _of_counts(counts: NDArray[np.int64], images: int) -> Statistics:
+    """Return the statistics, float64 [3, 1, 1] each, of values from 0 to 1."""
+    levels = np.arange(256) / 255.0
+    total = counts.sum(axis=1)
+    mean = counts @ levels / total
+    found: Statistics = {
+        'min': levels[(counts > 0).argmax(axis=1)],
+        'max': levels[255 - (counts[:, ::-1] > 0).argmax(axis=1)],
+        'mean': mean, 'std': np.sqrt(np.maximum(0.0, counts @ levels**2 / total - mean**2))}
+    below = counts.cumsum(axis=1)
+    for name, share in _QUANTILES.items():
+        found[name] = levels[(below >= share * total[:, None]).argmax(axis=1)]
+    found = {name: value.reshape(3, 1, 1) for name, value in found.items()}
+    return found | {'count': np.array([images])}
 
 
 def _merge(first: Statistics | None, second: Statistics) -> Statistics:
@@ -161,34 +144,35 @@ _VIDEO_BYTES = 200 << 20
 # With the longest episode after it, a video stays below 1024 s; see MAX_EPISODE_S.
 _VIDEO_S = 1000.0 - MAX_EPISODE_S
 _EPISODES_AT_ONCE = 100
-# How videos are encoded: the codec's name for readers, the encoder of FFmpeg and its options.
+# How videos are encoded: the codec's name for readers, and options of the encoder.
 # Every second picture is a key frame, so that any is found fast.
-_CODEC, _ENCODER = 'h264', 'libx264'
+_CODEC = 'h264'
 _VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 
 
+def _place(number: int) -> dict[str, int]:
+    """Return where a file is."""
+    return dict(zip(('chunk_index', 'file_index'), divmod(number, _FILES_PER_CHUNK), strict=True))
+
+
 class LeRobotWriter:
-    """Writer of a LeRobotDataset.
-
-    The rows of an episode are kept until it ends; of its images only histograms.
-
-    Raises:
-        ExportError: pyarrow or PyAV is missing, or the images' size cannot be encoded.
-    """
+    """Writer of a LeRobotDataset; keeps the rows of an episode, of its images histograms."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
         self._av: Any = require_module('av', 'av', 'lerobot')
         self._arrow: Any = require_module('pyarrow', 'pyarrow', 'lerobot')
         self._parquet: Any = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
         if layout.size[0] % 2 or layout.size[1] % 2:
-            raise ExportError(
+            raise ValueError(
                 f'images of {layout.size[0]} x {layout.size[1]} pixels make no {_CODEC} video: '
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
         self._features = _features(layout)
+        types = {name: getattr(self._arrow, each['dtype'])()
+                 for name, each in self._features.items() if each['dtype'] != 'video'}
         self._schema = self._arrow.schema([
-            (name, self._type(feature)) for name, feature in self._features.items()
-            if feature['dtype'] != 'video'])
+            (name, self._arrow.list_(kind, self._features[name]['shape'][0])
+             if self._features[name]['names'] else kind) for name, kind in types.items()])
         self._data: Any = None
         self._episodes: Any = None
         self._video: VideoWriter | None = None
@@ -197,79 +181,65 @@ class LeRobotWriter:
         self._meta: list[dict[str, Any]] = []
         self._total: dict[str, Statistics] = {}
         self._frames = self._count = 0
-        self._from_picture = 0
-        self._task = ''
-        self._rows: dict[str, list[Any]] = {}
-        self._images = _ImageCounts()
 
-    def _type(self, feature: dict[str, Any]) -> Any:
-        """Return the Arrow type of a feature."""
-        kind = getattr(self._arrow, feature['dtype'])()
-        return self._arrow.list_(kind, feature['shape'][0]) if feature['names'] else kind
-
-    def begin(self, task: str) -> None:
-        """Begin an episode of one of the tasks."""
-        self._task = task
+    def write(self, task: str, rows: Iterable[Row]) -> None:
+        """Write an episode of one of the layout's tasks."""
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if self._layout.has_images and (
                 self._video is None or self._video.count >= _VIDEO_S * self._layout.fps
                 or self._video.bytes_written >= _VIDEO_BYTES):
             self._next_video()
-        self._from_picture = 0 if self._video is None else self._video.count
-        self._rows = {name: [] for name in self._schema.names}
-        self._images = _ImageCounts()
-
-    def add(self, row: Row) -> None:
-        """Add a row to the episode."""
-        number = len(self._rows['index'])
-        values: dict[str, Any] = {
-            'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
-            'timestamp': number / self._layout.fps, 'frame_index': number,
-            'episode_index': self._count, 'index': self._frames + number,
-            'task_index': self._layout.tasks.index(self._task)}
-        for name, column in self._rows.items():
-            column.append(values[name])
-        if row.image is not None:
-            assert self._video is not None
-            self._images.add(row.image)
-            self._video.add(row.image)
-
-    def end(self) -> None:
-        """End the episode."""
-        length = len(self._rows['index'])
-        columns = {name: np.array(values, self._features[name]['dtype'])
-                   for name, values in self._rows.items()}
+        first_picture = 0 if self._video is None else self._video.count
+        lists: dict[str, list[Any]] = {name: [] for name in self._schema.names}
+        counts, length = np.zeros((3, 256), np.int64), 0
+        for row in rows:
+            values: dict[str, Any] = {
+                'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
+                'timestamp': length / self._layout.fps, 'frame_index': length,
+                'episode_index': self._count, 'index': self._frames + length,
+                'task_index': self._layout.tasks.index(task)}
+            for name, found in lists.items():
+                found.append(values[name])
+            if row.image is not None:
+                assert self._video is not None
+                _count_levels(counts, row.image)
+                self._video.add(row.image)
+            length += 1
+        columns = {name: np.array(found, self._features[name]['dtype'])
+                   for name, found in lists.items()}
         self._data.write_table(self._arrow.table(
-            [self._column(name, values) for name, values in columns.items()],
-            schema=self._schema))
+            [self._column(each) for each in columns.values()], schema=self._schema))
         statistics = {name: _of_values(values) for name, values in columns.items()}
         if self._layout.has_images:
-            statistics[_IMAGE] = self._images.statistics()
-        for name, found in statistics.items():
-            self._total[name] = _merge(self._total.get(name), found)
-        key, fps = f'videos/{_IMAGE}', self._layout.fps
-        video = {
-            f'{key}/chunk_index': self._video_file // _FILES_PER_CHUNK,
-            f'{key}/file_index': self._video_file % _FILES_PER_CHUNK,
-            f'{key}/from_timestamp': self._from_picture / fps,
-            f'{key}/to_timestamp': (self._from_picture + length) / fps}
-        self._meta.append({
-            'episode_index': self._count, 'tasks': [self._task], 'length': length,
-            'data/chunk_index': self._data_file // _FILES_PER_CHUNK,
-            'data/file_index': self._data_file % _FILES_PER_CHUNK,
-            'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
-            **(video if self._layout.has_images else {}),
-            **{f'stats/{feature}/{name}': value.tolist()
-               for feature, found in statistics.items() for name, value in found.items()},
-            'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0})
+            statistics[_IMAGE] = _of_counts(counts, length)
+        for name, each in statistics.items():
+            self._total[name] = _merge(self._total.get(name), each)
+        self._meta.append(self._episode(task, length, first_picture, statistics))
         self._frames += length
         self._count += 1
         if len(self._meta) >= _EPISODES_AT_ONCE:
             self._write_episodes()
 
+    def _episode(
+        self, task: str, length: int, first_picture: int, statistics: dict[str, Statistics],
+    ) -> dict[str, Any]:
+        """Return the row of ``meta/episodes``."""
+        key, fps = f'videos/{_IMAGE}', self._layout.fps
+        video = {
+            **{f'{key}/{name}': value for name, value in _place(self._video_file).items()},
+            f'{key}/from_timestamp': first_picture / fps,
+            f'{key}/to_timestamp': (first_picture + length) / fps}
+        return {
+            'episode_index': self._count, 'tasks': [task], 'length': length,
+            **{f'data/{name}': value for name, value in _place(self._data_file).items()},
+            'dataset_from_index': self._frames, 'dataset_to_index': self._frames + length,
+            **(video if self._layout.has_images else {}),
+            **{f'stats/{feature}/{name}': value.tolist()
+               for feature, found in statistics.items() for name, value in found.items()},
+            'meta/episodes/chunk_index': 0, 'meta/episodes/file_index': 0}
+
     def close(self) -> None:
-        """Finish all files."""
         self._write_episodes()
         self._episodes.close()
         self._data.close()
@@ -282,13 +252,13 @@ class LeRobotWriter:
             for feature, statistics in self._total.items()})
         _write_json(meta / 'info.json', {
             'codebase_version': _VERSION, 'robot_type': layout.robot,
-            'total_episodes': self._count, 'total_frames': self._frames, 'total_tasks': 1,
-            'chunks_size': 1000, 'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200,
-            'fps': layout.fps, 'splits': {'train': f'0:{self._count}'}, 'data_path': _DATA,
+            'total_episodes': self._count, 'total_frames': self._frames,
+            'total_tasks': len(layout.tasks), 'chunks_size': _FILES_PER_CHUNK,
+            'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
+            'splits': {'train': f'0:{self._count}'}, 'data_path': _DATA,
             'video_path': _VIDEO, 'features': self._features})
 
     def abandon(self) -> None:
-        """Close all files after an error."""
         for each in (self._data, self._episodes):
             if each is not None:
                 each.close()
@@ -296,55 +266,37 @@ class LeRobotWriter:
             self._video.close(discard=True)
 
     def verify(self) -> tuple[int, int]:
-        """Read the finished files; return rows and episodes.
-
-        Raises:
-            ExportError: rows or pictures are missing, or times do not increase.
-        """
-        rows, episode, last = 0, -1, 0.0
-        for path in sorted(self._root.glob('data/*/*.parquet')):
-            for batch in self._parquet.ParquetFile(path).iter_batches(
-                    columns=['index', 'episode_index', 'timestamp']):
-                for index, number, time in zip(*(each.to_pylist() for each in batch.columns),
-                                               strict=True):
-                    begins = number == episode + 1 and time == 0.0
-                    if index != rows or not (begins or (number == episode and time > last)):
-                        raise ExportError(f'{path.name}: row {index} after row {rows - 1} is not '
-                                          'the next one, or its time does not increase')
-                    rows, episode, last = rows + 1, number, time
-        for video, count in self._videos:
-            self._check_video(video, count)
+        """Read the finished files; return rows and episodes, or raise ValueError."""
+        table = self._parquet.read_table(
+            self._root / 'data', columns=['index', 'episode_index', 'timestamp'])
+        index, episode, time = (each.to_numpy() for each in table.columns)
+        begins, rows = np.diff(episode, prepend=-1), len(index)
+        good = (index == np.arange(rows)) & np.where(
+            begins == 0, np.diff(time, prepend=0.0) > 0.0, (begins == 1) & (time == 0.0))
+        if not good.all():
+            raise ValueError(f'row {good.argmin()} is not the next one, or its time does not '
+                             'increase')
+        for path, count in self._videos:
+            with self._av.open(str(path)) as container:
+                # Without decoding: the times of the packets.
+                times = [each.pts * each.time_base for each in container.demux(
+                    container.streams.video[0]) if each.pts is not None]
+            if times != [Fraction(number, self._layout.fps) for number in range(count)]:
+                raise ValueError(f'{path.name}: {len(times)} pictures instead of {count}, or one '
+                                 'is not at its time')
         pictures = sum(count for _, count in self._videos)
         if self._layout.has_images and pictures != rows:
-            raise ExportError(f'{rows} rows, but {pictures} pictures in the videos')
-        return rows, episode + 1
+            raise ValueError(f'{rows} rows, but {pictures} pictures in the videos')
+        return rows, int(episode[-1]) + 1
 
-    def _check_video(self, path: Path, count: int) -> None:
-        """Read the times of a finished video without decoding it.
-
-        Raises:
-            ExportError: it does not have ``count`` pictures, or one is not at its time.
-        """
-        found = 0
-        with self._av.open(str(path)) as container:
-            for packet in container.demux(container.streams.video[0]):
-                if packet.pts is None:
-                    continue
-                if packet.pts * packet.time_base != Fraction(found, self._layout.fps):
-                    raise ExportError(f'{path.name}: picture {found} is not at its time')
-                found += 1
-        if found != count:
-            raise ExportError(f'{path.name}: {found} pictures instead of {count}')
-
-    def _column(self, name: str, values: np.ndarray[Any, Any]) -> Any:
+    def _column(self, values: np.ndarray[Any, Any]) -> Any:
         if values.ndim == 1:
             return self._arrow.array(values)
         return self._arrow.FixedSizeListArray.from_arrays(
             self._arrow.array(values.reshape(-1)), values.shape[1])
 
     def _data_path(self) -> Path:
-        chunk, file = divmod(self._data_file, _FILES_PER_CHUNK)
-        return self._root / _DATA.format(chunk_index=chunk, file_index=file)
+        return self._root / _DATA.format(**_place(self._data_file))
 
     def _next_data(self) -> None:
         if self._data is not None:
@@ -357,11 +309,9 @@ class LeRobotWriter:
     def _next_video(self) -> None:
         self._close_video()
         self._video_file += 1
-        chunk, file = divmod(self._video_file, _FILES_PER_CHUNK)
         self._video = VideoWriter(
-            self._root / _VIDEO.format(
-                video_key=_IMAGE, chunk_index=chunk, file_index=file),
-            self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0}, _ENCODER)
+            self._root / _VIDEO.format(video_key=_IMAGE, **_place(self._video_file)),
+            self._layout.fps, {**_VIDEO_OPTIONS, 'bf': 0})
 
     def _close_video(self) -> None:
         if self._video is not None:
@@ -374,7 +324,7 @@ class LeRobotWriter:
             return
         table = self._arrow.Table.from_pylist(self._meta)
         if self._episodes is None:
-            path = self._root / _EPISODES.format(chunk_index=0, file_index=0)
+            path = self._root / _EPISODES.format(**_place(0))
             path.parent.mkdir(parents=True, exist_ok=True)
             self._episodes = self._parquet.ParquetWriter(path, table.schema, compression='snappy')
         self._episodes.write_table(table)

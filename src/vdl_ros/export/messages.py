@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, decode, is_stamped, stamp_of, values_by_name
-from vdl_ros.bags.reader import BagError, BagReader
+from vdl_ros.bags.reader import BagReader
 from vdl_ros.camera import encodings
 from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
 from vdl_ros.common.quoting import shown
-from vdl_ros.pose.frames import DataError, Frames
+from vdl_ros.pose.frames import Frames
 from vdl_ros.robots.contract import (
     ActionPart,
     Contract,
@@ -61,7 +61,6 @@ class BagTopics:
 
     @property
     def has_camera(self) -> bool:
-        """Return whether rows have images."""
         return self.types[self.rows] in _IMAGES
 
     def without_images(self) -> BagTopics:
@@ -130,13 +129,9 @@ def _parts(parts: Sequence[ActionPart], message: Any) -> tuple[float, ...]:
     return tuple(found)
 
 
-class ExportError(ValueError):
-    """A bag or an output that cannot be exported; the message is one line."""
-
-
 @dataclass(frozen=True)
 class Picture:
-    """An image: width and height, and RGB, uint8 [height, width, 3], or None if not asked for."""
+    """An image: width, height, and RGB, uint8 [height, width, 3], or None if not asked for."""
 
     size: tuple[int, int]
     pixels: NDArray[np.uint8] | None
@@ -167,47 +162,29 @@ class ArmBag:
         namespace: of the topics, where a bag holds several robots.
 
     Attributes:
+        cut_off: where the bag is cut off or damaged, '' if it is whole; known after reading.
         refused: how many messages could not be used, by reason.
-
-    Raises:
-        ExportError: there is no bag.
     """
 
     def __init__(self, path: Path, namespace: str = '', topics: BagTopics = ARM) -> None:
         self.path, self._namespace, self.topics = path, namespace.strip('/'), topics
-        self.refused: Counter[str] = Counter()
-        try:
-            self._reader = BagReader(path)
-        except BagError as error:
-            raise ExportError(str(error)) from None
-
-    @property
-    def cut_off(self) -> str:
-        """Where the bag is cut off or damaged, '' if it is whole; known after reading."""
-        return self._reader.cut_off
+        self.cut_off, self.refused = '', Counter[str]()
+        self._reader = BagReader(path)
 
     def read(self, *, pixels: bool) -> Iterator[Entry]:
         """Yield the messages of the topics that are exported, in the order of the recording.
 
-        Args:
-            pixels: keep the images' bytes.
-
-        Raises:
-            ExportError: not an MCAP file, nothing in it, or topics of two robots.
+        Without ``pixels`` of images only the size. ValueError: no bag, or topics of two robots.
         """
         self.refused = Counter()
         names: dict[str, str] = {}
-        try:
-            for message in self._reader:
-                topic = self._topic(message.topic, message.type, names)
-                if not topic:
-                    continue
+        for message in self._reader:
+            if topic := self._topic(message.topic, message.type, names):
                 try:
                     yield self._entry(topic, message.stamp_ns, message.data, pixels)
                 except MessageError as error:
                     self.refused[f'{topic}: {error}'] += 1
-        except BagError as error:
-            raise ExportError(str(error)) from error
+        self.cut_off = self._reader.cut_off
 
     def _entry(self, topic: str, logged_ns: int, data: bytes, pixels: bool) -> Entry:
         topics = self.topics
@@ -233,8 +210,8 @@ class ArmBag:
             if self._namespace and name != f'/{self._namespace}/{topic}':
                 continue
             if names.setdefault(topic, name) != name:
-                raise ExportError(f'{self.path}: {shown(names[topic])} and {shown(name)}: '
-                                  'choose one with --namespace')
+                raise ValueError(f'{self.path}: {shown(names[topic])} and {shown(name)}: '
+                                 'choose one with --namespace')
             return topic
         return ''
 
@@ -244,19 +221,10 @@ class CapturedFrames(ArmBag):
 
     def __init__(self, path: Path, topics: BagTopics = ARM) -> None:
         self.path, self.topics = path, topics
-        self.refused = Counter()
-        try:
-            self._frames = Frames(path)
-        except DataError as error:
-            raise ExportError(str(error)) from None
-
-    @property
-    def cut_off(self) -> str:
-        """Return ''."""
-        return ''
+        self.cut_off, self.refused = '', Counter()
+        self._frames = Frames(path)
 
     def read(self, *, pixels: bool) -> Iterator[Entry]:
-        """Yield the messages that such frames would have."""
         frames, topics = self._frames, self.topics
         height, width = frames.images.shape[1:3]
         for index in range(len(frames)):
@@ -274,15 +242,9 @@ class CapturedFrames(ArmBag):
 
 
 def _picture(image: Any, pixels: bool) -> Picture:
-    """Return the picture of a ``sensor_msgs/Image``.
-
-    Raises:
-        MessageError: it has no pixels, or its number of bytes is wrong.
-        ExportError: an encoding that is not supported.
-    """
     if image.encoding not in ENCODINGS:
-        raise ExportError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
-                          f'{", ".join(ENCODINGS)}')
+        raise ValueError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
+                         f'{", ".join(ENCODINGS)}')
     if not image.width or not image.height:
         raise MessageError('an image without pixels')
     if (len(image.data) != image.step * image.height
@@ -294,7 +256,6 @@ def _picture(image: Any, pixels: bool) -> Picture:
 
 
 def _decompressed(data: bytes, pixels: bool) -> Picture:
-    """Return the picture of a compressed image; MessageError if it is damaged."""
     # Decoded each time the bag is read: a whole header does not say that the rest is there.
     try:
         found = encodings.decode(data)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
 
-from vdl_ros.bags.reader import BagError, find_bags, read_labels
+from vdl_ros.bags.reader import find_bags, read_labels
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.messages import (
-    ARM,
-    ArmBag,
-    BagTopics,
-    CapturedFrames,
-    ExportError,
-    Picture,
-)
+from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, Picture
 from vdl_ros.export.robomimic import RobomimicWriter
 from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized, scan_bags
 from vdl_ros.export.writer import Layout, Row, new_folder, require_module
@@ -34,59 +29,36 @@ _NEEDS = {'lerobot': 'pyarrow', 'hdf5': 'h5py'}
 Progress = Callable[[str, int, int], None]
 
 
-@dataclass(frozen=True)
-class Report:
-    """Result of an export."""
-
-    summary: BagSummary
-    rows: int
-    episodes: int
-    notes: list[str]
-
-
 def export(
-    path: Path, output: Path, format_name: str, options: ExportOptions, *,
-    task: str = '', namespace: str = '', valid: float = 0.0, topics: BagTopics = ARM,
+    path: Path, output: Path, format_name: str, options: ExportOptions, topics: BagTopics = ARM,
     progress: Progress = lambda *_: None,
-) -> Report:
+) -> BagSummary:
     """Write a data set; memory does not grow with the bag.
 
     Args:
         path: of the bag, or of a folder of episodes.
         output: a folder that does not exist yet.
         format_name: one of :data:`FORMATS`.
-        task: what the arm does, in words; '': what the labels of each bag say.
-        namespace: of the topics, where a bag holds several robots.
-        valid: share of the episodes for validation (hdf5).
-        progress: called for every image.
 
     Raises:
-        ExportError: nothing was exported.
-        OSError: the disk is full, or the folder is not writable.
+        ValueError: nothing was exported.
     """
     require_module(_NEEDS[format_name], _NEEDS[format_name], format_name)
-    bags, tasks, failures = _bags(path, options, namespace, topics, task)
+    bags, tasks, failures = _bags(path, options, topics)
     with new_folder(output) as root:
         found, scans = scan_bags(bags, options, lambda count: progress('reading', count, 0))
-        layout = Layout(found.size, found.joints, topics.motors if found.commanded else (),
-                        found.captured, found.fps, tuple(dict.fromkeys(tasks)), valid,
-                        topics.robot)
-        writer = FORMATS[format_name](root, layout)
-        written = 0
+        found.tasks = tuple(dict.fromkeys(tasks))
+        writer = FORMATS[format_name](root, found)
+        numbers = itertools.count(1)
+
+        def reported(row: Row) -> Row:
+            progress('writing', next(numbers), found.rows)
+            return row
+
         try:
-            for bag, scan, task_text in zip(bags, scans, tasks, strict=True):
-                is_open = False
-                for row, begins in _rows(bag, scan, found):
-                    if begins:
-                        if is_open:
-                            writer.end()
-                        writer.begin(task_text)
-                        is_open = True
-                    writer.add(row)
-                    written += 1
-                    progress('writing', written, found.rows)
-                if is_open:
-                    writer.end()
+            for bag, scan, task in zip(bags, scans, tasks, strict=True):
+                for _, episode in itertools.groupby(_rows(bag, scan, found), itemgetter(0)):
+                    writer.write(task, (reported(row) for _, row in episode))
             writer.close()
         except BaseException:
             # The first error matters more than one of closing the files.
@@ -95,55 +67,54 @@ def export(
             raise
         rows, episodes = writer.verify()
         if (rows, episodes) != (found.rows, found.episodes):
-            raise ExportError(f'{path}: {rows} rows in {episodes} episodes were written instead '
-                              f'of {found.rows} in {found.episodes}; did the bag change?')
-    notes = _notes(bags, found)
+            raise ValueError(f'{path}: {rows} rows in {episodes} episodes were written instead '
+                             f'of {found.rows} in {found.episodes}; did the bag change?')
+    found.notes = _notes(bags, found)
     if failures:
-        notes.append(f'{failures} episodes were left out that were saved as a failure')
-    return Report(found, rows, episodes, notes)
+        found.notes.append(f'{failures} episodes were left out that were saved as a failure')
+    return found
 
 
 def _bags(
-    path: Path, options: ExportOptions, namespace: str, topics: BagTopics, task: str,
+    path: Path, options: ExportOptions, topics: BagTopics,
 ) -> tuple[list[ArmBag], list[str], int]:
     """Return the bags, the task of each, and how many were left out as failures."""
     bags, tasks, failures = [], [], 0
     for each in find_bags(path):
-        try:
-            labels = read_labels(each)
-        except BagError as error:
-            raise ExportError(str(error)) from None
+        labels = read_labels(each)
         if options.only_successes and not labels.success:
             failures += 1
             continue
         bags.append(CapturedFrames(each, topics) if is_data_set(each) else
-                    ArmBag(each, namespace, topics))
-        tasks.append(task or labels.task or _TASK)
+                    ArmBag(each, options.namespace, topics))
+        tasks.append(options.task or labels.task or _TASK)
     if not bags:
-        raise ExportError(f'{path}: none of {failures} episodes was saved as a success')
+        raise ValueError(f'{path}: none of {failures} episodes was saved as a success')
     return bags, tasks, failures
 
 
-def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[Row, bool]]:
-    """Yield each row, and whether it begins an episode."""
+def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[int, Row]]:
+    """Yield the number of its episode in the bag and each row."""
     columns = [bag.topics.names.index(name) for name in found.joints]
     state, command, camera = (
         each.astype(np.float32) for each in (scan.state[:, columns], scan.command, scan.camera))
     images = (entry.value for entry in bag.read(pixels=True) if entry.topic == bag.topics.rows)
     last: Row | None = None
+    episode = 0
     for index, (value, placement) in enumerate(zip(images, scan.placements, strict=False)):
         if placement.dropped:
             continue
         row = Row(value.pixels if isinstance(value, Picture) else None, state[index],
-                  command[index] if found.commanded else None,
-                  camera[index] if found.captured else None, int(scan.stamps[index]))
+                  command[index] if found.motors else None,
+                  camera[index] if found.camera else None, int(scan.stamps[index]))
         for number in range(placement.repeats):
             assert last is not None
             again = last.stamp_ns + round((number + 1) * 1e9 / found.fps)
             # Not beyond the image that follows.
-            yield replace(last, stamp_ns=min(
-                again, row.stamp_ns - placement.repeats + number)), False
-        yield row, placement.begins
+            yield episode, replace(last, stamp_ns=min(
+                again, row.stamp_ns - placement.repeats + number))
+        episode += placement.begins
+        yield episode, row
         last = row
 
 
@@ -152,13 +123,12 @@ def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
     refused = sum((bag.refused for bag in bags), Counter())
     notes += [f'left out {count} messages: {why}' for why, count in refused.most_common(5)]
     noun = 'images' if bags[0].topics.has_camera else 'messages'
-    notes += [f'{count} {noun} became no row: {why}'
-              for why, count in found.dropped.items() if count]
+    notes += [f'{count} {noun} became no row: {why}' for why, count in found.dropped.items()]
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
-    if not found.commanded:
+    if not found.motors:
         notes.append(f'no {bags[0].topics.command}: rows have no action')
-    if found.captured:
+    if found.camera:
         notes.append('captured frame by frame: rows are no sequence, their times only number them')
     elif abs(found.measured - found.fps) > 0.01 * found.fps and not found.repeated:
         notes.append(f'{noun} came at {found.measured:.2f} Hz, rows are numbered at {found.fps}')

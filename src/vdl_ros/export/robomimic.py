@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from vdl_ros.export.messages import ExportError
 from vdl_ros.export.writer import Layout, Row, require_module
 
 FILE_NAME = 'dataset.hdf5'
 _IMAGE, _STATE, _CAMERA = 'obs/camera_image', 'obs/joint_positions', 'obs/camera_pose'
 _ACTIONS = 'actions'
+# Tables with a value of each row.
+_OF_ROW = {_IMAGE: 'image', _STATE: 'state', _CAMERA: 'camera', _ACTIONS: 'action',
+           'stamps': 'stamp_ns'}
 # Rows that are written at once, and numbers in an HDF5 chunk.
 _AT_ONCE = 64
 _CHUNK = 1024
@@ -23,20 +27,14 @@ _SEED = 0
 
 
 class RobomimicWriter:
-    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory.
-
-    Raises:
-        ExportError: h5py is missing.
-    """
+    """Writer of one HDF5 file; keeps at most ``_AT_ONCE`` rows in memory."""
 
     def __init__(self, root: Path, layout: Layout) -> None:
         self._h5py: Any = require_module('h5py', 'h5py', 'hdf5')
         self._path, self._layout = root / FILE_NAME, layout
         self._file: Any = self._h5py.File(self._path, 'w', libver='latest')
         self._data: Any = self._file.create_group('data')
-        self._demo: Any = None
-        self._count = self._total = self._length = 0
-        self._rows: list[Row] = []
+        self._count = self._total = 0
         width, height = layout.size
         # Shape and type of a row of each table.
         self._tables: dict[str, tuple[tuple[int, ...], type]] = {
@@ -48,37 +46,30 @@ class RobomimicWriter:
             if not is_there:
                 del self._tables[name]
 
-    def begin(self, task: str) -> None:
-        """Begin an episode of one of the tasks."""
-        self._demo = self._data.create_group(f'demo_{self._count}')
-        self._demo.attrs['task'] = task
-        self._length = 0
+    def write(self, task: str, rows: Iterable[Row]) -> None:
+        """Write an episode of a task."""
+        demo, length = self._data.create_group(f'demo_{self._count}'), 0
         for name, (shape, kind) in self._tables.items():
             # One image per chunk: readers fetch single images.
             options = {'chunks': (1, *shape), 'compression': 'gzip', 'compression_opts': 1} \
                 if name == _IMAGE else {'chunks': (_CHUNK, *shape)}
-            self._demo.create_dataset(
-                name, (0, *shape), kind, maxshape=(None, *shape), **options)
-
-    def add(self, row: Row) -> None:
-        """Add a row to the episode."""
-        self._rows.append(row)
-        if len(self._rows) >= _AT_ONCE:
-            self._write()
-
-    def end(self) -> None:
-        """End the episode."""
-        self._write()
-        self._demo['dones'][-1] = 1
+            demo.create_dataset(name, (0, *shape), kind, maxshape=(None, *shape), **options)
+        rows = iter(rows)
+        while part := list(itertools.islice(rows, _AT_ONCE)):
+            first, length = length, length + len(part)
+            for name in self._tables:
+                demo[name].resize(length, axis=0)  # rewards and dones stay 0
+                if name in _OF_ROW:
+                    demo[name][first:] = np.asarray([getattr(row, _OF_ROW[name]) for row in part])
+        demo['dones'][-1] = 1
         # robomimic requires states; without a simulation they are zeros.
-        self._demo.create_dataset('states', data=np.zeros((self._length, 1), np.float32))
-        self._demo.attrs['num_samples'] = self._length
-        self._link_next()
+        demo.create_dataset('states', data=np.zeros((length, 1), np.float32))
+        demo.attrs['task'], demo.attrs['num_samples'] = task, length
+        self._link_next(demo)
         self._count += 1
-        self._total += self._length
+        self._total += length
 
     def close(self) -> None:
-        """Finish the file."""
         self._data.attrs['total'] = self._total
         arguments = {'fps': self._layout.fps, 'joints': list(self._layout.joints),
                      'motors': list(self._layout.motors), 'task': '; '.join(self._layout.tasks)}
@@ -96,15 +87,10 @@ class RobomimicWriter:
         self._file.close()
 
     def abandon(self) -> None:
-        """Close the file after an error."""
         self._file.close()
 
     def verify(self) -> tuple[int, int]:
-        """Read the finished file; return rows and episodes.
-
-        Raises:
-            ExportError: rows are missing, or times do not increase.
-        """
+        """Read the finished file; return rows and episodes, or raise ValueError."""
         total = 0
         with self._h5py.File(self._path, 'r') as file:
             data = file['data']
@@ -115,30 +101,17 @@ class RobomimicWriter:
                 tables += [*demo['obs'].values(), *demo['next_obs'].values()]
                 short = [each.name for each in tables if len(each) != length]
                 if short:
-                    raise ExportError(f'{short[0]} has not {length} rows')
+                    raise ValueError(f'{short[0]} has not {length} rows')
                 if not np.all(np.diff(demo['stamps'][:]) > 0):
-                    raise ExportError(f'the times of {name} do not increase')
+                    raise ValueError(f'the times of {name} do not increase')
             if int(data.attrs['total']) != total:
-                raise ExportError(f'{total} rows, but total is {data.attrs["total"]}')
+                raise ValueError(f'{total} rows, but total is {data.attrs["total"]}')
             return total, len(data)
 
-    def _write(self) -> None:
-        rows, self._rows = self._rows, []
-        if not rows:
-            return
-        first, self._length = self._length, self._length + len(rows)
-        of_row = {_IMAGE: 'image', _STATE: 'state', _CAMERA: 'camera', _ACTIONS: 'action',
-                  'stamps': 'stamp_ns'}
-        for name in self._tables:
-            table = self._demo[name]
-            table.resize(self._length, axis=0)  # rewards and dones stay 0
-            if name in of_row:
-                table[first:] = np.asarray([getattr(row, of_row[name]) for row in rows])
-
-    def _link_next(self) -> None:
+    def _link_next(self, demo: Any) -> None:
         """Add the observations after each row as a virtual data set, without copying."""
-        following = self._demo.create_group('next_obs')
-        for name, table in self._demo['obs'].items():
+        following = demo.create_group('next_obs')
+        for name, table in demo['obs'].items():
             source = self._h5py.VirtualSource('.', table.name, table.shape, dtype=table.dtype)
             view = self._h5py.VirtualLayout(table.shape, dtype=table.dtype)
             view[:-1] = source[1:]

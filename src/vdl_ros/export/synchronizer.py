@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.export.messages import ArmBag, Entry, ExportError, Picture
+from vdl_ros.export.messages import ArmBag, Entry, Picture
+from vdl_ros.export.writer import Layout
 
 #: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
 #: a resolution that float32 does not have beyond 1024 s.
@@ -20,6 +21,31 @@ MAX_EPISODE_S = 600.0
 _TOLERANCE = 0.75
 # Share of an image's distance from its row by which later rows are moved: camera clocks drift.
 _FOLLOW = 0.1
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Options of an export.
+
+    Attributes:
+        fps: rows per second; 0: the rate of the images, rounded.
+        gap: longest time without an image within an episode, s.
+        episode_seconds: longest episode, s; 0: the maximum.
+        resample: repeat and drop images where their rate varies; else that is an error.
+        only_successes: leave out bags that are not labeled as a success.
+        task: what the arm does, in words; '': what the labels of each bag say.
+        namespace: of the topics, where a bag holds several robots.
+        valid: share of the episodes for validation (hdf5).
+    """
+
+    fps: int = 0
+    gap: float = 1.0
+    episode_seconds: float = 0.0
+    resample: bool = False
+    only_successes: bool = False
+    task: str = ''
+    namespace: str = ''
+    valid: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -51,25 +77,20 @@ def mean_rate(stamps_ns: NDArray[np.int64]) -> float:
 
 
 def place_images(
-    stamps_ns: Iterable[int], fps: int, *, gap: float = 1.0, episode_seconds: float = 0.0,
-    resample: bool = False, independent: bool = False,
+    stamps_ns: Iterable[int], fps: int, options: ExportOptions, *, independent: bool = False,
 ) -> list[Placement]:
     """Place images one after the other, by their stamps.
 
     Args:
-        fps: rows per second.
-        gap: longest time without an image within an episode, s.
-        episode_seconds: longest episode, s; 0: the maximum.
-        resample: repeat and drop images where their rate varies; else that is an error.
         independent: images are no sequence; the times between them do not matter.
 
     Raises:
-        ExportError: one comes too early or too late, without resampling.
+        ValueError: one comes too early or too late, without resampling.
     """
     period = 1e9 / fps
     # A gap is longer than an uneven distance.
-    longest_gap = max(gap * 1e9, 2.0 * period)
-    longest = max(1, round(min(episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S) * fps))
+    max_gap = max(options.gap * 1e9, 2.0 * period)
+    max_rows = max(1, round(min(options.episode_seconds or MAX_EPISODE_S, MAX_EPISODE_S) * fps))
     found: list[Placement] = []
     rows = first = last = 0
     phase = 0.0
@@ -78,15 +99,15 @@ def place_images(
         if rows and distance == 0:
             found.append(Placement(dropped='the same stamp twice'))
             continue
-        if rows and not independent and -longest_gap <= distance < 0:
+        if rows and not independent and -max_gap <= distance < 0:
             found.append(Placement(dropped='older than the image before'))
             continue
         # Far back: the clock was reset.
-        begins = (not rows or distance < 0 or rows >= longest
-                  or (not independent and distance > longest_gap))
+        begins = (not rows or distance < 0 or rows >= max_rows
+                  or (not independent and distance > max_gap))
         if begins:
             first, rows, phase = stamp, 0, 0.0
-        elif resample and not independent:
+        elif options.resample and not independent:
             repeats = round((stamp - first) / period) - rows
             if repeats < 0:
                 found.append(Placement(dropped='too early for a row of its own'))
@@ -95,7 +116,7 @@ def place_images(
             off = stamp - first - rows * period - phase
             phase += _FOLLOW * off
             if abs(off) > _TOLERANCE * period:
-                raise ExportError(
+                raise ValueError(
                     f'image {number} comes {distance * 1e-9:.4f} s after the one before it and '
                     f'{abs(off) * 1e-9:.4f} s {"before" if off < 0 else "after"} the time of its '
                     f'row; {fps} frames/s allow {_TOLERANCE * period * 1e-9:.4f} s: --resample '
@@ -135,8 +156,7 @@ class _Series:
     def at(self, rows: _Series, oldest_ns: int, *, keep_last: bool = False) -> NDArray[np.float64]:
         """Return for each row the newest numbers at or before its stamp, NaN if there are none.
 
-        Args:
-            keep_last: also a message that was recorded long before the row.
+        ``keep_last``: also a message that was recorded long before the row.
         """
         # Clocks of robots may go back; the one of the recorder does not.
         logged = np.maximum.accumulate(np.array(self._logged, np.int64))
@@ -156,46 +176,23 @@ class _Series:
         return found
 
 
-@dataclass(frozen=True)
-class ExportOptions:
-    """Options of an export; see :func:`place_images`.
-
-    Attributes:
-        fps: rows per second; 0: the rate of the images, rounded.
-        only_successes: leave out bags that are not labeled as a success.
-    """
-
-    fps: int = 0
-    gap: float = 1.0
-    episode_seconds: float = 0.0
-    resample: bool = False
-    only_successes: bool = False
-
-
 @dataclass
-class BagSummary:
+class BagSummary(Layout):
     """Content of the bags.
 
     Attributes:
-        size: width and height of the images; (0, 0): there are none.
-        joints: names of the joints in every row.
-        captured: frames were captured one by one: no sequence, and the camera pose is known.
         measured: images per second.
-        fps: rows per second.
         dropped: number of images that become no row, by reason.
+        notes: lines for the user.
     """
 
-    size: tuple[int, int] = (0, 0)
-    joints: tuple[str, ...] = ()
-    commanded: bool = False
-    captured: bool = False
     measured: float = 0.0
-    fps: int = 0
     images: int = 0
     rows: int = 0
     repeated: int = 0
     episodes: int = 0
     dropped: Counter[str] = field(default_factory=Counter)
+    notes: list[str] = field(default_factory=list)
 
 
 @dataclass
@@ -220,52 +217,41 @@ class Synchronized:
 def scan_bags(
     bags: Sequence[ArmBag], options: ExportOptions, progress: Callable[[int], None],
 ) -> tuple[BagSummary, list[Synchronized]]:
-    """Read bags once, each the beginning of an episode; of images only their stamps are kept.
-
-    Raises:
-        ExportError: there is nothing that can be exported, or images change their size, or their
-            rate is not constant.
-    """
-    found, topics = BagSummary(), bags[0].topics
-    seen: set[str] = set()
+    """Read bags once, each the beginning of an episode; of images only their stamps are kept."""
+    topics, seen = bags[0].topics, set[str]()
+    found = BagSummary(robot=topics.robot, valid=options.valid)
     scans = [_scan(bag, found, seen, progress) for bag in bags]
-    found.commanded, found.captured = topics.command in seen, 'capture/scene' in seen
+    found.motors = topics.motors if topics.command in seen else ()
+    found.camera = 'capture/scene' in seen
     has_state = [np.isfinite(scan.state) for scan in scans]
     first = next(row for each in has_state for row in each if row.any())
     found.joints = tuple(name for name, known in zip(topics.names, first, strict=True) if known)
-    usable: list[NDArray[np.bool_]] = []
-    for scan, known in zip(scans, has_state, strict=True):
-        with_joints = known[:, first].all(1)
-        with_scene = (np.isfinite(scan.camera).all(1) if found.captured else
-                      np.ones(len(known), bool))
-        usable.append(np.asarray(with_joints & with_scene))
-        found.dropped.update({_WITHOUT_JOINTS: int((~with_joints).sum()),
-                              _WITHOUT_SCENE: int((with_joints & ~with_scene).sum())})
+    # Why images cannot become rows, '' if they can.
+    reasons: list[NDArray[np.str_]] = [np.where(
+        known[:, first].all(1),
+        np.where(found.camera & ~np.isfinite(scan.camera).all(1), _WITHOUT_SCENE, ''),
+        _WITHOUT_JOINTS) for scan, known in zip(scans, has_state, strict=True)]
     found.measured = mean_rate(np.concatenate(
-        [scan.stamps[good] for scan, good in zip(scans, usable, strict=True)]))
+        [scan.stamps[why == ''] for scan, why in zip(scans, reasons, strict=True)]))
     found.fps = options.fps or _rate(bags[0], found)
-    for scan, good in zip(scans, usable, strict=True):
+    for scan, why in zip(scans, reasons, strict=True):
         placed = iter(place_images(
-            scan.stamps[good].tolist(), found.fps, gap=options.gap,
-            episode_seconds=options.episode_seconds, resample=options.resample,
-            independent=found.captured))
-        scan.placements = [next(placed) if use else Placement(dropped=_WITHOUT_JOINTS)
-                           for use in good]
-        found.dropped.update(each.dropped for each, use in zip(scan.placements, good, strict=True)
-                             if use and each.dropped)
+            scan.stamps[why == ''].tolist(), found.fps, options, independent=found.camera))
+        scan.placements = [Placement(dropped=each) if each else next(placed)
+                           for each in why.tolist()]
+        found.dropped.update(each.dropped for each in scan.placements if each.dropped)
         found.repeated += sum(each.repeats for each in scan.placements)
         found.rows += sum(1 + each.repeats for each in scan.placements if not each.dropped)
         found.episodes += sum(each.begins for each in scan.placements)
     if not found.rows:
-        raise ExportError('no image can become a row: ' + '; '.join(
-            f'{count} {why}' for why, count in found.dropped.items() if count))
+        raise ValueError('no image can become a row: ' + '; '.join(
+            f'{count} {why}' for why, count in found.dropped.items()))
     return found, scans
 
 
 def _scan(
     bag: ArmBag, found: BagSummary, seen: set[str], progress: Callable[[int], None],
 ) -> Synchronized:
-    """Read a bag."""
     topics = bag.topics
     rows, scenes, commands = _Series(0), _Series(3), _Series(len(topics.motors))
     states = {name: _Series(len(topics.names)) for name in topics.states}
@@ -281,40 +267,36 @@ def _scan(
         if entry.topic == topics.rows:
             found.images += 1
             if isinstance(value, Picture):
-                _same_size(bag, found, value.size)
+                found.size = value.size if found.size == (0, 0) else found.size
+                if value.size != found.size:
+                    width, height = value.size
+                    raise ValueError(
+                        f'{bag.path}: image {found.images} is {width} x {height} pixels, those '
+                        f'before it {found.size[0]} x {found.size[1]}; a data set has one size')
             rows.add(entry)
             progress(found.images)
     if not len(rows.stamps):
         broken = '; '.join(f'{count} x {why}' for why, count in bag.refused.most_common(3))
         advice = '; --no-images --resample --fps 10 exports the rest'
-        raise ExportError(f'{bag.path}: no {"image" if topics.has_camera else "message"} on '
-                          f'{topics.rows}{broken and ": " + broken}'
-                          f'{advice if topics.has_camera else ""}')
+        raise ValueError(f'{bag.path}: no {"image" if topics.has_camera else "message"} on '
+                         f'{topics.rows}{broken and ": " + broken}'
+                         f'{advice if topics.has_camera else ""}')
     state = np.full((len(rows.stamps), len(topics.names)), np.nan)
     for each in states.values():
         values = each.at(rows, _STALE_NS)
         state = np.where(np.isfinite(values), values, state)
     if not np.isfinite(state).any():
-        raise ExportError(f'{bag.path}: {len(rows.stamps)} images, but no '
-                          f'{" or ".join(topics.states)} at their times: the positions of the '
-                          'joints are unknown')
+        raise ValueError(f'{bag.path}: {len(rows.stamps)} images, but no '
+                         f'{" or ".join(topics.states)} at their times: the positions of the '
+                         'joints are unknown')
     return Synchronized(rows.stamps, state, np.nan_to_num(
         commands.at(rows, 1 << 62, keep_last=True)), scenes.at(rows, 0))
 
 
-def _same_size(bag: ArmBag, found: BagSummary, size: tuple[int, int]) -> None:
-    if found.size == (0, 0):
-        found.size = size
-    if size != found.size:
-        raise ExportError(
-            f'{bag.path}: image {found.images} is {size[0]} x {size[1]} pixels, those before it '
-            f'{found.size[0]} x {found.size[1]}; a data set has one size')
-
-
 def _rate(bag: ArmBag, found: BagSummary) -> int:
-    if found.captured or not found.measured:
+    if found.camera or not found.measured:
         return _DEFAULT_RATE
     if found.measured < 0.75:
-        raise ExportError(f'{bag.path}: an image every {1.0 / found.measured:.1f} s; a data set '
-                          'has at least one a second')
+        raise ValueError(f'{bag.path}: an image every {1.0 / found.measured:.1f} s; a data set '
+                         'has at least one a second')
     return max(1, round(found.measured))

@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.export.messages import ExportError
 
-
-@dataclass(frozen=True)
+@dataclass
 class Layout:
     """Layout of the rows of a data set.
 
@@ -25,23 +23,23 @@ class Layout:
         size: width and height of the images; (0, 0): there are none.
         joints: names of the numbers in ``state``.
         motors: names of the motors in ``action``; none if the bag holds no commands.
+        camera: whether rows have its pose: captured frame by frame, they are no sequence.
         fps: rows per second.
         tasks: what the arm does in the episodes, in words, each text once.
         valid: share of the episodes for validation.
     """
 
-    size: tuple[int, int]
-    joints: tuple[str, ...]
-    motors: tuple[str, ...]
-    camera: bool
-    fps: int
-    tasks: tuple[str, ...]
+    size: tuple[int, int] = (0, 0)
+    joints: tuple[str, ...] = ()
+    motors: tuple[str, ...] = ()
+    camera: bool = False
+    fps: int = 0
+    tasks: tuple[str, ...] = ()
     valid: float = 0.0
     robot: str = 'owi535'
 
     @property
     def has_images(self) -> bool:
-        """Return whether rows have images."""
         return self.size != (0, 0)
 
 
@@ -64,27 +62,18 @@ class Row:
 
 
 def require_module(name: str, package: str, format_name: str) -> Any:
-    """Import a module.
-
-    Raises:
-        ExportError: it is not installed.
-    """
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise ExportError(f'--format {format_name} needs {package}, which is not installed here: '
-                          f'pip install {package}') from None
+        raise ValueError(f'--format {format_name} needs {package}, which is not installed here: '
+                         f'pip install {package}') from None
 
 
 @contextlib.contextmanager
 def new_folder(output: Path) -> Iterator[Path]:
-    """Yield a hidden folder, which is renamed to ``output`` at the end, or removed after an error.
-
-    Raises:
-        ExportError: ``output`` exists.
-    """
+    """Yield a hidden folder, renamed to ``output`` at the end, or removed after an error."""
     if output.exists():
-        raise ExportError(f'{output} exists; name another output')
+        raise ValueError(f'{output} exists; name another output')
     output.parent.mkdir(parents=True, exist_ok=True)
     # In the same folder, so that the last step is one rename.
     folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))

@@ -19,21 +19,13 @@ from torch import Tensor
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, decode, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagReader
-from vdl_ros.pose.frames import (
-    INFO,
-    DataError,
-    Frames,
-    FrameWriter,
-    is_data_set,
-    read_info,
-    write_info,
-)
+from vdl_ros.pose.frames import INFO, Frames, FrameWriter, is_data_set, read_info
 
 #: Height and width of the pictures, pixels.
 SIZE = 128
 _ROLL = 'camera_roll'
 # Frames of a bag of which some messages have not come yet.
-_PENDING = 500
+_MAX_PENDING = 500
 
 
 class PoseDataset:
@@ -51,9 +43,7 @@ class PoseDataset:
         left_out: number of frames or messages of bags that cannot be used, by reason.
 
     Raises:
-        DataError: no frame that can be used, or a damaged data set.
-        BagError: a file is no bag, or is empty.
-        OSError: a converted bag cannot be written.
+        ValueError: no frame that can be used, or a damaged data set or bag.
     """
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -64,10 +54,10 @@ class PoseDataset:
             found = Frames(folder)
             height, width = found.images.shape[1:3]
             if (height, width) != (SIZE, SIZE):
-                raise DataError(f'{folder}: images of {width}x{height} instead of '
-                                f'{SIZE}x{SIZE} pixels')
+                raise ValueError(f'{folder}: images of {width}x{height} instead of '
+                                 f'{SIZE}x{SIZE} pixels')
             if not len(found):
-                raise DataError(f'{folder}: no frame is there')
+                raise ValueError(f'{folder}: no frame is there')
             self.left_out.update(found.left_out)
             sets.append(found)
         self._images = [each.images for each in sets]
@@ -82,7 +72,6 @@ class PoseDataset:
             else np.zeros(len(each)) for each in sets]))
 
     def __len__(self) -> int:
-        """Return the number of frames."""
         return len(self.targets)
 
     def pictures(self, indices: Sequence[int] | Tensor) -> Tensor:
@@ -97,7 +86,6 @@ class PoseDataset:
         return torch.from_numpy(out)
 
     def report(self) -> str:
-        """Return one line: the number of frames, and of what was left out."""
         text = f'{len(self):,} frames of {len(self._images)} data set(s)'
         if self.left_out:
             text += '; left out: ' + ', '.join(
@@ -113,8 +101,8 @@ def _data_sets(path: Path) -> list[Path]:
         if found := [each if is_data_set(each) else _converted(each) for each in folders
                      if is_data_set(each) or any(each.glob('*.mcap'))]:
             return found
-    raise DataError(f'{path}: no data set and no bag is there: a folder with {INFO} or with '
-                    '.mcap files, or such a file')
+    raise ValueError(f'{path}: no data set and no bag is there: a folder with {INFO} or with '
+                     '.mcap files, or such a file')
 
 
 def _converted(bag: Path) -> Path:
@@ -123,8 +111,7 @@ def _converted(bag: Path) -> Path:
     folder = bag.with_suffix('.frames') if bag.is_file() else bag / 'frames'
     origin = {'bag': {each.name: each.stat().st_size for each in files}}
     if is_data_set(folder):
-        found = read_info(folder)['origin']
-        if found.get('bag', origin['bag']) == origin['bag']:
+        if read_info(folder).origin.get('bag', origin['bag']) == origin['bag']:
             return folder
         shutil.rmtree(folder)
     new = folder.with_name(f'.{folder.name}.converted')
@@ -134,8 +121,8 @@ def _converted(bag: Path) -> Path:
         left_out = _convert(bag, writer)
         writer.close()
         info = read_info(new)
-        info['left_out'] = left_out
-        write_info(new, info)
+        info.left_out = dict(left_out)
+        info.write(new)
         new.rename(folder)
     finally:
         shutil.rmtree(new, ignore_errors=True)
@@ -143,12 +130,7 @@ def _converted(bag: Path) -> Path:
 
 
 def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
-    """Write the frames of a bag, messages of equal stamps; return what was left out.
-
-    Raises:
-        DataError: there is no frame, and why; or topics of two robots.
-        BagError: not a bag, or no whole message is in it.
-    """
+    """Write the frames of a bag, messages of equal stamps; return what was left out."""
     readers: dict[str, tuple[str, Callable[[Any], Any]]] = {
         'camera/image_raw': ('sensor_msgs/msg/Image', _pixels),
         'camera/camera_info': ('sensor_msgs/msg/CameraInfo', _focal),
@@ -170,9 +152,9 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
             continue
         kind, read = readers[topic]
         if message.type != kind:
-            raise DataError(f'{bag}: {topic} is {message.type}, not {kind}')
+            raise ValueError(f'{bag}: {topic} is {message.type}, not {kind}')
         if names.setdefault(topic, message.topic) != message.topic:
-            raise DataError(f'{bag}: {topic} occurs twice: {names[topic]}, {message.topic}')
+            raise ValueError(f'{bag}: {topic} occurs twice: {names[topic]}, {message.topic}')
         try:
             found = decode(message.data, kind)
             stamp = stamp_of(found)
@@ -185,19 +167,19 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
             image, focal, joints, (camera, roll) = (parts[each] for each in readers)
             writer.write(image, joints, camera, focal, roll)
             del pending[stamp]
-        elif len(pending) > _PENDING:
+        elif len(pending) > _MAX_PENDING:
             drop(pending.pop(next(iter(pending))))
     for parts in pending.values():
         drop(parts)
     if reader.cut_off:
         left_out['end of a file that is cut off or damaged'] += 1
     if not writer.frames:
-        missing = next((each for each in readers if each not in names), '')
-        why = left_out.most_common(1)
-        raise DataError(f'{bag}: ' + (
-            f'no topic {missing}' + ('' if missing == 'camera/image_raw' else
-                                     ': labels are missing') if missing else
-            'no frame can be used' + (f': {why[0][0]} ({why[0][1]} times)' if why else '')))
+        for missing in readers:
+            if missing not in names:
+                raise ValueError(f'{bag}: no topic {missing}; a bag with labels has '
+                                 f'{", ".join(readers)}')
+        why = '; '.join(f'{reason} ({count} times)' for reason, count in left_out.most_common(1))
+        raise ValueError(f'{bag}: no frame can be used: {why}')
     return left_out
 
 

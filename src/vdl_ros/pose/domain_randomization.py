@@ -19,7 +19,7 @@ from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
 from vdl_ros.arm.simulation.scene import build_scene
-from vdl_ros.pose.frames import DOMAINS, SPLITS
+from vdl_ros.pose.frames import SPLITS
 
 #: Materials with a randomised colour.
 MATERIALS = ('arm/yellow', 'arm/black', 'arm/grey', 'arm/pad', 'table', 'floor')
@@ -35,15 +35,9 @@ _FIELD_OF_VIEW = 0.75
 
 
 class RandomizedScene:
-    """Draws frames of the arm.
+    """Draws frames of the arm; the same arguments give the same picture to the byte.
 
-    The same arguments give the same picture to the byte. Like an ``ArmRenderer``: one in a
-    process, used by the thread that made it.
-
-    Raises:
-        GeometryError: MuJoCo cannot make a model of the arm.
-        RuntimeError: another renderer is open.
-        OpenGLError: nothing can be drawn on this machine.
+    It is one in a process, used by the thread that made it, and raises errors as ``ArmRenderer``.
     """
 
     def __init__(self, geometry: ArmGeometry, width: int, height: int) -> None:
@@ -57,10 +51,6 @@ class RandomizedScene:
             'cam_fovy')}
         head = model.vis.headlight
         self._plain_head = np.array(head.ambient), np.array(head.diffuse)
-        self._table, self._floor = model.geom('table_top').id, model.geom('floor').id
-        self._walls = [model.geom(f'wall_{number}').id for number in range(4)]
-        self._props = [model.geom(f'prop_{number}').id for number in range(PROPS)]
-        self._patterns = [model.mat(f'pattern_{number}').id for number in range(TEXTURES)]
 
     @property
     def matrix(self) -> NDArray[np.float64]:
@@ -81,7 +71,6 @@ class RandomizedScene:
         return self._renderer.render(frame.positions, bool(look.get('lamp', 0.0)))
 
     def close(self) -> None:
-        """Free the OpenGL resources."""
         self._renderer.close()
 
     def _set_lights(self, look: Mapping[str, float]) -> None:
@@ -104,40 +93,33 @@ class RandomizedScene:
         model = self.scene.model
         for name in MATERIALS:
             rgb = _rgb_of(look, name) if f'{name}_r' in look else model.mat(name).rgba[:3]
-            shine = 'specular' in look and name.startswith('arm/')
-            if not shine and f'{name}_r' not in look:
-                continue
+            shiny = name.startswith('arm/')
             render.set_color(
-                model, name, rgb, specular=look['specular'] if shine else None,
-                shininess=look['shininess'] if shine else None)
-        for geom, key in ((self._table, 'table_texture'), (self._floor, 'floor_texture')):
+                model, name, rgb, specular=look.get('specular') if shiny else None,
+                shininess=look.get('shininess') if shiny else None)
+        for name, key in (('table_top', 'table_texture'), ('floor', 'floor_texture'),
+                          *((f'wall_{number}', 'wall_texture') for number in range(4))):
             if key in look:
-                model.geom_matid[geom] = self._pattern(look[key])
-        if 'wall_texture' in look:
-            for geom in self._walls:
-                model.geom_group[geom] = _SHOWN
-                model.geom_matid[geom] = self._pattern(look['wall_texture'])
+                geom = model.geom(name)
+                geom.matid[:] = model.mat(f'pattern_{look[key]:.0f}').id
+                if key == 'wall_texture':
+                    geom.group[:] = _SHOWN
 
     def _set_props(self, look: Mapping[str, float]) -> None:
         model = self.scene.model
-        for number, geom in enumerate(self._props):
-            prefix = f'prop_{number}'
-            if f'{prefix}_x' not in look:
+        for name in (f'prop_{number}' for number in range(PROPS)):
+            if f'{name}_x' not in look:
                 continue
-            size = np.array([look[f'{prefix}_size_{axis}'] for axis in 'xyz'])
+            geom = model.geom(name)
+            size = [look[f'{name}_size_{axis}'] for axis in 'xyz']
             # A cylinder's height is its second number, a sphere's radius its first.
-            kind = model.geom_type[geom]
             height = size[{mujoco.mjtGeom.mjGEOM_BOX: 2, mujoco.mjtGeom.mjGEOM_CYLINDER: 1}.get(
-                kind, 0)]
-            yaw = look[f'{prefix}_yaw'] / 2.0
-            model.geom_group[geom] = _SHOWN
-            model.geom_size[geom] = size
-            model.geom_pos[geom] = look[f'{prefix}_x'], look[f'{prefix}_y'], height
-            model.geom_quat[geom] = np.cos(yaw), 0.0, 0.0, np.sin(yaw)
-            model.geom_rgba[geom, :3] = _rgb_of(look, prefix)
-
-    def _pattern(self, number: float) -> int:
-        return int(self._patterns[int(number) % TEXTURES])
+                geom.type[0], 0)]
+            yaw = look[f'{name}_yaw'] / 2.0
+            geom.group[:], geom.size[:] = _SHOWN, size
+            geom.pos[:] = look[f'{name}_x'], look[f'{name}_y'], height
+            geom.quat[:] = np.cos(yaw), 0.0, 0.0, np.sin(yaw)
+            geom.rgba[:3] = _rgb_of(look, name)
 
 
 def _rgb_of(look: Mapping[str, float], name: str) -> list[float]:
@@ -250,14 +232,8 @@ def sample(
     Args:
         split: one of ``frames.SPLITS``.
         domain: one of ``frames.DOMAINS``.
-        geometry: of the arm, for its joint limits.
         fits: whether positions, float64 [5], rad, are free of collisions; others are resampled.
-
-    Raises:
-        KeyError: no such split.
-        RuntimeError: no pose fits.
     """
-    assert domain in DOMAINS
     # The look has its own random stream: poses are the same in every domain.
     pose, style = (np.random.default_rng(each) for each in np.random.SeedSequence(
         [SPLITS[split], seed, index]).spawn(2))
@@ -276,13 +252,7 @@ def sample(
     return Frame(positions, (float(distance), float(elevation), float(azimuth)), look)
 
 
-def _brightness(random: Random) -> Look:
-    """Sample the brightness of the scene."""
-    return {'brightness': float(np.exp(random.uniform(math.log(0.35), math.log(1.7))))}
-
-
 def _color(random: Random) -> Look:
-    """Sample the colours of arm, table and floor."""
     look: Look = {}
     for material in MATERIALS:
         rgb = random.uniform(0.0, 1.0, 3)
@@ -307,12 +277,6 @@ def _light(random: Random) -> Look:
     return look
 
 
-def _camera(random: Random) -> Look:
-    """Sample the camera's roll and field of view."""
-    return {'camera_roll': random.uniform(-0.12, 0.12),
-            'field_of_view': random.uniform(0.66, 0.86)}
-
-
 def _texture(random: Random) -> Look:
     """Sample patterns of table, floor and walls, and objects on the table."""
     look: Look = {'table_texture': float(random.integers(TEXTURES)),
@@ -335,5 +299,9 @@ def _rgb_look(name: str, values: np.ndarray) -> Look:
 
 
 _CHANGES: dict[str, Callable[[Random], Look]] = {
-    'brightness': _brightness, 'color': _color, 'light': _light, 'camera': _camera,
+    'brightness': lambda random: {
+        'brightness': float(np.exp(random.uniform(math.log(0.35), math.log(1.7))))},
+    'color': _color, 'light': _light,
+    'camera': lambda random: {'camera_roll': random.uniform(-0.12, 0.12),
+                              'field_of_view': random.uniform(0.66, 0.86)},
     'texture': _texture}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,14 +43,7 @@ def to_float(pictures: Tensor) -> Tensor:
 def flip(
     pictures: Tensor, targets: Tensor, points: Tensor, chosen: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return a batch in which the chosen frames are flipped.
-
-    Args:
-        pictures: uint8 [batch, height, width, 3].
-        targets: float [batch, 6].
-        points: float [batch, points, 3].
-        chosen: bool [batch].
-    """
+    """Return a batch in which the chosen frames, bool [batch], are flipped."""
     pictures, targets, points = pictures.clone(), targets.clone(), points.clone()
     pictures[chosen] = pictures[chosen].flip(2)
     targets[chosen] *= MIRROR
@@ -61,10 +55,7 @@ def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
     """Return pictures in other light and colours, some blurred, noisy or part hidden.
 
     One in a hundred is blank: black, white or noise, for which a network must learn a large
-    standard deviation.
-
-    Args:
-        pictures: float [batch, 3, height, width] from 0 to 1.
+    standard deviation. Pictures are float [batch, 3, height, width] from 0 to 1.
     """
     count, _, height, width = pictures.shape
 
@@ -108,21 +99,11 @@ def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
 
 FORMAT = 'vdl_ros pose 1'
 DEFAULT = 'models/pose_resnet.pt'
-ModelError = TensorFileError
 
 
 def model_path(given: str = '') -> Path:
-    """Return the path of a model file or run folder; of the model in this package by default.
-
-    Raises:
-        ModelError: the model in this package is missing.
-    """
-    if given:
-        return Path(given)
-    try:
-        return find_resource(DEFAULT)
-    except FileNotFoundError as error:
-        raise ModelError(str(error)) from None
+    """Return the path of a model file or run folder; of the model in this package by default."""
+    return Path(given) if given else find_resource(DEFAULT)
 
 
 def save_model(
@@ -135,9 +116,6 @@ def save_model(
         model: its state, float32.
         calibration: ``scale``, six factors of the standard deviations; ``threshold``, rad, above
             which the joints are not to be trusted.
-
-    Raises:
-        OSError: the disk is full or the folder cannot be written.
     """
     state = {key: value.to(torch.float16) for key, value in model.items()}
     save_tensor_file(path, {'format': FORMAT, 'model': name, 'state': state,
@@ -145,37 +123,35 @@ def save_model(
 
 
 def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any]]:
-    """Return the network in float32, in evaluation mode, and the content of the file.
-
-    Args:
-        path: the file, or a run's folder with ``model.pt`` in it.
-        expected: the architecture that it must have; any by default.
+    """Return the network in evaluation mode, and the content of the file or of a run's model.pt.
 
     Raises:
-        ModelError: missing, corrupt, malicious, or of another architecture.
+        TensorFileError: missing, corrupt, malicious, or of another architecture than ``expected``.
     """
     if path.is_dir():
         path = path / 'model.pt'
     found = load_tensor_file(path, 'pose model')
     if found.get('format') != FORMAT:
-        raise ModelError(f'{path}: not a pose model of this program')
+        raise TensorFileError(f'{path}: not a pose model of this program')
     name = found.get('model')
     if not isinstance(name, str) or name not in MODELS:
-        raise ModelError(
+        raise TensorFileError(
             f'{path}: architecture {quoted(name)} is not one of {", ".join(MODELS)}')
     if expected and name != expected:
-        raise ModelError(f'{path}: the architecture is {name}, not {expected}')
+        raise TensorFileError(f'{path}: the architecture is {name}, not {expected}')
     model = make_model(name)
     try:
         model.load_state_dict({key: value.float() for key, value in found['state'].items()})
         scale = [float(each) for each in found['calibration']['scale']]
-        if len(scale) != 6 or not float(found['calibration']['threshold']) > 0.0:
+        threshold = float(found['calibration']['threshold'])
+        if len(scale) != len(OUTPUTS) or not threshold > 0.0:
             raise ValueError('calibration')
+        found['calibration'] = {'scale': scale, 'threshold': threshold}
     # What torch raises at tensors of other shapes or types is of any kind.
     except Exception as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = ' '.join(lines[:2])[:160]
-        raise ModelError(f'{path}: not the weights of this {name}: {reason}') from None
+        raise TensorFileError(f'{path}: not the weights of this {name}: {reason}') from None
     return model.eval(), found
 
 
@@ -200,72 +176,46 @@ class Estimate(NamedTuple):
 
 
 class PoseEstimator:
-    """A network with its calibration.
+    """A network with its calibration, see :func:`save_model`; without one nothing is scaled."""
 
-    Attributes:
-        origin: how the weights were trained: plain values by name.
-        threshold: rad; above it the least certain joint makes an estimate not confident.
-    """
-
-    def __init__(
-        self, model: nn.Module, name: str, calibration: Mapping[str, Any],
-        origin: Mapping[str, Any],
-    ):
-        self.name, self.origin = name, dict(origin)
-        self.threshold = float(calibration['threshold'])
-        self._scale = torch.tensor(calibration['scale'], dtype=torch.float32)
+    def __init__(self, model: nn.Module, name: str, scale: Sequence[float] = (1.0,) * 6,
+                 threshold: float = math.inf):
+        self.name, self._threshold = name, threshold
+        self._scale = torch.tensor(scale, dtype=torch.float32)
         self._model = model.eval()
 
     @classmethod
     def load(cls, path: Path, expected: str = '') -> PoseEstimator:
-        """Return the estimator of a model file or a run's folder.
-
-        Raises:
-            ModelError: it cannot be used, or is of another architecture than ``expected``.
-        """
+        """Return the estimator of a model file or a run's folder; see :func:`load_model`."""
         model, found = load_model(path, expected)
-        return cls(model, found['model'], found['calibration'], found.get('origin', {}))
+        return cls(model, found['model'], **found['calibration'])
 
     def estimate(self, pictures: NDArray[np.uint8] | Tensor) -> Estimate:
-        """Return the estimates of some pictures.
+        """Return the estimates of some pictures, RGB, uint8 [pictures, 128, 128, 3].
 
         With flip test-time augmentation: each picture and its mirror image are estimated and
         averaged; where the two disagree, the standard deviation grows.
-
-        Args:
-            pictures: RGB, uint8 [pictures, 128, 128, 3].
-
-        Raises:
-            ValueError: another shape or type.
         """
         given = torch.as_tensor(pictures)
-        if given.shape[1:] != (SIZE, SIZE, 3) or given.dtype != torch.uint8:
-            raise ValueError(f'pictures: {str(given.dtype).removeprefix("torch.")} '
-                             f'{tuple(given.shape)} is not allowed: uint8 (n, {SIZE}, {SIZE}, 3)')
         with torch.inference_mode():
             values, std = self.outputs(to_float(given))
             readable = _readable(given)
-        confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self.threshold)
+        confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self._threshold)
         return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
 
     def outputs(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
         """Return values and standard deviations as of :class:`Estimate`; differentiable.
 
-        Args:
-            pictures: float [pictures, 3, 128, 128] from 0 to 1.
+        Pictures are float [pictures, 3, 128, 128] from 0 to 1.
         """
         values, std = average_flipped(self._model(torch.cat([pictures, pictures.flip(3)])))
         return values, std * self._scale
 
 
 def average_flipped(raw: Raw) -> tuple[Tensor, Tensor]:
-    """Return the average of pictures and their mirror images: values and standard deviations.
+    """Return values and uncalibrated standard deviations, averaged over both halves of a batch.
 
-    Args:
-        raw: of a batch whose second half is the first one flipped.
-
-    Returns:
-        float [batch / 2, 6] each, m and rad; the deviations are not calibrated.
+    The second half has the mirror images of the first one. Both are float [batch / 2, 6], m, rad.
     """
     std = (raw.log_std.exp() * torch.tensor([UNIT_M, 1.0, 1.0, 1.0, 1.0, 1.0])).reshape(
         2, -1, len(OUTPUTS))
@@ -286,44 +236,33 @@ def _readable(pictures: Tensor) -> Tensor:
     return (flat.float().std(1) / 255.0 >= _LEAST_SPREAD) & (clipped <= _MOST_CLIPPED)
 
 
-#: Smallest height and width of a picture, pixels.
-SMALLEST = SIZE // 2
+# Of a picture, pixels.
+_MIN_SIDE = SIZE // 2
 
 
 def crop_square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return the middle of a picture, uint8 [1, 128, 128, 3].
+    """Return the middle of a picture, RGB, scaled, uint8 [1, 128, 128, 3].
 
     The networks were trained on square pictures with a vertical field of view of about 0.75 rad,
     so the sides of a wider picture are cut off.
 
-    Args:
-        picture: RGB, uint8 [height, width, 3].
-
     Raises:
         ValueError: it is smaller than 64 x 64, or higher than wide.
     """
-    middle = middle_square(picture)
-    if len(middle) == SIZE:
-        return np.ascontiguousarray(middle)[None]
-    pixels = torch.from_numpy(np.ascontiguousarray(middle)).permute(2, 0, 1)[None].float()
-    found: NDArray[np.uint8] = scale_square(pixels).round().clamp(0, 255).byte().permute(
-        0, 2, 3, 1).numpy()
+    middle = torch.from_numpy(np.ascontiguousarray(middle_square(picture)))[None]
+    if middle.shape[1] != SIZE:
+        scaled = scale_square(middle.permute(0, 3, 1, 2).float())
+        middle = scaled.round().clamp(0, 255).byte().permute(0, 2, 3, 1)
+    found: NDArray[np.uint8] = middle.numpy()
     return found
 
 
 def middle_square(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Return a view of the part that the networks see, uint8 [height, height, 3].
-
-    Args:
-        picture: RGB, uint8 [height, width, 3].
-
-    Raises:
-        ValueError: as of :func:`crop_square`.
-    """
+    """Return a view of what the networks see, [height, height, 3]; ValueError: its size."""
     height, width = picture.shape[:2]
-    if min(height, width) < SMALLEST:
+    if min(height, width) < _MIN_SIDE:
         raise ValueError(f'picture: {width} x {height} is not allowed: '
-                         f'at least {SMALLEST} x {SMALLEST}')
+                         f'at least {_MIN_SIDE} x {_MIN_SIDE}')
     if height > width:
         raise ValueError(f'picture: {width} x {height} is not allowed: higher than wide')
     left = (width - height) // 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,35 +63,27 @@ class Scores:
 
 
 def estimate_all(
-    estimator: PoseEstimator, data: PoseDataset, indices: Sequence[int] | None = None,
+    estimator: PoseEstimator, data: PoseDataset, indices: Sequence[int],
     change: Callable[[NDArray[np.uint8]], NDArray[np.uint8]] | None = None,
+    map_batches: Callable[..., Iterable[Estimate]] = map,
 ) -> Estimate:
-    """Return the estimates of all frames, or of some.
+    """Return the estimates of some frames, in batches.
 
-    Args:
-        change: what is shown instead of a picture, both RGB, uint8 [height, width, 3].
+    ``change`` returns what is shown instead of a picture, both RGB, uint8 [height, width, 3].
     """
-    chosen = list(range(len(data)) if indices is None else indices)
-    parts = []
-    for start in range(0, len(chosen), _BATCH):
-        pictures = data.pictures(chosen[start:start + _BATCH])
+    def estimate(batch: Sequence[int]) -> Estimate:
+        pictures = data.pictures(batch)
         if change is not None:
             pictures = torch.from_numpy(np.stack([change(each) for each in pictures.numpy()]))
-        parts.append(estimator.estimate(pictures))
-    return concatenate(parts)
+        return estimator.estimate(pictures)
 
-
-def concatenate(parts: Sequence[Estimate]) -> Estimate:
-    """Return the estimates of several batches as one."""
+    parts = map_batches(estimate, [
+        indices[start:start + _BATCH] for start in range(0, len(indices), _BATCH)])
     return Estimate(*(np.concatenate(each) for each in zip(*parts, strict=True)))
 
 
 def score(estimate: Estimate, targets: NDArray[np.float32]) -> Scores:
-    """Return the scores of estimates.
-
-    Args:
-        targets: the truth, float32 [frames, 6].
-    """
+    """Return the scores of estimates of ``targets``, the truth, float32 [frames, 6]."""
     off = _absolute_errors(estimate, targets)
     right = off <= CLOSE
     right[:, 0] = off[:, 0] <= _CLOSE_DISTANCE * targets[:, 0]
@@ -117,15 +109,11 @@ def _absolute_errors(estimate: Estimate, targets: NDArray[np.float32]) -> NDArra
 
 
 def calibrate(estimate: Estimate, targets: NDArray[np.float32]) -> dict[str, Any]:
-    """Return the calibration of a model, for ``estimator.save_model``.
+    """Return the calibration of a model from its estimates of validation frames with scales of 1.
 
     The standard deviations are scaled so that 68.3 % of the errors are smaller, as in a normal
     distribution; the threshold is the largest below which 99 % of the joints are within ten
     degrees, but no more than the 99 % quantile.
-
-    Args:
-        estimate: of validation frames, by a model whose scales are 1.
-        targets: the truth, float32 [frames, 6].
     """
     off = _absolute_errors(estimate, targets)
     scale = np.quantile(off / estimate.std, 0.683, axis=0).clip(0.05, 20.0)
@@ -166,19 +154,10 @@ def format_table(rows: Sequence[tuple[str, Scores]]) -> str:
 def draw_estimates(
     path: Path, sets: Sequence[tuple[str, Estimate, NDArray[np.float32]]],
 ) -> None:
-    """Write the plot.
+    """Plot title, estimates and truth, float32 [frames, 6], of data sets as PNG, PDF or SVG.
 
-    Six panels show the first data set, each estimate a dot over its truth, those that are not
-    confident in grey; the last shows the cumulative distribution of the joints' errors for every
-    data set.
-
-    Args:
-        path: the PNG, PDF or SVG to write.
-        sets: title, estimates and truth, float32 [frames, 6], of each.
-
-    Raises:
-        ValueError: matplotlib does not support the kind of file.
-        OSError: it cannot be written.
+    Six panels show the first data set, each estimate a dot over its truth, not confident ones in
+    grey; the last shows the cumulative distribution of the joints' errors for every data set.
     """
     # Imported late: it takes a second.
     from matplotlib.figure import Figure

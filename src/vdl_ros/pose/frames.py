@@ -7,34 +7,30 @@ frame; ``frames.json`` has the version, the image size, the names of the columns
 
 from __future__ import annotations
 
-import json
 import struct
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import write_text
+from vdl_ros.common.schema import read_json
 
 #: What a capture randomises besides the poses of arm and camera.
 DOMAINS = ('basic', 'brightness', 'color', 'light', 'camera', 'texture', 'random')
 #: Numbers of the splits, as parts of the seed.
 SPLITS = {'train': 1, 'test': 2, 'validation': 3}
-INFO, _VERSION, _LONGEST_INFO = 'frames.json', 1, 1 << 20
+INFO = 'frames.json'
 _MAGIC, _HEADER = b'\x93NUMPY\x01\x00', 128
 _COMMIT_S = 1.0
 
 
-class DataError(ValueError):
-    """A data set or a bag that cannot be used; the message is one line with the path."""
-
-
 def is_data_set(path: Path) -> bool:
-    """Return whether a folder is a data set of frames."""
     return (path / INFO).is_file()
 
 
@@ -44,57 +40,39 @@ def _layout(height: int, width: int, looks: int) -> dict[str, tuple[str, tuple[i
             'camera': ('<f8', (3,)), 'focal': ('<f8', ()), 'look': ('<f8', (looks,))}
 
 
-def read_info(folder: Path) -> dict[str, Any]:
-    """Return the content of ``frames.json``.
+class FramesInfo(msgspec.Struct):
+    """The content of ``frames.json``; ``look`` names the columns of the array."""
 
-    Raises:
-        DataError: it cannot be used.
-    """
+    version: Annotated[int, msgspec.Meta(ge=1, le=1)]
+    height: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    width: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    look: list[str]
+    origin: dict[str, Any]
+    left_out: dict[str, int] = {}
+
+    def write(self, folder: Path) -> None:
+        write_text(folder / INFO, msgspec.json.format(msgspec.json.encode(self)).decode() + '\n')
+
+
+def read_info(folder: Path) -> FramesInfo:
+    return read_json(folder / INFO, FramesInfo)
+
+
+def _array(path: Path, kind: str, row: tuple[int, ...]) -> NDArray[Any]:
+    """Return an array, memory-mapped."""
     try:
-        with (folder / INFO).open('rb') as file:
-            info = json.loads(file.read(_LONGEST_INFO))
-        looks, left_out, sizes = info['look'], info['left_out'], (info['height'], info['width'])
-        if (info['version'] == _VERSION and isinstance(info['origin'], dict)
-                and isinstance(looks, list) and all(isinstance(each, str) for each in looks)
-                and all(isinstance(each, int) for each in (*left_out.values(), *sizes))
-                and min(sizes) >= 1 and max(sizes) <= 4096):
-            return dict(info)
-        reason = f'not of version {_VERSION}, or its values are not allowed'
+        # NumPy maps no empty array.
+        found: NDArray[Any] = np.asanyarray(
+            np.load(path, 'r' if path.stat().st_size > _HEADER else None))
     except OSError as error:
-        reason = str(error.strerror)
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        reason = 'damaged'
-    raise DataError(f'{folder / INFO}: {reason}')
-
-
-def write_info(folder: Path, info: Mapping[str, Any]) -> None:
-    """Write ``frames.json``."""
-    write_text(folder / INFO, json.dumps(info, indent=2) + '\n')
-
-
-def _count(path: Path, kind: str, row: tuple[int, ...]) -> tuple[int, int]:
-    """Return the number of rows of an array, and where the first one begins.
-
-    Raises:
-        DataError: the file has another type or shape, or is shorter than its header says.
-    """
-    try:
-        with path.open('rb') as file:
-            if np.lib.format.read_magic(file) != (1, 0):
-                raise ValueError
-            shape, by_column, dtype = np.lib.format.read_array_header_1_0(file)
-            begin, size = file.tell(), file.seek(0, 2)
-    except OSError as error:
-        raise DataError(f'{path}: {error.strerror}') from None
+        raise ValueError(f'{path}: {error.strerror}') from None
     except Exception:  # whatever a damaged header raises
-        raise DataError(f'{path}: not an array of NumPy') from None
-    if by_column or dtype != np.dtype(kind) or shape[1:] != row or not shape \
-            or shape[0] < 0:
-        raise DataError(f'{path}: {dtype} {shape} is not allowed: {np.dtype(kind)} (n, '
-                        f'{", ".join(map(str, row))})')
-    if size < begin + shape[0] * dtype.itemsize * int(np.prod(row)):
-        raise DataError(f'{path}: shorter than its header says')
-    return int(shape[0]), begin
+        raise ValueError(f'{path}: damaged, or not an array of NumPy') from None
+    if (found.dtype != kind or found.ndim != 1 + len(row) or found.shape[1:] != row
+            or not found.flags.c_contiguous):
+        raise ValueError(f'{path}: {found.dtype} {found.shape} is not allowed: {np.dtype(kind)} '
+                         f'(n, {", ".join(map(str, row))})')
+    return found
 
 
 class Frames:
@@ -110,7 +88,7 @@ class Frames:
         left_out: number of frames or messages of a bag that could not be used, by reason.
 
     Raises:
-        DataError: a file is missing, damaged, or of another version.
+        ValueError: a file is missing, damaged, or of another version.
     """
 
     images: NDArray[np.uint8]
@@ -121,22 +99,16 @@ class Frames:
 
     def __init__(self, folder: Path) -> None:
         info = read_info(folder)
-        self.names: list[str] = info['look']
-        self.left_out: dict[str, int] = info['left_out']
-        layout = _layout(info['height'], info['width'], len(self.names))
-        found = {name: _count(folder / f'{name}.npy', *each) for name, each in layout.items()}
-        self._count = min(count for count, _ in found.values())
-        for name, (kind, row) in layout.items():
-            # NumPy maps no empty array.
-            rows = np.memmap(folder / f'{name}.npy', kind, 'r', found[name][1],
-                             (self._count, *row)) if self._count and 0 not in row else np.empty(
-                                 (self._count, *row), kind)
-            setattr(self, name, rows)
+        self.names, self.left_out = info.look, info.left_out
+        arrays = {name: _array(folder / f'{name}.npy', *each) for name, each in _layout(
+            info.height, info.width, len(self.names)).items()}
+        self._count = min(map(len, arrays.values()))
+        for name, rows in arrays.items():
+            setattr(self, name, rows[:self._count])
         if not all(np.isfinite(each).all() for each in (self.joints, self.camera, self.focal)):
-            raise DataError(f'{folder}: labels are not finite')
+            raise ValueError(f'{folder}: labels are not finite')
 
     def __len__(self) -> int:
-        """Return the number of frames."""
         return self._count
 
 
@@ -154,46 +126,39 @@ class FrameWriter:
         frames: in the data set, those from before included.
 
     Raises:
-        DataError: the folder holds something else, or was begun with other values.
-        OSError: it cannot be written.
+        ValueError: the folder holds something else, or was begun with other values.
     """
 
     def __init__(self, folder: Path, size: tuple[int, int], look: Sequence[str],
                  origin: Mapping[str, Any]) -> None:
         self.frames, self._look = 0, tuple(look)
         self._layout = _layout(*size, len(look))
-        info = {'version': _VERSION, 'height': size[0], 'width': size[1], 'look': list(look),
-                'origin': dict(origin), 'left_out': {}}
+        info = FramesInfo(1, *size, list(look), dict(origin))
         if is_data_set(folder):
             _compare(folder, read_info(folder), info)
-            found = [_count(folder / f'{name}.npy', *each) for name, each in self._layout.items()]
-            if any(begin != _HEADER for _, begin in found):
-                raise DataError(f'{folder} was not captured; name another folder')
-            self.frames = min(count for count, _ in found)
+            found = [_array(folder / f'{name}.npy', *each) for name, each in self._layout.items()]
+            if any(getattr(each, 'offset', _HEADER) != _HEADER for each in found):
+                raise ValueError(f'{folder} was not captured; name another folder')
+            self.frames = min(map(len, found))
         elif folder.exists():
-            raise DataError(f'{folder} exists and is no data set of frames; name another folder')
+            raise ValueError(f'{folder} exists and is no data set of frames; name another folder')
         else:
             # The folder is whole when it gets its name.
             new = folder.with_name(f'.{folder.name}.new')
             new.mkdir(parents=True, exist_ok=True)
             for name, (kind, row) in self._layout.items():
                 (new / f'{name}.npy').write_bytes(_header(kind, (0, *row)))
-            write_info(new, info)
+            info.write(new)
             new.rename(folder)
         self._files = {name: (folder / f'{name}.npy').open('r+b') for name in self._layout}
         for name, (kind, row) in self._layout.items():
-            self._files[name].truncate(
-                _HEADER + self.frames * np.dtype(kind).itemsize * int(np.prod(row)))
+            self._files[name].truncate(_HEADER + self.frames * np.dtype((kind, row)).itemsize)
             self._files[name].seek(0, 2)
         self._committed = time.monotonic()
 
     def write(self, image: NDArray[np.uint8], joints: Sequence[float] | NDArray[np.float64],
               camera: Sequence[float], focal: float, look: Mapping[str, float]) -> None:
-        """Append a frame; see :class:`Frames`.
-
-        Raises:
-            OSError: the disk is full; the frames of more than a second ago stay.
-        """
+        """Append a frame, see :class:`Frames`; after an OSError all but the last second stay."""
         rows = (image, joints, camera, focal, [look.get(name, np.nan) for name in self._look])
         for (name, (kind, row)), value in zip(self._layout.items(), rows, strict=True):
             self._files[name].write(np.asarray(value, kind).reshape(row).tobytes())
@@ -212,19 +177,18 @@ class FrameWriter:
         self._committed = time.monotonic()
 
     def close(self) -> None:
-        """Commit and close the files."""
         self.commit()
         for file in self._files.values():
             file.close()
 
 
-def _compare(folder: Path, begun: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    old, new = ({**each['origin'], **{name: each[name] for name in ('height', 'width', 'look')}}
+def _compare(folder: Path, begun: FramesInfo, given: FramesInfo) -> None:
+    old, new = ({**each.origin, 'height': each.height, 'width': each.width, 'look': each.look}
                 for each in (begun, given))
     for name, value in new.items():
         if old.get(name) != value:
-            raise DataError(f'{name}: {value!r} is not allowed: the capture in {folder} was begun '
-                            f'with {old.get(name)!r}; name another folder')
+            raise ValueError(f'{name}: {value!r} is not allowed: the capture in {folder} was '
+                             f'begun with {old.get(name)!r}; name another folder')
 
 
 def _header(kind: str, shape: tuple[int, ...]) -> bytes:

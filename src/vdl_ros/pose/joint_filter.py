@@ -29,7 +29,7 @@ _LOST = 1e-5
 
 Array = NDArray[np.float64]
 # Commands that are kept while no picture arrives.
-_MOST_COMMANDS = 1000
+_MAX_COMMANDS = 1000
 
 
 class Track(NamedTuple):
@@ -55,7 +55,7 @@ class JointTracker:
         self._grids = [low + np.arange(count) * _CELL
                        for low, count in zip(self._lower, cells, strict=True)]
         self._commands: collections.deque[tuple[float, Array]] = collections.deque(
-            maxlen=_MOST_COMMANDS)
+            maxlen=_MAX_COMMANDS)
         self._reset()
 
     def _reset(self) -> None:
@@ -75,12 +75,9 @@ class JointTracker:
         self._commands.append((stamp, np.array(directions, np.float64)))
 
     def update(self, stamp: float, estimate: ArrayLike, std: ArrayLike) -> Track:
-        """Update with an estimate; return the positions at ``stamp``.
+        """Update with an estimate, [joints], rad; return the positions at the picture's stamp.
 
-        Args:
-            stamp: of the picture; one before the last resets the filter.
-            estimate: of the joints, float64 [joints], rad.
-            std: of the estimate, float64 [joints], rad.
+        A stamp before the last one resets the filter.
         """
         measured = np.asarray(estimate, np.float64)
         if self._stamp is not None and stamp < self._stamp:
@@ -96,11 +93,9 @@ class JointTracker:
         moved = self._speed * self._commanded(stamp - elapsed, stamp)
         self._moved = float(np.abs(moved).max(initial=0.0))
         self._shift += moved
-        self._variance += (_SPEED_ERROR**2 * _STRETCH * np.abs(moved)
-                           + _DRIFT**2 * elapsed)
+        self._variance += _SPEED_ERROR**2 * _STRETCH * np.abs(moved) + _DRIFT**2 * elapsed
         for index in range(len(self._grids)):
-            whole = round(self._shift[index] / _CELL)
-            if whole:
+            if whole := round(self._shift[index] / _CELL):
                 self._shift[index] -= whole * _CELL
                 self._probability[index] = _shifted(self._probability[index], whole)
             if self._variance[index] >= _CELL**2:
@@ -125,8 +120,7 @@ class JointTracker:
         if self._last is None:
             return 1.0
         change = self._moved + float(np.abs(measured - self._last).max())
-        return min(1.0, change / _INDEPENDENT_AFTER
-                   + elapsed / _RENEWED_AFTER)
+        return min(1.0, change / _INDEPENDENT_AFTER + elapsed / _RENEWED_AFTER)
 
     def _correct(self, measured: Array, std: Array, novelty: float) -> None:
         """Multiply each angle's probability by the likelihood of the estimate."""
@@ -142,25 +136,16 @@ class JointTracker:
         positions, std = np.empty(len(self._grids)), np.empty(len(self._grids))
         for index, (grid, probability) in enumerate(
                 zip(self._grids, self._probability, strict=True)):
-            mean = float(probability @ grid)
+            mean = probability @ grid
             positions[index] = mean + self._shift[index]
-            std[index] = math.sqrt(
-                float(probability @ (grid - mean)**2) + self._variance[index])
+            std[index] = math.sqrt(probability @ (grid - mean)**2 + self._variance[index])
         return Track(np.clip(positions, self._lower, self._upper), std)
 
 
 def _shifted(probability: Array, cells: int) -> Array:
     """Return it shifted by a number of cells; probability stops at the limits."""
-    result = np.roll(probability, cells)
-    if cells > 0:
-        over = result[:cells].sum()
-        result[:cells] = 0.0
-        result[-1] += over
-    else:
-        over = result[cells:].sum()
-        result[cells:] = 0.0
-        result[0] += over
-    return result
+    places = np.clip(np.arange(len(probability)) + cells, 0, len(probability) - 1)
+    return np.asarray(np.bincount(places, probability, len(probability)), np.float64)
 
 
 def _blurred(probability: Array, std: float) -> Array:

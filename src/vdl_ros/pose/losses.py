@@ -29,12 +29,7 @@ class Loss(NamedTuple):
 
 
 def pose_loss(raw: Raw, targets: Tensor, points: Tensor) -> Loss:
-    """Return the loss of a batch.
-
-    Args:
-        targets: float [batch, 6].
-        points: float [batch, points, 3], as of ``networks.project_points``.
-    """
+    """Return the loss of a batch: targets, [batch, 6], points, [batch, points, 3]."""
     truth = encode(targets)
     distance = raw.encoded[:, :1] - truth[:, :1]
     pairs = raw.encoded[:, 1:].reshape(len(truth), -1, 2)
@@ -59,10 +54,6 @@ def _map_loss(maps: Tensor, points: Tensor) -> Tensor:
     """Return the mean cross entropy of maps and points; points outside do not count.
 
     A point lies between four cells; each is a target with its bilinear weight.
-
-    Args:
-        maps: float [batch, points, side, side], logits.
-        points: float [batch, points, 2 or 3], in half heights from the middle.
     """
     side = maps.shape[-1]
     logs = maps.flatten(2).log_softmax(-1)
@@ -81,8 +72,8 @@ def _map_loss(maps: Tensor, points: Tensor) -> Tensor:
     return (entropy * inside).sum() / inside.sum().clamp(min=1)
 
 
-# Matrices with a longer smaller side cost too much to orthogonalise.
-_WIDEST = 512
+# Matrices whose smaller side is longer cost too much to orthogonalise.
+_MAX_SIDE = 512
 # Muon's learning rate, as a multiple of AdamW's: its updates have norm one.
 _MUON_RATE = 15.0
 
@@ -90,28 +81,23 @@ _MUON_RATE = 15.0
 class PoseOptimizer:
     """Muon and AdamW as one optimiser; a convolution's kernel is a matrix, one row per output.
 
-    AdamW optimises the first and the last layer, as Muon's authors recommend.
-
-    Args:
-        bfloat16: orthogonalise in bfloat16, as Muon's authors do, or in float32, which is
-            many times faster on processors without instructions for bfloat16.
+    AdamW optimises the first and the last layer, as Muon's authors recommend. They orthogonalise
+    in bfloat16; float32 is many times faster on processors without instructions for bfloat16.
     """
 
-    def __init__(self, model: nn.Module, weight_decay: float, *, bfloat16: bool = True):
+    def __init__(self, model: nn.Module, weight_decay: float, *, bfloat16: bool):
         named = [(name, each) for name, each in model.named_parameters() if each.requires_grad]
         heavy = [each for name, each in named if each.ndim > 1]
         inner = [each for name, each in named if each.ndim > 1 and not name.startswith('head.')]
         self._parameters = [each for _, each in named]
         self._kernels = [each for each in inner[1:]
-                         if min(len(each), each[0].numel()) <= _WIDEST]
+                         if min(len(each), each[0].numel()) <= _MAX_SIDE]
         # Views of the parameters: a step on them changes the network.
         self._matrices = [nn.Parameter(_as_matrix(each.data)) for each in self._kernels]
         ours = {id(each) for each in self._kernels}
         kind = torch.optim.Muon if bfloat16 else _Float32Muon
         self._muons = [kind([each], lr=0.0, weight_decay=weight_decay)
                        for each in self._matrices]
-        self._largest_first = sorted(
-            self._muons, key=lambda each: -each.param_groups[0]['params'][0].numel())
         self._adamw = torch.optim.AdamW(
             [{'params': [each for each in heavy if id(each) not in ours],
               'weight_decay': weight_decay},
@@ -119,17 +105,12 @@ class PoseOptimizer:
             lr=0.0, foreach=True)
 
     def step(
-        self, gradients: Sequence[Tensor], lr: float, longest: float, pool: Executor,
+        self, gradients: Sequence[Tensor], lr: float, max_norm: float, pool: Executor,
     ) -> None:
-        """Take a step.
-
-        Args:
-            gradients: of every parameter of the model, in its order; modified in place.
-            longest: the norm to which the gradients are clipped.
-        """
+        """Take a step; the gradients, of every parameter in order, are clipped in place."""
         for parameter, gradient in zip(self._parameters, gradients, strict=True):
             parameter.grad = gradient
-        nn.utils.clip_grad_norm_(self._parameters, longest, foreach=True)
+        nn.utils.clip_grad_norm_(self._parameters, max_norm, foreach=True)
         for matrix, kernel in zip(self._matrices, self._kernels, strict=True):
             assert kernel.grad is not None
             matrix.grad = _as_matrix(kernel.grad.contiguous(
@@ -138,22 +119,19 @@ class PoseOptimizer:
             muon.param_groups[0]['lr'] = _MUON_RATE * lr
         for group in self._adamw.param_groups:
             group['lr'] = lr
-        updates = [pool.submit(each.step) for each in self._largest_first]
+        # The largest first, or a thread would end long after the others.
+        updates = [pool.submit(each.step) for each in sorted(
+            self._muons, key=lambda each: -each.param_groups[0]['params'][0].numel())]
         self._adamw.step()
         for each in updates:
             each.result()
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what :meth:`load_state_dict` takes."""
         return {'muon': [each.state_dict() for each in self._muons],
                 'adamw': self._adamw.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state.
-
-        Raises:
-            KeyError, ValueError: the state of another optimiser.
-        """
+        """Restore a state; KeyError, ValueError: of another optimiser."""
         for muon, found in zip(self._muons, state['muon'], strict=True):
             muon.load_state_dict(found)
         self._adamw.load_state_dict(state['adamw'])
@@ -164,7 +142,6 @@ class _Float32Muon(torch.optim.Muon):
 
     @torch.no_grad()
     def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """Take a step."""
         group, = self.param_groups
         matrix, = group['params']
         state, momentum, lr = self.state[matrix], group['momentum'], group['lr']
@@ -181,9 +158,7 @@ class _Float32Muon(torch.optim.Muon):
 def orthogonalize(matrix: Tensor, coefficients: tuple[float, float, float], steps: int) -> Tensor:
     """Return ``matrix`` with all singular values near one, by the Newton-Schulz iteration of Muon.
 
-    Args:
-        matrix: float32 [rows, columns].
-        coefficients: a, b, c of one iteration, X <- a X + (b A + c A A) X with A = X X^T.
+    An iteration with the coefficients a, b, c is X <- a X + (b A + c A A) X with A = X X^T.
     """
     a, b, c = coefficients
     tall = len(matrix) > len(matrix[0])

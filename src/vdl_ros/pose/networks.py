@@ -30,22 +30,14 @@ _MIDDLE_M = 0.775
 
 
 def encode(targets: Tensor) -> Tensor:
-    """Return distance, then sines and cosines in turn: 359 and 1 degree are neighbours.
-
-    Args:
-        targets: float [..., 6] in the order of :data:`OUTPUTS`.
-    """
+    """Return distance, then sines and cosines in turn: 359 and 1 degree are neighbours."""
     angles = targets[..., 1:]
     pairs = torch.stack([angles.sin(), angles.cos()], -1).flatten(-2)
     return torch.cat([(targets[..., :1] - _MIDDLE_M) / UNIT_M, pairs], -1)
 
 
 def decode(encoded: Tensor) -> Tensor:
-    """Return the six values, float [..., 6], angles from -pi to pi.
-
-    Args:
-        encoded: float [..., 11], as of :func:`encode`; pairs may have any length.
-    """
+    """Return the six values, float [..., 6], angles from -pi to pi; pairs may have any length."""
     pairs = encoded[..., 1:].reshape(*encoded.shape[:-1], -1, 2)
     angles = torch.atan2(pairs[..., 0], pairs[..., 1])
     return torch.cat([encoded[..., :1] * UNIT_M + _MIDDLE_M, angles], -1)
@@ -178,11 +170,7 @@ class _SpatialAttention(nn.Module):
         self.features = maps * (channels + 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return features, float [batch, features], places, [batch, maps, 2], and logits.
-
-        Places are in half heights of the picture from its middle; logits are [batch, maps, side,
-        side].
-        """
+        """Return features, places, [batch, maps, 2] in half heights, and the maps' logits."""
         with torch.autocast('cpu', enabled=False):
             x = x.float()
             logits = self.maps(x)
@@ -212,6 +200,7 @@ class ResNet(nn.Module):
         self.coarse = nn.Sequential(_Block(96, 192, 2), _Block(192, 192, 1))
         self.squeeze = nn.Sequential(
             nn.Conv2d(192, 32, 1, bias=False), nn.GroupNorm(8, 32), nn.ReLU())
+        self.upsample = nn.Upsample(scale_factor=2.0)
         self.to_middle = nn.Conv2d(192, 96, 1, bias=False)
         self.to_fine = nn.Sequential(
             nn.GroupNorm(8, 96), nn.ReLU(), nn.Conv2d(96, 64, 3, 1, 1, bias=False),
@@ -226,23 +215,17 @@ class ResNet(nn.Module):
         self.head = _Head(256)
 
     def forward(self, pictures: Tensor) -> Raw:
-        """Return the outputs for pictures."""
         fine = self.fine(self.stem((pictures - _MEAN) / _SPREAD))
         middle = self.middle(fine)
         coarse = self.coarse(middle)
-        middle = self.to_fine(middle + _upsample(self.to_middle(coarse)))
-        looked, places, maps = self.look(self.join(fine + _upsample(middle)))
+        middle = self.to_fine(middle + self.upsample(self.to_middle(coarse)))
+        looked, places, maps = self.look(self.join(fine + self.upsample(middle)))
         whole = self.squeeze(coarse).flatten(1)
         raw: Raw = self.head(self.hidden(torch.cat([whole.float(), looked], -1)))
         # Points are corrections of the expected places.
         count = len(POINTS)
         there = functional.pad(places[:, :count], (0, 1))
         return raw._replace(points=raw.points + there, maps=maps[:, :count])
-
-
-def _upsample(maps: Tensor) -> Tensor:
-    """Return maps with twice the height and width."""
-    return functional.interpolate(maps, scale_factor=2.0, mode='nearest')
 
 
 class AlexNet(nn.Module):
@@ -264,7 +247,6 @@ class AlexNet(nn.Module):
         self.head = _Head(4096)
 
     def forward(self, pictures: Tensor) -> Raw:
-        """Return the outputs for pictures."""
         x = self.maps((pictures - _MEAN) / _SPREAD)
         result: Raw = self.head(self.hidden(x.flatten(1)))
         return result
@@ -275,13 +257,7 @@ MODELS: dict[str, type[nn.Module]] = {'resnet': ResNet, 'alexnet': AlexNet}
 
 
 def make_model(name: str) -> nn.Module:
-    """Return a new network, in the memory layout that is fastest on the CPU.
-
-    Raises:
-        ValueError: no such architecture.
-    """
-    if name not in MODELS:
-        raise ValueError(f'model: {name!r} is not allowed: one of {", ".join(MODELS)}')
+    """Return a new network, in the memory layout that is fastest on the CPU."""
     model: nn.Module = MODELS[name]()
     # The method is not among torch's type hints of `to`.
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload,no-any-return]

@@ -7,10 +7,9 @@ import json
 import math
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from vdl_ros.common.files import ProgressTable, atomic_file, write_text
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
-from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, concatenate, estimate_all, score
+from vdl_ros.pose.evaluation import Scores, calibrate, calibrated, estimate_all, score
 from vdl_ros.pose.losses import Loss, PoseOptimizer, pose_loss
 from vdl_ros.pose.networks import make_model, project_points
 
@@ -39,110 +38,47 @@ class TrainingConfig:
     seed: int = 0
     threads: int = 0
 
-    def __post_init__(self) -> None:
-        """Raise ValueError for a value that is not allowed."""
-        for name, least in (('epochs', 1), ('minutes', 0), ('batch', 2), ('seed', 0),
-                            ('threads', 0), ('weight_decay', 0)):
-            value = getattr(self, name)
-            if not value >= least or not math.isfinite(value):
-                raise ValueError(f'--{name}: {value:g} is not allowed: at least {least}')
-        if not 0.0 < self.lr < 1.0:
-            raise ValueError(f'--lr: {self.lr:g} is not allowed: more than 0, less than 1')
-
 
 COLUMNS = ('step', 'epoch', 'samples', 'minutes', 'samples_per_s', 'lr', 'loss', 'joint_accuracy',
            'joint_error_deg', 'azimuth_accuracy', 'azimuth_error_deg', 'confident')
 
 
-class RunError(ValueError):
-    """A folder that cannot hold this training; the message names it and what to do."""
-
-
-class PoseRun:
-    """The files of one training.
-
-    ``config.json``: settings. ``events.out.*``: TensorBoard. ``progress.csv``: a line per
-    validation. ``checkpoint.pt``: to resume from. ``model.pt``: the best model so far.
-    ``curve.png``.
-
-    Raises:
-        RunError: it holds another training, cannot be made, or there is nothing to resume.
-    """
-
-    def __init__(self, path: Path, *, resume: bool) -> None:
-        self.path = path
-        self.checkpoint, self.model = path / 'checkpoint.pt', path / 'model.pt'
-        if resume and not self.checkpoint.is_file():
-            raise RunError(f'--resume: {path} holds no checkpoint.pt')
-        if not resume and path.is_dir() and any(path.iterdir()):
-            raise RunError(f'--output: {path} is not empty; name another folder, or --resume')
-        try:
-            path.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunError(f'--output: {path} cannot be made: {error.strerror}') from None
-        self._events: SummaryWriter | None = None
-        self._progress = ProgressTable(path / 'progress.csv', COLUMNS)
-
-    def open(self, config: Mapping[str, Any], step: int) -> None:
-        """Write the settings; continue events and progress from ``step``."""
-        write_text(self.path / 'config.json', json.dumps(dict(config), indent=2) + '\n')
-        self._progress.truncate(step)
-        self._events = SummaryWriter(
-            str(self.path), purge_step=step + 1 if self.progress() else None)
-
-    def report(self, row: Mapping[str, float], scalars: Mapping[str, float]) -> None:
-        """Append to progress.csv and the events, and draw the curve."""
-        assert self._events is not None
-        self._progress.append({name: f'{row[name]:.6g}' for name in COLUMNS})
-        for name, value in {**row, **scalars}.items():
-            if name != 'step':
-                self._events.add_scalar(name, value, int(row['step']))
-        self._events.flush()
-        self._draw()
-
-    def progress(self) -> list[dict[str, float]]:
-        """Return the lines of progress.csv; one truncated by a crash is left out."""
-        return self._progress.rows()
-
-    def close(self) -> None:
-        """Close the events."""
-        if self._events is not None:
-            self._events.close()
-
-    def _draw(self) -> None:
-        """Draw accuracy and error against samples seen."""
-        # Imported late: it takes a second.
-        from matplotlib.figure import Figure
-        from matplotlib.ticker import EngFormatter
-        rows = self.progress()
-        samples = [row['samples'] for row in rows]
-        figure = Figure(figsize=(7.2, 3.6), dpi=120, layout='constrained')
-        left, right = figure.subplots(1, 2)
-        for axes, kind, label in ((left, 'accuracy', 'share within 10°'),
-                                  (right, 'error_deg', 'mean absolute error, degrees')):
-            for name, color in (('joint', '#1f6feb'), ('azimuth', '#d29922')):
-                values = [row[f'{name}_{kind}'] for row in rows]
-                axes.plot(samples, values, color=color, linewidth=2,
-                          label=f'{"joints" if name == "joint" else name} {values[-1]:.3g}')
-            axes.set_xlabel('frames seen')
-            axes.set_title(label, loc='left', fontsize=10)
-            axes.xaxis.set_major_formatter(EngFormatter())
-            axes.grid(alpha=0.25)
-            axes.spines[['top', 'right']].set_visible(False)
-            axes.legend(frameon=False)
-        right.set_yscale('log')
-        with atomic_file(self.path / 'curve.png') as partial:
-            figure.savefig(partial, format='png')
+def draw_curve(path: Path, rows: list[dict[str, float]]) -> None:
+    """Draw accuracy and error against frames seen, from the rows of progress.csv."""
+    # Imported late: it takes a second.
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import EngFormatter
+    samples = [row['samples'] for row in rows]
+    figure = Figure(figsize=(7.2, 3.6), dpi=120, layout='constrained')
+    left, right = figure.subplots(1, 2)
+    for axes, kind, label in ((left, 'accuracy', 'share within 10°'),
+                              (right, 'error_deg', 'mean absolute error, degrees')):
+        for name, color in (('joint', '#1f6feb'), ('azimuth', '#d29922')):
+            values = [row[f'{name}_{kind}'] for row in rows]
+            axes.plot(samples, values, color=color, linewidth=2,
+                      label=f'{"joints" if name == "joint" else name} {values[-1]:.3g}')
+        axes.set_xlabel('frames seen')
+        axes.set_title(label, loc='left', fontsize=10)
+        axes.xaxis.set_major_formatter(EngFormatter())
+        axes.grid(alpha=0.25)
+        axes.spines[['top', 'right']].set_visible(False)
+        axes.legend(frameon=False)
+    right.set_yscale('log')
+    with atomic_file(path) as partial:
+        figure.savefig(partial, format='png')
 
 
 _WARMUP = 300
-_LONGEST_AVERAGE, _LONGEST_GRADIENT = 0.999, 1.0
+_MAX_AVERAGE, _MAX_GRADIENT = 0.999, 1.0
 # Every 50th frame is held out: by its number, so that a bag may grow before a resume.
-_HELD_OUT, _MOST_HELD_OUT = 50, 2000
+_HELD_OUT, _MAX_HELD_OUT = 50, 2000
 
 
 class Trainer:
     """One training.
+
+    Its folder has ``config.json``, events for TensorBoard, ``progress.csv`` with a row per
+    validation, ``curve.png``, ``checkpoint.pt`` to resume from, and the best ``model.pt`` so far.
 
     Args:
         data: the frames; every 50th is held out for validation.
@@ -161,10 +97,11 @@ class Trainer:
         init: Path | None = None, log: Callable[[str], None] = print,
     ):
         self._data, self.config, self._log = data, config, log
-        self._held_out = list(range(0, len(data), _HELD_OUT))[:_MOST_HELD_OUT]
+        self._held_out = list(range(0, len(data), _HELD_OUT))[:_MAX_HELD_OUT]
         held = set(self._held_out)
         self._frames = torch.tensor([each for each in range(len(data)) if each not in held])
-        if len(self._frames) < config.batch:
+        self._batches = len(self._frames) // config.batch  # whole ones, in an epoch
+        if not self._batches:
             raise ValueError(f'{len(data)} frames are too few for batches of {config.batch}')
         # Data-parallel threads synchronise once a step. Threads within operations synchronise in
         # each operation, which costs half the speed, and more on a busy machine.
@@ -185,24 +122,23 @@ class Trainer:
         self._lr = 0.0
         self.step, self.epoch, self.elapsed = 0, 0, 0.0
         self._done_in_epoch, self._best = 0, math.inf
-        self._run = PoseRun(folder, resume=resume)
+        self._folder = folder
         if resume:
             self._load()
+        elif folder.is_dir() and any(folder.iterdir()):
+            raise ValueError(f'--output: {folder} is not empty; name another folder, or --resume')
+        folder.mkdir(parents=True, exist_ok=True)
         self._points = torch.from_numpy(project_points(data, load()))
-        self._run.open({**dataclasses.asdict(config), 'frames': len(data),
-                        'bfloat16': self._bfloat16}, self.step)
-
-    @property
-    def _batches(self) -> int:
-        """Whole batches in an epoch."""
-        return len(self._frames) // self.config.batch
+        write_text(folder / 'config.json', json.dumps(
+            {**dataclasses.asdict(config), 'frames': len(data), 'bfloat16': self._bfloat16},
+            indent=2) + '\n')
+        self._progress = ProgressTable(folder / 'progress.csv', COLUMNS)
+        self._progress.truncate(self.step)
+        self._events = SummaryWriter(
+            str(folder), purge_step=self.step + 1 if self._progress.rows() else None)
 
     def train(self, stop: threading.Event) -> Scores | None:
-        """Train until a limit is reached or ``stop`` is set; return the last validation's scores.
-
-        Raises:
-            FloatingPointError: the loss is not a number any more.
-        """
+        """Train to a limit, or until ``stop`` is set; return the last validation's scores."""
         config = self.config
         parameters = sum(each.numel() for each in self._model.parameters())
         self._log(f'{config.model}, {parameters / 1e6:.2f} million parameters, '
@@ -220,11 +156,11 @@ class Trainer:
         finally:
             if self.step:
                 self._save()
-            self._run.close()
+            self._events.close()
         return scores
 
     def _share(self) -> float:
-        """Return the fraction of the training that is done, from 0 to 1."""
+        """Return how much of the training is done, 0 to 1."""
         share = (self.epoch + self._done_in_epoch / self._batches) / self.config.epochs
         if self.config.minutes:
             share = max(share, self.elapsed / (60.0 * self.config.minutes))
@@ -240,20 +176,21 @@ class Trainer:
             if stop.is_set() or self._share() >= 1.0:
                 break
             loss = self._train_batch(pictures, targets, self._points[indices])
-            sums, count = sums + torch.stack([each.detach() for each in loss]), count + 1
+            sums, count = sums + torch.stack(loss), count + 1
             self.step, self._done_in_epoch = self.step + 1, self._done_in_epoch + 1
             now = time.monotonic()
             self.elapsed = first + now - began
             if now - logged_at > 10.0:
                 logged_at = now
-                self._log_progress(
-                    float(sums[0]) / count, count * self.config.batch / (now - began))
+                self._log(f'{100 * self._share():5.1f} %  epoch {self.epoch + 1}  '
+                          f'step {self.step}  loss {float(sums[0]) / count:.4f}  '
+                          f'{count * self.config.batch / (now - began):.0f} frames/s  '
+                          f'{self.elapsed / 60.0:.1f} min')
         means = (sums / max(count, 1)).tolist()
         speed = count * self.config.batch / max(time.monotonic() - began, 1e-9)
         return {**dict(zip(Loss._fields, means, strict=True)), 'samples_per_s': speed}
 
     def _train_batch(self, pictures: Tensor, targets: Tensor, points: Tensor) -> Loss:
-        """Take one step."""
         self._lr = self.config.lr * min(1.0, (self.step + 1) / _WARMUP) * (
             0.5 + 0.5 * math.cos(math.pi * self._share()) + 0.005)
         parts = list(zip(*(each.chunk(self._threads) for each in (pictures, targets, points)),
@@ -268,9 +205,9 @@ class Trainer:
             torch.stack([piece * weight for piece, weight in zip(pieces, weights, strict=True)]
                         ).sum(0)
             for pieces in zip(*(each for _, each in results), strict=True)]
-        self._optimizer.step(gradients, self._lr, _LONGEST_GRADIENT, self._pool)
+        self._optimizer.step(gradients, self._lr, _MAX_GRADIENT, self._pool)
         # A short average at first: without the random initial weights.
-        kept = min(_LONGEST_AVERAGE, (self.step + 1) / (self.step + 20))
+        kept = min(_MAX_AVERAGE, (self.step + 1) / (self.step + 20))
         with torch.no_grad():
             torch._foreach_lerp_(list(self._average.parameters()),
                                  list(self._model.parameters()), 1.0 - kept)
@@ -303,13 +240,8 @@ class Trainer:
     def _validate(self, losses: dict[str, float]) -> Scores:
         """Score the averaged weights on the frames held out; keep the best."""
         truth = self._data.targets[self._held_out].numpy()
-        plain = PoseEstimator(self._average, self.config.model,
-                              {'scale': [1.0] * 6, 'threshold': math.inf}, {})
-        size = -(-len(self._held_out) // self._threads)
-        parts = [self._held_out[start:start + size]
-                 for start in range(0, len(self._held_out), size)]
-        estimate = concatenate(list(self._pool.map(
-            lambda part: estimate_all(plain, self._data, part), parts)))
+        plain = PoseEstimator(self._average, self.config.model)
+        estimate = estimate_all(plain, self._data, self._held_out, map_batches=self._pool.map)
         calibration = calibrate(estimate, truth)
         scores = score(calibrated(estimate, calibration), truth)
         mean = sum(error for name, error in scores.error.items() if name != 'camera_distance')
@@ -322,45 +254,42 @@ class Trainer:
             'azimuth_accuracy': scores.accuracy['camera_azimuth'],
             'azimuth_error_deg': math.degrees(scores.error['camera_azimuth']),
             'confident': scores.confident}
-        self._run.report(row, {f'loss/{name}': losses[name] for name in Loss._fields} | {
-            f'error/{name}': value for name, value in scores.error.items()})
+        self._progress.append({name: f'{row[name]:.6g}' for name in COLUMNS})
+        scalars = {f'loss/{name}': losses[name] for name in Loss._fields} | {
+            f'error/{name}': value for name, value in scores.error.items()}
+        for name, value in {**row, **scalars}.items():
+            if name != 'step':
+                self._events.add_scalar(name, value, self.step)
+        self._events.flush()
+        draw_curve(self._folder / 'curve.png', self._progress.rows())
         self._log(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
                   f'{row["joint_error_deg"]:.2f} degrees off; azimuth '
                   f'{row["azimuth_accuracy"]:.3f}, {row["azimuth_error_deg"]:.2f} degrees; '
                   f'{losses["samples_per_s"]:.0f} frames/s')
         if mean < self._best:
             self._best = mean
-            save_model(
-                self._run.model, self.config.model, self._average.state_dict(), calibration,
-                {**dataclasses.asdict(self.config), 'frames': len(self._data), 'step': self.step,
-                 'epoch': self.epoch, 'minutes': self.elapsed / 60.0,
-                 'validation': scores.as_dict()})
+            origin = {
+                **dataclasses.asdict(self.config), 'frames': len(self._data), 'step': self.step,
+                'epoch': self.epoch, 'minutes': row['minutes'], 'validation': scores.as_dict()}
+            save_model(self._folder / 'model.pt', self.config.model,
+                       self._average.state_dict(), calibration, origin)
         return scores
 
-    def _log_progress(self, loss: float, speed: float) -> None:
-        done = self._share()
-        self._log(f'{100 * done:5.1f} %  epoch {self.epoch + 1}  step {self.step}  '
-                  f'loss {loss:.4f}  {speed:.0f} frames/s  {self.elapsed / 60.0:.1f} min')
-
     def _save(self) -> None:
-        """Write the checkpoint."""
-        save_tensor_file(self._run.checkpoint, {
+        save_tensor_file(self._folder / 'checkpoint.pt', {
             'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
             'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
             'step': self.step, 'epoch': self.epoch, 'done_in_epoch': self._done_in_epoch,
             'elapsed': self.elapsed, 'best': self._best})
 
     def _load(self) -> None:
-        """Restore the checkpoint.
-
-        Raises:
-            RunError: it is of another architecture, or none.
-        """
-        path = self._run.checkpoint
+        path = self._folder / 'checkpoint.pt'
+        if not path.is_file():
+            raise ValueError(f'--resume: {self._folder} holds no checkpoint.pt')
         found = load_tensor_file(path, 'checkpoint')
         name = found.get('config', {}).get('model', self.config.model)
         if name != self.config.model:
-            raise RunError(f'{path}: the architecture is {name}, not {self.config.model}')
+            raise ValueError(f'{path}: the architecture is {name}, not {self.config.model}')
         try:
             self._model.load_state_dict(found['model'])
             self._average.load_state_dict(found['average'])
@@ -370,7 +299,7 @@ class Trainer:
             self.elapsed, self._best = float(found['elapsed']), float(found['best'])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             reason = str(error).splitlines()[0][:120]
-            raise RunError(f'{path}: not a checkpoint of this program: {reason}') from None
+            raise ValueError(f'{path}: not a checkpoint of this program: {reason}') from None
 
 
 def bfloat16_is_faster() -> bool:

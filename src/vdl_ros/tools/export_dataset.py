@@ -17,12 +17,10 @@ from types import FrameType
 
 import av
 
-from vdl_ros.bags.messages import MessageError
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, number, whole_number
-from vdl_ros.export.messages import ARM, ExportError, of_contract
+from vdl_ros.export.messages import ARM, of_contract
 from vdl_ros.export.pipeline import FORMATS, export
 from vdl_ros.export.synchronizer import ExportOptions
-from vdl_ros.robots.contract import ContractError
 from vdl_ros.robots.contract_file import find_contract
 
 EXIT_INTERRUPTED = 130
@@ -95,24 +93,21 @@ def main(args: Sequence[str] | None = None) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         topics = of_contract(find_contract(options.robot)) if options.robot else ARM
-        report = export(
+        found = export(
             options.bag, options.output, options.format,
             ExportOptions(options.fps, options.gap, options.episode_seconds, options.resample,
-                          options.only_successes),
-            topics=topics.without_images() if options.no_images else topics,
-            task=options.task, namespace=options.namespace, valid=options.valid,
-            progress=ProgressLine())
+                          options.only_successes, options.task, options.namespace, options.valid),
+            topics.without_images() if options.no_images else topics, ProgressLine())
     except KeyboardInterrupt:
         print(f'\nexport_dataset: interrupted: {options.output} was not made', file=sys.stderr)
         return EXIT_INTERRUPTED
-    except (ContractError, MessageError, ExportError, OSError, av.FFmpegError) as error:
+    except (ValueError, OSError, av.FFmpegError) as error:
         print(f'export_dataset: {" ".join(str(error).split())}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    for note in report.notes:
+    for note in found.notes:
         print(note)
-    found = report.summary
     what = 'messages' if options.no_images else 'images'
-    print(f'{options.output}: {found.images} {what}, {report.rows} rows in {report.episodes} '
+    print(f'{options.output}: {found.images} {what}, {found.rows} rows in {found.episodes} '
           f'episodes at {found.fps} frames/s; every row is there and times increase')
     return 0
 

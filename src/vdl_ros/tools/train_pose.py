@@ -10,7 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
-from vdl_ros.common.command_line import OneLineParser, run_tool, stop_on_signals
+from vdl_ros.common.command_line import (
+    OneLineParser,
+    number,
+    run_tool,
+    stop_on_signals,
+    whole_number,
+)
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.networks import MODELS
 from vdl_ros.pose.training import Trainer, TrainingConfig
@@ -52,13 +58,16 @@ def _parser() -> argparse.ArgumentParser:
         help='folder of the run: checkpoint.pt, model.pt, progress.csv, curve.png, TensorBoard '
         'events')
     add('--model', choices=list(MODELS), help=f'architecture [{default["model"]}]')
-    add('--epochs', type=int, help=f'number of epochs [{default["epochs"]}; '
+    add('--epochs', type=whole_number(1, 10**9), help=f'number of epochs [{default["epochs"]}; '
         'no limit with --minutes]')
-    add('--minutes', type=float, help='end after this time, including the time before a resume')
+    add('--minutes', type=number(0, 1e9),
+        help='end after this time, including the time before a resume')
     for name, kind, text in (
-            ('batch', int, 'batch size'), ('lr', float, 'highest learning rate'),
-            ('weight_decay', float, 'weight decay'), ('seed', int, 'random seed'),
-            ('threads', int, 'threads that compute; 0: PyTorch\'s default')):
+            ('batch', whole_number(2, 10**6), 'batch size'),
+            ('lr', number(1e-9, 1), 'highest learning rate'),
+            ('weight_decay', number(0, 1e9), 'weight decay'),
+            ('seed', whole_number(0, 2**31 - 1), 'random seed'),
+            ('threads', whole_number(0, 4096), 'threads that compute; 0: PyTorch\'s default')):
         add('--' + name.replace('_', '-'), type=kind, help=f'{text} [{default[name]}]')
     add('--init', type=Path, metavar='FILE',
         help='initial weights: a model file or the folder of a run [random]')

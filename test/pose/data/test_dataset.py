@@ -4,12 +4,10 @@ import json
 
 import numpy as np
 import pytest
-import torch
 from rclpy.serialization import serialize_message
 
-from vdl_ros.bags.reader import BagError
 from vdl_ros.pose.dataset import PoseDataset
-from vdl_ros.pose.frames import DataError, Frames, FrameWriter
+from vdl_ros.pose.frames import Frames, FrameWriter
 
 
 def check(data, data_sets, row, index):
@@ -29,8 +27,8 @@ def test_every_frame_of_data_sets_and_bags_can_be_read_in_any_order(data_sets, t
     for row in np.random.default_rng(0).permutation(42).tolist():
         check(data, data_sets, row, row % 30)
     chosen = [35, 3, 29, 3, 30, 0]
-    assert torch.equal(data.pictures(chosen), torch.cat([data.pictures([each])
-                                                         for each in chosen]))
+    for picture, row in zip(data.pictures(chosen), chosen, strict=True):
+        np.testing.assert_array_equal(picture, data_sets.picture(row % 30))
     # NumPy reads the arrays, too.
     assert np.load(tmp_path / 'all/one/images.npy', mmap_mode='r').shape == (30, 128, 128, 3)
     assert np.isnan(Frames(tmp_path / 'all/one').look[:, 1]).all()
@@ -47,9 +45,9 @@ def test_a_data_set_that_was_not_closed_is_continued_with_whole_frames(data_sets
         check(data, data_sets, index, index)
     for change, reason in (({'seed': 8}, 'seed: 8 is not allowed: the capture in .* with 7'),
                            ({'size': (64, 64)}, 'height: 64 is not allowed')):
-        with pytest.raises(DataError, match=reason):
+        with pytest.raises(ValueError, match=reason):
             data_sets.write('some', 9, **change)
-    with pytest.raises(DataError, match='exists and is no data set'):
+    with pytest.raises(ValueError, match='exists and is no data set'):
         FrameWriter(tmp_path, (8, 8), [], {})
 
 
@@ -72,30 +70,25 @@ def test_damaged_data_sets_are_errors_of_one_line(data_sets, tmp_path):
 
     header = b'\x93NUMPY\x01\x00\x76\x00'
     for number, (damage, reason) in enumerate((
-            (content('frames.json', b'{'), 'frames.json: damaged'),
-            (content('frames.json', b'[' * 100_000), 'frames.json: damaged'),
-            (content('frames.json', b'[]'), 'frames.json: damaged'),
-            (info(version=2), 'not of version 1'), (info(look=[1]), 'not of version 1'),
-            (info(height=10**9), 'not of version 1'), (info(left_out=3), 'damaged'),
-            (info(width='a'), 'not of version 1'), (cut, 'shorter than its header says'),
+            (content('frames.json', b'[' * 100_000), 'frames.json cannot be read: '),
+            (info(version=2), 'frames.json: version: 2 is not allowed: a whole number <= 1'),
+            (info(look=[1]), r'look\[0\]: 1 is not allowed: text'), (cut, 'images.npy: damaged'),
             (lambda folder: (folder / 'joints.npy').unlink(), 'No such file'),
-            (content('look.npy', b'rubbish'), 'not an array of NumPy'),
             (content('look.npy', header + b'(' * 118), 'not an array of NumPy'),
-            (saved('focal', np.array([print] * 4, object)), 'object .* is not allowed'),
+            (saved('focal', np.array([print] * 4, object)), 'not an array of NumPy'),
+            (saved('focal', np.float64(1.0)), 'is not allowed'),
             (saved('focal', np.ones(4, np.float32)), 'float32 .* is not allowed'),
             (saved('camera', np.ones((4, 2))), r'\(4, 2\) is not allowed: float64 \(n, 3'),
             (saved('focal', np.full(4, np.inf)), 'labels are not finite'))):
         folder = data_sets.write(f'set_{number}', 4)
         damage(folder)
-        with pytest.raises(DataError, match=reason) as raised:
+        with pytest.raises(ValueError, match=rf'^{folder}.*{reason}.*\Z'):
             PoseDataset([folder])
-        assert str(folder) in str(raised.value)
-        assert '\n' not in str(raised.value)
     for folder, reason in ((data_sets.write('none', 0), 'no frame is there'),
                            (data_sets.write('small', 3, size=(64, 64)),
                             'images of 64x64 instead of 128x128 pixels'),
                            (tmp_path / 'nowhere', 'no data set and no bag is there')):
-        with pytest.raises(DataError, match=reason):
+        with pytest.raises(ValueError, match=reason):
             PoseDataset([folder])
 
 
@@ -125,66 +118,59 @@ def test_a_bag_is_converted_once_and_again_when_it_changes(data_sets):
 
 def test_malformed_messages_of_a_bag_are_left_out_and_counted_by_reason(data_sets):
     def breaking(index, messages):
-        image, states, scene, info = (messages[topic] for topic in (
-            'camera/image_raw', 'arm/joint_states', 'capture/scene', 'camera/camera_info'))
+        image, info, states, scene = messages.values()
         if index == 1:
-            messages['camera/image_raw'] = serialize_message(image)[:-100]
+            messages['camera/image_raw'] = 'sensor_msgs/msg/Image', serialize_message(image)[:-100]
         elif index == 2:
             image.encoding = 'bgr8'
         elif index == 3:
             image.height, image.width = 64, 64
         elif index == 4:
-            del image.data[-30:]
-        elif index == 5:
             states.name[2] = 'knee'
-        elif index == 6:
-            states.position[0] = float('nan')
-        elif index == 7:
-            scene.camera_azimuth = float('inf')
-        elif index == 8:
-            messages['capture/scene'] = b'\xff' * 40
-        elif index == 9:
+        elif index == 5:
             states.position.pop()
-        elif index == 10:
+        elif index == 6:
+            scene.camera_azimuth = float('inf')
+        elif index == 7:
             info.k[4] = 0.0
 
-    data = PoseDataset([data_sets.write_bag('broken', 13, change=breaking)])
+    data = PoseDataset([data_sets.write_bag('broken', 10, change=breaking)])
     assert len(data) == 3
-    check(data, data_sets, 1, 11)
+    check(data, data_sets, 1, 8)
     assert data.left_out == {
         'camera/image_raw: truncated or malformed': 1,
         "camera/image_raw: encoding 'bgr8' instead of rgb8": 1,
         'camera/image_raw: 64x64 instead of 128x128 pixels': 1,
-        'camera/image_raw: more or fewer bytes than pixels': 1,
-        'arm/joint_states: no position of elbow': 1, 'arm/joint_states: no position of base': 1,
+        'arm/joint_states: no position of elbow': 1,
         'arm/joint_states: names and values differ in number': 1,
-        'capture/scene: no camera': 1, 'capture/scene: truncated or malformed': 1,
-        'camera/camera_info: no focal length': 1, 'picture without camera/camera_info': 1,
-        'picture without capture/scene': 2, 'picture without arm/joint_states': 3}
-    assert '2 x picture without capture/scene' in data.report()
+        'capture/scene: no camera': 1, 'camera/camera_info: no focal length': 1,
+        'picture without camera/camera_info': 1, 'picture without capture/scene': 1,
+        'picture without arm/joint_states': 2}
+    assert '2 x picture without arm/joint_states' in data.report()
 
 
 def test_bags_without_usable_frames_are_errors_of_one_line(data_sets, tmp_path):
     def other_encoding(_, messages):
         messages['camera/image_raw'].encoding = 'mono8'
 
-    empty_file = tmp_path / 'empty.mcap'
-    empty_file.write_bytes(b'')
     text = tmp_path / 'text.mcap'
     text.write_text('no bag at all')
     cut = data_sets.write_bag('cut', 2)
     data_sets.file(cut).write_bytes(data_sets.file(cut).read_bytes()[:3000])
     no_labels = ['camera/image_raw', 'camera/camera_info', 'arm/joint_states']
-    wrong_types = dict.fromkeys((*no_labels, 'capture/scene'), 'sensor_msgs/msg/Image')
+
+    def other_type(_, messages):
+        messages['camera/camera_info'] = messages['arm/joint_states']
+
     for path, reason in (
-            (empty_file, 'not an MCAP file'), (text, 'not an MCAP file'),
-            (cut, 'no whole message is in it'), (data_sets.write_bag('none', 0), 'no topic'),
+            (text, 'not an MCAP file'), (cut, 'no whole message is in it'),
+            (data_sets.write_bag('none', 0), 'no topic'),
             (data_sets.write_bag('grey', 3, change=other_encoding), "encoding 'mono8'"),
             (data_sets.write_bag('blind', 3, topics=no_labels),
-             'no topic capture/scene: labels are missing'),
-            (data_sets.write_bag('types', 3, types=wrong_types),
+             'no topic capture/scene; a bag with labels has camera/image_raw, '),
+            (data_sets.write_bag('types', 3, change=other_type),
              'not sensor_msgs/msg/CameraInfo')):
-        with pytest.raises((BagError, DataError)) as raised:
+        with pytest.raises(ValueError) as raised:
             PoseDataset([path])
         assert reason in str(raised.value)
         assert str(path) in str(raised.value)
