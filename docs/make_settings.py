@@ -49,10 +49,9 @@ from vdl_ros.ros.node_settings import (
     RobotStateConfig,
     SimArmConfig,
     TopicStatsConfig,
-    TrainingViewerConfig,
-    ViewConfig,
     WorldActorConfig,
 )
+from vdl_ros.view.view_config import TrainingViewerConfig, ViewConfig
 
 LOCAL = '`python -m vdl_ros.local_training`'
 # Title, where its settings are given, and groups of settings, which are named in the table.

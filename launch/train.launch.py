@@ -37,8 +37,8 @@ from vdl_ros.ros.node_settings import (
     PlayConfig,
     PolicyRendererConfig,
     ProcessConfig,
-    TrainingViewerConfig,
 )
+from vdl_ros.view.view_config import TrainingViewerConfig
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.writer import Layout, Row, new_folder
-from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
 
@@ -28,32 +28,29 @@ _RATE = 30
 
 
 def record_environment(
-    env_id: str, policy: Path, episodes: int, output: Path, *, task: str, seed: int = 1,
-    deterministic: bool = True,
-) -> tuple[int, int]:
-    """Write the episodes in which a policy succeeds; return their number and that of the others.
+    act: Act, env: EnvConfig, episodes: int, output: Path, *, task: str, seed: int = 1,
+) -> int:
+    """Write episodes in which a policy succeeds; return the number of episodes without success.
 
     Without a success in the environment's info all count. The environments have equal shares, or
     short episodes would count more.
 
     Args:
-        policy: checkpoint of a policy of this environment, whose observations are numbers.
+        act: a policy of this environment, whose observations are numbers.
         output: a folder that does not exist yet.
-        deterministic: take the likeliest actions; else sample.
 
     Raises:
-        ValueError: an environment, a checkpoint or a folder that cannot be used.
+        ValueError: an environment or a folder that cannot be used.
     """
-    saved = load_policy(policy, env_id=env_id)
-    act = saved.act(deterministic)
-    envs = factory.make(saved.env, seed, num_envs=min(_ENVIRONMENTS, episodes))
+    envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes))
     space = envs.single_observation_space
     with contextlib.closing(envs):
         if space.dtype != np.float32 or len(space.shape or ()) != 1:
-            raise ValueError(f'{env_id}: observations of the space {space} cannot be recorded: '
-                             'numbers, without an image')
-        with new_data_set(output, env_id, task, envs.metadata.get('render_fps') or _RATE) as write:
-            return episodes, _play(envs, act, episodes, seed, write)
+            raise ValueError(f'{env.env_id}: observations of the space {space} cannot be '
+                             'recorded: numbers, without an image')
+        rate = envs.metadata.get('render_fps') or _RATE
+        with new_data_set(output, env.env_id, task, rate) as write:
+            return _play(envs, act, episodes, seed, write)
 
 
 def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> int:
