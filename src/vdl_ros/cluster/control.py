@@ -22,11 +22,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     """Write the files of an archive below ``folder``, with the rights of new files.
 
     By hand, because ``extractall(filter='data')`` is not in every Python 3.11 that is in use.
-
-    Raises:
-        tarfile.TarError: an absolute path, one that leads out of the folder, a link, a device or a
-            sparse file.
-        OSError: a file cannot be written.
+    TarError: an absolute path, one that leads out of the folder, a link, device or sparse file.
     """
     for member in archive:
         name = PurePosixPath(member.name)
@@ -51,25 +47,17 @@ _STATES = {'running': 'running', 'gone': 'killed', 'absent': 'not started'}
 
 
 def state_text(state: Mapping[str, Any]) -> str:
-    """Return the state of a task in a word or two."""
     return _STATES.get(state['state']) or f'ended ({state["status"]})'
 
 
 class Control:
-    """Acts on all hosts of a plan at a time.
-
-    Args:
-        log: takes a line for the user; called in any thread.
-    """
+    """Acts on all hosts of a plan at a time; ``log`` takes lines, in any thread."""
 
     def __init__(self, plan: Plan, log: Callable[[str], None]) -> None:
         self.plan, self.log = plan, log
 
     def start(self) -> list[str]:
-        """Start all tasks, or none; return why not, a line for each host.
-
-        Nothing is started before every host has answered and has none of the tasks.
-        """
+        """Start all tasks, or none; return why not, a line for each host."""
         kept = plan_file(self.plan.name)
         if kept.exists():
             return [f'name: {self.plan.name!r} is not allowed: this cluster was started and not '
@@ -138,11 +126,7 @@ class Control:
                 if isinstance(found, HostError)]
 
     def _fetch(self, index: int) -> None:
-        """Bring the files of one host into the run folder.
-
-        Raises:
-            HostError: it does not answer, or what it sends is no archive of plain files.
-        """
+        """Bring the files of one host into the run folder."""
         host, names = self.plan.hosts[index], [task.name for task in self.plan.on(index)]
         # A run that is here needs no copy.
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
@@ -162,7 +146,6 @@ class Control:
                             f'{shown(str(error), 200)}') from None
 
     def _ask_states(self, index: int) -> dict[str, dict[str, Any]]:
-        """Return the states of the tasks of a host by name; see ``host_agent.states``."""
         found: dict[str, dict[str, Any]] = ask(
             self.plan.hosts[index], self.request(index, 'status'))['tasks']
         return found
@@ -176,7 +159,6 @@ class Control:
         return ask(host, request)
 
     def request(self, index: int, kind: str, **more: object) -> dict[str, object]:
-        """Return a request about the tasks of a host."""
         return {'request': kind, 'cluster': self.plan.name,
                 'tasks': [{'name': task.name} for task in self.plan.on(index)], **more}
 
@@ -203,13 +185,10 @@ _LONGEST_LINE = 500
 
 
 class Watch:
-    """Follows all hosts, each in a thread.
+    """Follows all hosts, each in a thread, until ``stop`` is set: when a learner has ended.
 
     A host that does not answer is missed: its tasks may go on there, and nothing is started
     elsewhere in their place.
-
-    Args:
-        stop: ends it; set when a learner has ended, with which the training ends.
     """
 
     def __init__(self, control: Control, stop: threading.Event) -> None:
@@ -222,7 +201,6 @@ class Watch:
                          for index in range(len(control.plan.hosts))]
 
     def run(self) -> None:
-        """Follow until ``stop`` is set."""
         for thread in self._threads:
             thread.start()
         self._stop.wait()
@@ -234,7 +212,6 @@ class Watch:
             thread.join()
 
     def _follow(self, index: int) -> None:
-        """Follow one host, also after its connection was lost."""
         control = self._control
         offsets = {task.name: 0 for task in control.plan.on(index)}
         ended: set[str] = set()
@@ -267,7 +244,6 @@ class Watch:
                 self._end(name, state)
 
     def _end(self, name: str, state: Mapping[str, Any]) -> None:
-        """Say that a task has ended; a learner ends the training."""
         if self._stop.is_set():
             return
         succeeded = state['status'] == 0
@@ -296,11 +272,7 @@ class Watch:
 
 
 def without(plan: Plan, index: int, lost: set[int]) -> str:
-    """Return what the loss of a host means for the training.
-
-    Args:
-        lost: all hosts that are lost, with this one.
-    """
+    """Return what the loss of a host means for the training; ``lost`` are all that are lost."""
     tasks = plan.on(index)
     names = ', '.join(task.name for task in tasks)
     learners = [task.name for task in tasks if task.is_learner]

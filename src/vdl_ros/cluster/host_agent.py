@@ -37,7 +37,6 @@ _PERIOD_S = 1.0
 
 
 def main() -> int:
-    """Answer the request on the standard input; return the exit status."""
     line = sys.stdin.buffer.readline()
     try:
         request = json.loads(line)
@@ -120,11 +119,7 @@ def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Start tasks, or none if one of them is running.
-
-    Args:
-        tasks: ``name``, ``command`` (words), ``environment`` (variables) and ``cwd`` of each.
-    """
+    """Start tasks, or none if one is running; each has name, command, environment and cwd."""
     names = [task['name'] for task in tasks]
     running = find_processes(cluster, names)
     if any(running.values()):
@@ -169,7 +164,6 @@ def stop(cluster: str, names: Sequence[str], timeout: float) -> dict[str, Any]:
 
 
 def _send(cluster: str, names: Sequence[str], number: int) -> None:
-    """Send a signal to every process of the tasks, as Ctrl-C in a terminal does."""
     for pids in find_processes(cluster, names).values():
         for pid in pids:
             try:
@@ -180,7 +174,6 @@ def _send(cluster: str, names: Sequence[str], number: int) -> None:
 
 
 def _wait(cluster: str, names: Sequence[str], timeout: float) -> dict[str, list[int]]:
-    """Return the tasks that still run after at most ``timeout`` s."""
     deadline = time.monotonic() + timeout
     while True:
         left = {name: pids for name, pids in find_processes(cluster, names).items() if pids}
@@ -246,7 +239,6 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
 
 
 def _last_line(log: Path) -> str:
-    """Return the last line of a file that is not empty, or ''."""
     lines = _news(log, 0)[0].splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), '')[-500:]
 

@@ -45,7 +45,7 @@ class Row(Struct, frozen=True):
 
     @property
     def visible_devices(self) -> str | None:
-        """Return CUDA_VISIBLE_DEVICES of its processes; None: not limited."""
+        """CUDA_VISIBLE_DEVICES of its processes; None: not limited."""
         if not self.devices:
             return None
         return '' if self.devices == 'none' else self.devices.replace(';', ',')
@@ -58,9 +58,7 @@ COLUMNS = Row.__struct_fields__
 def read_hosts(path: Path) -> list[Row]:
     """Read a hosts file; lines that are empty or begin with # are left out.
 
-    Raises:
-        SettingError: a file that cannot be read, a column or a value that is not allowed, a file
-            without a learner, or with fewer actors than learners; names file, line and column.
+    A SettingError names file, line and column.
     """
     where = f'hosts: {path}'
     try:

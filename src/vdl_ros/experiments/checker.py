@@ -45,7 +45,6 @@ _PARTS = ('agent', 'env', 'description', 'body', 'meta', 'reference', 'search')
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """Return files as they are, and of folders their files ``*.yaml`` by name."""
     return [each for path in paths
             for each in (sorted(path.glob('*.yaml')) if path.is_dir() else [path])]
 
@@ -99,7 +98,6 @@ class _SpecReader:
                     settings, agents, meta, reference, search, self._content)
 
     def _keys(self, where: Where, content: object, allowed: Iterable[str]) -> dict[str, Any]:
-        """Return a mapping in the spec, with the keys that are allowed."""
         where = (self._name, *where)
         found = self._file.mapping(where, content)
         for key in found.keys() - set(allowed):
@@ -220,12 +218,8 @@ def bodies(
 ) -> list[tuple[int, int, int]]:
     """Return the coordinates of all bodies, each number from 0.
 
-    Args:
-        product: one of :data:`PRODUCTS`.
-        num: bodies of an agent in an environment, or the list of coordinates of ``custom``.
-
-    Raises:
-        SettingError: an unknown product; a number or a list that contradicts it.
+    ``num`` counts the bodies of an agent in an environment, or lists the coordinates of
+    ``custom``.
     """
     if product not in PRODUCTS:
         raise SettingError(f'product: {quoted(product)} is not allowed: one of '
@@ -247,15 +241,7 @@ def _make_agents(
     agents: Sequence[Mapping[str, Any]], envs: Sequence[Mapping[str, Any]], product: object,
     num: object,
 ) -> AgentsFile:
-    """Return agents, environments and bodies.
-
-    Args:
-        agents: settings of each, with ``name`` (default: agent_0, ...) and ``init``.
-        product: of the bodies, see :func:`bodies`.
-
-    Raises:
-        ValueError: they contradict each other.
-    """
+    """Return agents, environments and bodies; a ValueError if they contradict each other."""
     coordinates = bodies(product, num, len(agents), len(envs))
     named: dict[str, dict[str, Any]] = {}
     for number, each in enumerate(agents):
@@ -272,9 +258,5 @@ def _make_agents(
 
 
 def _check_world(env: Mapping[str, object], counts: Sequence[int]) -> None:
-    """Check that agents with so many bodies fill a world.
-
-    Raises:
-        ValueError: they do not, or the world cannot be created.
-    """
+    """Raise a ValueError unless agents with so many bodies fill a world."""
     agents_of_world(str(env['env_id']), factory.bodies(select(EnvConfig, env)), counts)

@@ -75,18 +75,12 @@ def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) ->
 
 
 def draw_best(curves: Sequence[Curve], path: Path, *, title: str) -> None:
-    """Draw the curves of several trials."""
     draw_curves(curves, path, x='steps', y='return', title=title, width=9.0,
                 note='line: interquartile mean over sessions; band: 95 % bootstrap interval')
 
 
 def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Path) -> None:
-    """Draw a dot for each complete trial: a row for what it scored, a column for each setting.
-
-    Args:
-        outcomes: at least one that is complete.
-        names: of the settings that were searched, at least one.
-    """
+    """Draw a dot for each complete trial: a row for what it scored, a column for each setting."""
     complete = [each for each in outcomes if each.value is not None]
     has_fitness = all('fitness' in each.record for each in complete)
     rows = ('fitness', *PARTS) if has_fitness else ('final_return',)

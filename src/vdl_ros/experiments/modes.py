@@ -38,12 +38,7 @@ _COPY = 'spec.yaml'
 
 @dataclasses.dataclass(frozen=True)
 class Experiments:
-    """Runs specs.
-
-    Attributes:
-        storage: URL of a database for searches; empty: a file for each.
-        env_modules: modules that register environments, as the setting.
-    """
+    """Runs specs; ``storage`` is the URL of a database for searches, or '': a file for each."""
 
     output: Path
     jobs: int
@@ -53,19 +48,13 @@ class Experiments:
     env_modules: str = ''
 
     def folder(self, spec: Spec, mode: str) -> Path:
-        """Return the folder of the results of a spec in a mode."""
         return self.output / spec.path.stem / spec.name / mode
 
     def run(self, spec: Spec, mode: str, at: Path | None = None) -> bool:
         """Do what a mode says; return whether it is complete and something came of it.
 
-        Args:
-            mode: one of :data:`MODES`.
-            at: of ``enjoy``: folder of a run, a trial or an experiment.
-
-        Raises:
-            ValueError: what the mode needs is not there, or the results are of another spec.
-            OSError: a folder cannot be written.
+        ``at`` is of ``enjoy``: folder of a run, a trial or an experiment. ValueError: what the
+        mode needs is not there, or the results are of another spec.
         """
         if mode == 'enjoy':
             return self._enjoy(spec, at)
@@ -179,11 +168,7 @@ class Experiments:
 
 
 def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
-    """Return the mean return of a session, without a record.
-
-    Raises:
-        ValueError: it lost a trajectory, or made no update.
-    """
+    """Return the mean return of a session; ValueError: it lost a trajectory or did not learn."""
     returns = []
     for run in session.runs:
         summary = run.summary() or {}
@@ -197,11 +182,7 @@ def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
 
 
 def _best_run(at: Path) -> Path:
-    """Return the run in a folder of a run, or the best of a trial or an experiment.
-
-    Raises:
-        ValueError: there is none.
-    """
+    """Return the run in a folder of a run, or the best of a trial or an experiment."""
     best = read_summary(at).get('best')
     if best:
         at = at / f'trial-{best["trial"]}'
@@ -216,11 +197,7 @@ def _best_run(at: Path) -> Path:
 
 
 def _copy(spec: Spec, folder: Path, mode: str) -> None:
-    """Write a copy of the spec.
-
-    Raises:
-        ValueError: the folder has results of another spec.
-    """
+    """Write a copy of the spec; a ValueError if the folder has results of another one."""
     path = folder / _COPY
     content = {**spec.content, 'meta': {**spec.content.get('meta', {}),
                                         'sessions': spec.meta.sessions}}

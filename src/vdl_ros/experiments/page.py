@@ -49,7 +49,6 @@ img { max-width: 100%; height: auto } pre { background: #f6f8fa; padding: .6rem 
 
 
 def references() -> dict[str, ReferenceConfig]:
-    """Return the returns that fitness is measured by, by environment."""
     content = yaml.safe_load(find_resource('config/reference_returns.yaml').read_text())
     return {env_id: build(ReferenceConfig, row) for env_id, row in content.items()}
 
@@ -73,12 +72,8 @@ def deliver_experiment(
 ) -> list[Outcome]:
     """Write ``experiment_df.csv``, ``experiment_graph.png``, ``index.html``, ``experiment.json``.
 
-    Args:
-        importance: share of each setting in the spread of results; may be empty.
-        mode: train, search or dev.
-
-    Returns:
-        The outcomes, the best first, and those that are not complete at the end.
+    Return the outcomes, the best first, and those that are not complete at the end. ``importance``
+    is the share of each setting in the spread of results, and may be empty.
     """
     folder, spec = runner.folder, runner.spec
     ranked = sorted(outcomes, key=lambda each: (
@@ -120,7 +115,6 @@ def _parts(
     runner: TrialRunner, ranked: Sequence[Outcome], names: Sequence[str],
     importance: Mapping[str, float], graph: Path,
 ) -> Iterable[str]:
-    """Yield what the page has below its head."""
     reference = reference_of(runner.spec)
     if reference is None:
         yield _note('There is no reference of this environment, so trials are ranked by the mean '
@@ -211,9 +205,6 @@ def deliver_benchmark(folder: Path) -> str:
 
     A row has the best trial of a spec: its values, the mean return of the last 100 episodes of
     each session, and the agent steps after which such a mean first reached the standard return.
-
-    Args:
-        folder: of a file of specs, with ``SPEC/MODE/experiment.json``.
     """
     rows = [row for path in sorted(folder.glob('*/*'))
             if path.name in ('search', 'train') and (row := _row(path)) is not None]

@@ -62,7 +62,6 @@ class TrialFitness(NamedTuple):
 
 
 def strengths(returns: Array, reference: ReferenceConfig) -> Array:
-    """Return the strength of each episode, [N]."""
     span = reference.standard_return - reference.random_return
     return np.maximum(0.0, returns - reference.random_return) / span
 
@@ -79,13 +78,7 @@ def mean_strength(strength: Array) -> Array:
 def session_fitness(
     steps: Array, returns: Array, reference: ReferenceConfig,
 ) -> SessionFitness:
-    """Return the fitness of a session.
-
-    Args:
-        steps: agent steps at the end of each episode, [N].
-        returns: of each episode, [N].
-        reference: returns of random actions and of the standard, and its steps.
-    """
+    """Return the fitness of a session, of agent steps at the end and returns of episodes, [N]."""
     if len(returns) < WINDOW:
         return SessionFitness()
     strength = strengths(returns, reference)
@@ -102,7 +95,6 @@ def session_fitness(
 
 
 def trial_fitness(sessions: Sequence[SessionFitness]) -> TrialFitness:
-    """Return the fitness of a trial; ``sessions`` has at least one."""
     vectors = np.array(sessions, np.float64)
     strength, speed, stability = vectors.mean(0).tolist()
     consistency = _consistency(vectors)
@@ -132,7 +124,6 @@ def agent_of(run: TrainingProcess, session: TrainingProcess) -> str:
 
 
 def runs_by_agent(sessions: Sequence[TrainingProcess]) -> dict[str, list[Path]]:
-    """Return the folders of the runs of each agent."""
     found: dict[str, list[Path]] = {}
     for session in sessions:
         for run in session.runs:
@@ -141,7 +132,6 @@ def runs_by_agent(sessions: Sequence[TrainingProcess]) -> dict[str, list[Path]]:
 
 
 def reproducing_command(session: TrainingProcess) -> str:
-    """Return the command line that repeats a session from its start."""
     if isinstance(session, AgentsProcess):
         again = dataclasses.replace(session, folder=session.folder.with_name(
             f'{session.folder.name}-again'))
@@ -158,15 +148,9 @@ def deliver_trial(
 ) -> tuple[float, dict[str, Any]]:
     """Score a complete trial, and write its tables and graphs.
 
-    Args:
-        reference: None: the environment has no fitness.
-
-    Returns:
-        What a search maximises, which is the fitness, or without a reference the mean return of
-        the last 100 episodes; and its parts by name.
-
-    Raises:
-        ValueError: a session has no episode, or its table is damaged.
+    Return what a search maximises, which is the fitness, or without a reference the mean return of
+    the last 100 episodes; and its parts by name. ValueError: a session has no episode, or its
+    table is damaged.
     """
     # Imported here because matplotlib takes a second.
     from vdl_ros.experiments.graphs import draw_session, draw_trial

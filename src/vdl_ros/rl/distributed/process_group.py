@@ -66,7 +66,7 @@ class ProcessGroup(Group):
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)))
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:
-        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners."""
+        """See :class:`Group`; the result is bit-identical on all learners."""
         total = self._movable(numbers.detach(), copy=True)
         self._together('a sum', lambda: dist.all_reduce(total))
         return total.to(numbers.device)
@@ -77,7 +77,7 @@ class ProcessGroup(Group):
         return int(smallest)
 
     def all_reduce_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """See :meth:`Group.all_reduce_gradients`; all are reduced as one tensor."""
+        """See :class:`Group`; all are reduced as one tensor."""
         gradients = [each.grad for each in parameters if each.grad is not None]
         flat = self._movable(torch.cat([gradient.flatten() for gradient in gradients]))
         self._together('the sum of gradients', lambda: dist.all_reduce(flat))
@@ -116,7 +116,6 @@ class ProcessGroup(Group):
         return numbers.to(numbers.device if nccl else CPU, copy=copy)
 
     def _together(self, what: str, do: Callable[[], T]) -> T:
-        """Call ``do``, which all learners call at the same time, and return its result."""
         others = _named([rank for rank in range(self.size) if rank != self.rank])
         since = time.monotonic()
         try:

@@ -31,11 +31,7 @@ class Demonstrations:
     def fitted(
         self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
     ) -> Demonstrations:
-        """Return the same with the dtypes of the spaces.
-
-        Raises:
-            ValueError: a shape, or a value, that the spaces do not have; one line.
-        """
+        """Return the same with the dtypes of the spaces; ValueError: they do not fit them."""
         if not isinstance(observation_space, gymnasium.spaces.Box) or (
                 observation_space.dtype != np.float32 or len(observation_space.shape) != 1):
             raise ValueError(f'{self.source}: observations of the space {observation_space} '
@@ -108,11 +104,9 @@ class DemonstrationInbox:
 
     @property
     def waiting(self) -> int:
-        """Return the number of unrolls that wait."""
         return 0
 
     def get(self, timeout: float) -> Unroll:
-        """Return an unroll."""
         steps, columns = self._schema.unroll_length, self._columns
         rows = self._draw(steps * columns).reshape(steps, columns)
         observations = self._demonstrations.observations[rows]

@@ -35,7 +35,6 @@ class EpisodeRecord:
 
     @torch.no_grad()
     def add(self, unroll: Unroll) -> None:
-        """Add the steps of an unroll, if it is of the actor that is recorded."""
         if self._over or (self._expected is not None and unroll.start_id != self._expected[0]):
             return
         if (unroll.start_id, unroll.sequence) != self._expected:
@@ -68,7 +67,6 @@ class EpisodeRecord:
                 return
 
     def _write(self, rows: list[list[float]]) -> None:
-        """Write the episode; a full disk must not end the run."""
         self._over = True
         name = 'logit' if isinstance(self._learner.policy.distribution, Categorical) \
             else 'parameter'

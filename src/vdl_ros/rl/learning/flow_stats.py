@@ -21,12 +21,10 @@ _PRESENT_S, _FORGET_S = 60.0, 600.0
 
 @dataclass
 class ActorRecord:
-    """The learner's record of one actor process.
+    """The learner's record of one actor process, whose name another one may have too.
 
-    Attributes:
-        actor_id: its name; processes may share one, after a restart or by mistake.
-        waiting: trajectories that arrived and are not used yet.
-        active_at: when one last arrived or was used, s.
+    ``waiting`` trajectories arrived and are not used yet; ``active_at`` is when one last arrived
+    or was used, s.
     """
 
     actor_id: str
@@ -40,7 +38,6 @@ class ActorRecord:
         return self.expected - self.waiting
 
     def is_silent(self, since: float) -> bool:
-        """Return whether nothing has happened since then, and nothing waits."""
         return self.active_at < since and not self.waiting
 
 
@@ -130,7 +127,6 @@ class FlowStats:
 
     @property
     def lag_mean(self) -> float:
-        """Mean lag in policy versions; 0 before the first."""
         return self.lag_sum / self.lag_count if self.lag_count else 0.0
 
     @property

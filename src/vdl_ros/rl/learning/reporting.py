@@ -22,12 +22,7 @@ from vdl_ros.rl.settings import TrainConfig
 
 
 class RateWindow:
-    """How much counts grow from one call of :meth:`take` to the next.
-
-    Attributes:
-        since, before: time, s, and counts at the beginning of this window.
-        seconds: length of the window that was taken last.
-    """
+    """How much counts grow from one call of :meth:`take` to the next; ``since`` is in s."""
 
     def __init__(
         self, counts: Callable[[], Mapping[str, float]],
@@ -38,7 +33,6 @@ class RateWindow:
         self.restart()
 
     def restart(self) -> None:
-        """Start again, now."""
         self.since, self.before = self._clock(), dict(self._counts())
 
     def take(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -125,7 +119,6 @@ def sentence(shares: Shares, now: Circumstances) -> str:
 
 
 def _relief_of_learner(actors: float, free: float, now: Circumstances) -> str:
-    """Return what to try when actors wait a share of ``actors``, with ``free`` cores."""
     if now.on_gpu:
         return f'try num_learners:={now.num_learners + 1} with another GPU'
     if free >= 1.0 and not now.threads_are_tried:
@@ -144,10 +137,7 @@ def _largest(phases: Mapping[str, float]) -> str:
 
 
 class Bottleneck:
-    """The sentence of a run, from the scalars of its rows.
-
-    One thread adds; others may read :attr:`recent`.
-    """
+    """The sentence of a run, from the scalars of its rows; others may read ``recent``."""
 
     def __init__(
         self, settings: Mapping[str, Any], *, on_gpu: bool,
@@ -167,11 +157,9 @@ class Bottleneck:
 
     @property
     def learner_threads(self) -> int:
-        """CPU threads of the learner's network."""
         return self._now.learner_threads
 
     def set_learner_threads(self, count: int, *, tried: bool) -> None:
-        """Change the number of the learner's threads; ``tried``: no other one is faster."""
         self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)
 
     def add(self, scalars: Mapping[str, float], seconds: float) -> None:
@@ -193,7 +181,6 @@ class Bottleneck:
             tag: sum(values) / len(values) for tag, values in found.items()}), self._now)
 
     def overall(self) -> str:
-        """Return the sentence of all rows."""
         return sentence(_by_thread({
             tag: total / max(seconds, 1e-9) for tag, (total, seconds) in self._sums.items()}),
             self._now)
@@ -218,10 +205,8 @@ _RECENT_LINES = 30
 class RunReporter:
     """Writes the reports and checkpoints of a run when they are due; without a folder, nothing.
 
-    Attributes:
-        bottleneck: what limits the speed of the run.
-        scalars: of the last row or line of progress, by tag; replaced as a whole, so other
-            threads may read it.
+    ``scalars`` are of the last row or line of progress, by tag; replaced as a whole, so other
+    threads may read them.
     """
 
     def __init__(
@@ -246,7 +231,6 @@ class RunReporter:
         self.start()
 
     def start(self) -> None:
-        """Count the periods of reports and checkpoints from now."""
         now = time.monotonic()
         self._checkpoint_due = now + self._run.checkpoint_period
         self._row_rates.restart()
@@ -261,7 +245,6 @@ class RunReporter:
                 'late': totals['late_actions'], 'actions': self._progress.reaction_time.count}
 
     def restart_windows(self) -> None:
-        """Count the shares of the threads' time from now."""
         for window in (*self._run_windows.values(), *self._row_windows.values()):
             window.restart()
 
@@ -337,7 +320,6 @@ class RunReporter:
         folder.report(row, scalars)
 
     def _status(self, now: float) -> str:
-        """Return the line of progress since the line before."""
         learner, progress = self._learner, self._progress
         grown, rates = self._status_rates.take()
         # The next row may come much later.
@@ -362,7 +344,6 @@ class RunReporter:
         return max(left, 0) * (now - since) / grown if grown else math.nan
 
     def save(self) -> None:
-        """Write the checkpoint, if this is learner 0."""
         if self._folder is not None:
             # First: a restart that the checkpoint has must not be counted again.
             self._save_actors(self._folder)
@@ -429,7 +410,6 @@ def _duration(seconds: float) -> str:
 def realtime_text(
     rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
 ) -> str:
-    """Return the end of a line of progress of environments on their own clock."""
     return (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
             f'reward {rates["rewards"]:.2f}/s   reaction {reaction_ms["mean"]:.0f} ms '
             f'(p50 {reaction_ms["p50"]:.0f}, p99 {reaction_ms["p99"]:.0f})   '

@@ -57,14 +57,10 @@ def draw_curves(
     curves: Sequence[Curve], path: Path, *, x: str, y: str, title: str, note: str = '',
     width: float = 8.0, raw: bool = False,
 ) -> None:
-    """Draw the line and the band of each group of runs.
+    """Draw the line and the band of each group of runs, in the order of the legend.
 
-    Args:
-        curves: one for each group, in the order of the legend.
-        path: the image file, .png, .pdf or .svg; written whole or not at all.
-        x: quantity of the x axis: ``steps``, ``time`` (in s) or ``episodes``.
-        y: quantity of the y axis: ``return``, ``length``, or a name to show unchanged.
-        raw: also draw each run without smoothing.
+    ``path`` is written whole or not at all; ``x`` is ``steps``, ``time`` (in s) or ``episodes``,
+    ``y`` ``return``, ``length``, or a name to show unchanged; ``raw``: also draw each run.
     """
     labels = [_wrap(_label(curve), 13 * (width - 1.3)) for curve in curves]
     title, note = _wrap(title, 9 * (width - 1)), _wrap(note, 15 * (width - 1))
@@ -116,7 +112,6 @@ def _axes(figure: Figure, x: str, y_label: str) -> Axes:
 
 
 def _line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int) -> Line2D:
-    """Draw the line of curve ``number``; a single point as a dot."""
     line, = axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2,
                       linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],
                       marker='o' if len(x) == 1 else '', zorder=2.5)

@@ -36,12 +36,9 @@ class RunReadError(ValueError):
 class RecordedRun:
     """One run as it was recorded.
 
-    Attributes:
-        settings: of config.yaml, by name; empty if there is no config.yaml.
-        columns: of progress.csv, [N] each, by name; N > 0.
-
-    Raises:
-        RunReadError: the path does not exist, cannot be read, or has no progress yet.
+    ``settings`` are of config.yaml, by name, {} without one; ``columns`` of progress.csv, [N]
+    each, by name, N > 0. RunReadError: the path does not exist, cannot be read, or has no progress
+    yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,7 +85,6 @@ class RecordedRun:
             raise RunReadError(f'{self.path}: {name} against {axis}: {error}') from None
 
     def names(self) -> list[str]:
-        """Return the names that :meth:`series` accepts as y."""
         short = [name for name, column in QUANTITIES.items() if column in self.columns]
         return [*short, *self.columns, *sorted(self._scalars)]
 

@@ -72,20 +72,12 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """The files of one run.
+    """The files of one run, see docs/runs.md.
 
-    ``config.yaml`` holds every setting as resolved; ``events.out.*`` is for TensorBoard;
-    ``progress.csv`` has a row for each report; then ``checkpoint.pt``, ``best.pt`` if policies are
-    evaluated, and at the end ``summary.json`` and ``curve.png``. One process at a time may write a
-    folder: a lock is held until :meth:`close`, or until the process ends.
-
-    Attributes:
-        restarted: whether this launch created the folder before.
-
-    Raises:
-        RunFolderError: the folder holds another run, is in use by another process, cannot be
-            created, or has no checkpoint to resume.
-        SettingError: the tracker is not installed.
+    One process at a time may write a folder: a lock is held until :meth:`close`, or until the
+    process ends. ``restarted``: this launch created the folder before. RunFolderError: the folder
+    holds another run, is in use by another process, cannot be created, or has no checkpoint to
+    resume. SettingError: the tracker is not installed.
     """
 
     def __init__(
@@ -123,7 +115,6 @@ class RunFolder:
                 f'run_dir: {path} is not empty; name another, or resume this one')
 
     def _claim(self, launch_id: str, resume: bool) -> None:
-        """Lock the folder and write the launch's id into it."""
         try:
             lock(self._lock)
         except BlockingIOError:
@@ -139,12 +130,10 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """The checkpoint's file."""
         return self.path / CHECKPOINT
 
     @property
     def best(self) -> Path:
-        """The file of the policy with the best evaluation."""
         return self.path / BEST
 
     def load(self) -> dict[str, Any] | None:
@@ -190,7 +179,6 @@ class RunFolder:
             raise
 
     def _close_events(self) -> None:
-        """Close the events; what cannot be written to them is in progress.csv."""
         events, self._events = self._events, None
         if events is not None:
             with contextlib.suppress(OSError):
@@ -252,7 +240,6 @@ class RunFolder:
             return 0, {}
 
     def progress(self) -> list[dict[str, float]]:
-        """Return the rows of progress.csv so far."""
         return self._progress.rows()
 
     def close(self, summary: Mapping[str, Any]) -> None:

@@ -32,10 +32,8 @@ class TrainingError(RuntimeError):
 class TrainingProcess:
     """A run of ``vdl_ros.local_training``, which learns in one process without ROS.
 
-    Attributes:
-        folder: of the run; the output of its process is beside it, in ``<name>.log``.
-        settings: by name, as texts; with ``total_steps``.
-        start_settings: more of them, which a run does not keep: each start gets them.
+    ``settings`` are texts by name, with ``total_steps``; a run does not keep ``start_settings``:
+    each start gets them. The output of its process is beside the folder, in ``<name>.log``.
     """
 
     folder: Path
@@ -44,17 +42,14 @@ class TrainingProcess:
 
     @property
     def log(self) -> Path:
-        """The file with what the process prints."""
         return self.folder.with_name(f'{self.folder.name}.log')
 
     @property
     def runs(self) -> list[TrainingProcess]:
-        """The runs that it writes: itself."""
         return [self]
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a checkpoint to resume from."""
         return all((run.folder / 'checkpoint.pt').is_file() for run in self.runs)
 
     def summary(self) -> dict[str, Any] | None:
@@ -74,7 +69,6 @@ class TrainingProcess:
         return dict(found)
 
     def command(self) -> list[str]:
-        """Return the command that starts the run, or resumes it."""
         if self.is_begun:
             settings: Mapping[str, str] = {
                 'resume': str(self.folder), 'total_steps': self.settings['total_steps']}
@@ -89,10 +83,7 @@ class TrainingProcess:
 
         Call it in a thread that lives as long: the training ends, with a checkpoint, when this
         thread or process dies. ``stop`` is asked all the time; once it returns true, the training
-        is interrupted, keeps its checkpoint, and None is returned.
-
-        Raises:
-            TrainingError: the process failed.
+        is interrupted, keeps its checkpoint, and None is returned. A TrainingError names the log.
         """
         if found := self.summary():
             return found
@@ -121,7 +112,6 @@ class TrainingProcess:
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """End a training, which saves its checkpoint if it does so in time."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(_GRACE_S)
