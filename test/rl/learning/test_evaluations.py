@@ -1,10 +1,7 @@
 """Evaluations of a run: when, what is written, the best policy, and an evaluator that is gone."""
 
 import csv
-import dataclasses
 import itertools
-import json
-import threading
 
 import numpy as np
 import pytest
@@ -12,16 +9,7 @@ import pytest
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.learning.evaluations import Result
-from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.settings import TrainConfig
-
-CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400, eval_every=100)
 
 
 class FakeEvaluator:
@@ -52,19 +40,11 @@ def no_waiting(monkeypatch):
 
 
 @pytest.fixture
-def train(scripted, spaces, tmp_path):
+def train(start):
     """Return a function that trains with an evaluator: reason, lines and summary."""
-    def run(evaluator, *, resume=False, clock=None, inbox=None, **config):
-        settings = dataclasses.replace(CONFIG, **config)
-        learner, flow_stats = Learner(settings, *spaces), FlowStats()
-        folder, lines = RunFolder(tmp_path / 'run', resume=resume), []
-        trainer = Trainer(
-            learner, scripted(flow_stats, **(inbox or {})), flow_stats, folder,
-            {'env_id': 'scripted', 'algorithm': 'impala'}, RunConfig(num_actors=1),
-            Callbacks(log=lines.append, warn=lines.append), evaluator=evaluator,
-            **({} if clock is None else {'clock': clock}))
-        reason = trainer.run(threading.Event())
-        return reason, lines, json.loads((folder.path / 'summary.json').read_text())
+    def run(evaluator, **options):
+        run = start(evaluator=evaluator, **{'eval_every': 100} | options)
+        return run(), run.lines, run.summary
     return run
 
 

@@ -10,7 +10,7 @@ import pytest
 from vdl_ros.rl.plots.curve_plot import draw_curve, draw_curves
 from vdl_ros.rl.plots.curves import Series, make_curve
 
-BLUE, ORANGE = (0x1f, 0x6f, 0xeb), (0xe8, 0x75, 0x0a)
+BLUE = (0x1f, 0x6f, 0xeb)
 
 
 def row(steps, value, episodes):
@@ -24,10 +24,9 @@ def ink(path, color):
     return int((picture == color).all(-1).sum())
 
 
-def group(label='impala', seeds=3, scale=1.0, spread=5.0, band='std'):
+def group(label='impala', seeds=3, band='std'):
     x = np.arange(1.0, 60.0)
-    return make_curve(label, [Series(100 * x, scale * x + seed * spread)
-                              for seed in range(seeds)], 1, band)
+    return make_curve(label, [Series(100 * x, x + 5.0 * seed) for seed in range(seeds)], 1, band)
 
 
 def draw(path, curves, **options):
@@ -54,15 +53,6 @@ def test_the_curve_of_a_run_is_drawn(tmp_path):
     assert drawn[:2] == [0, 0], 'no episode yet'
     assert drawn[2] > 0
     assert drawn[4] > 3 * drawn[3] > 600, 'more rows draw more'
-
-
-def test_every_group_has_its_line_and_its_name(tmp_path):
-    path = draw(tmp_path / 'plot.png', [group('impala'), group('ppo', scale=-1.0)])
-    assert ink(path, BLUE) > 500
-    assert ink(path, ORANGE) > 500
-    path = draw(tmp_path / 'plot.svg', [group('impala'), group('ppo', seeds=1)], note='band: x')
-    assert {'impala, 3 runs', 'ppo', 'CartPole-v1', 'band: x', 'agent steps',
-            'return, mean of the last 100 episodes'} <= set(words(path))
 
 
 def test_labels_are_shown_unchanged(tmp_path):
@@ -92,6 +82,4 @@ def test_band_and_raw_lines_are_only_drawn_when_wanted(tmp_path):
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match='xyz'):
         draw(tmp_path / 'plot.xyz', [group()])
-    with pytest.raises(OSError, match='nowhere'):
-        draw(tmp_path / 'nowhere' / 'plot.png', [group()])
     assert not list(tmp_path.iterdir())

@@ -87,15 +87,6 @@ def test_an_error_explains_an_invalid_progress_csv_or_curve(tmp_path):
         assert str(error.value) == f'{tmp_path}: {message}'
 
 
-def test_an_unknown_name_lists_the_known_ones(run):
-    with pytest.raises(RunReadError) as error:
-        RecordedRun(run).series('steps', 'losses/entropie')
-    assert str(error.value) == (
-        f'{run}: has no losses/entropie; there is return, length, success, agent_steps, '
-        'wall_s, mean_return_100, mean_length_100, success_rate_100, episodes, steps_per_s, '
-        'policy_lag_mean, trajectories_lost, losses/entropy')
-
-
 def test_tags_of_earlier_versions_are_read_by_both_names(run):
     """Also where an earlier version began the run and this one resumed it."""
     # Files of one second are read in the order of their names.

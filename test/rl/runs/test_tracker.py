@@ -58,32 +58,32 @@ def test_a_run_and_its_resumption_are_one_run_of_the_tracker(wandb, tmp_path):
     assert wandb.finished == 2
 
 
+def log_much(folder):
+    """Log more than the queue holds, and close; return the warnings."""
+    lines = []
+    found = Tracker('wandb', folder, 'p', {}, lines.append)
+    for step in range(2000):
+        found.log({'x': 1.0}, step)
+    found.close()
+    return lines
+
+
 def test_a_tracker_that_fails_is_one_warning(wandb, tmp_path):
     def fail():
         raise ConnectionError('no route')
 
     wandb.fails = fail
-    lines = []
-    found = Tracker('wandb', tmp_path, 'p', {}, lines.append)
-    for step in range(2000):
-        found.log({'x': 1.0}, step)
-    found.close()
-    assert len(lines) == 1
-    assert lines[0].startswith('tracker: wandb failed, the run goes on without it: '
-                               'ConnectionError: no route')
+    line, = log_much(tmp_path)
+    assert line.startswith('tracker: wandb failed, the run goes on without it: '
+                           'ConnectionError: no route')
 
 
 def test_a_tracker_that_hangs_delays_nothing_but_the_end(wandb, tmp_path, monkeypatch):
     monkeypatch.setattr(trackers, '_CLOSE_S', 0.1)
     over = threading.Event()
     wandb.fails = over.wait
-    lines = []
-    found = Tracker('wandb', tmp_path, 'p', {}, lines.append)
-    for step in range(2000):
-        found.log({'x': 1.0}, step)
-    found.close()
-    assert lines == ['tracker: wandb does not end within 0 s; what is left is in progress.csv and '
-                     'the events']
+    assert log_much(tmp_path) == [
+        'tracker: wandb does not end within 0 s; what is left is in progress.csv and the events']
     over.set()
 
 

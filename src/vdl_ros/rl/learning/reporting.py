@@ -326,14 +326,22 @@ class RunReporter:
         self.scalars = {
             **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rates['steps'],
             'charts/episodic_return': progress.mean_return}
-        reaction = in_ms(progress.reaction_time.summary())
-        return status_line(
-            agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
-            steps_per_s=rates['steps'], mean_return=progress.mean_return,
-            lag_mean=progress.lag_mean, lag_max=progress.lag[1], lost=progress.totals['lost'],
-            success_rate=progress.success_rate, left_s=self._left(now),
-            more=(self._evaluations.text if self._evaluations else '') + (
-                realtime_text(rates, reaction, _late_share(grown)) if reaction else ''))
+        steps, total_steps = learner.agent_steps, learner.config.total_steps
+        left_s, mean_return, success = self._left(now), progress.mean_return, progress.success_rate
+        left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
+        shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
+        line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
+                f'{rates["steps"]:>7,.0f}/s   return {shown:>7}   '
+                f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'
+                f'lag {progress.lag_mean:.1f} (max {progress.lag[1]})   '
+                f'lost {progress.totals["lost"]}'
+                f'{self._evaluations.text if self._evaluations else ""}')
+        if reaction := in_ms(progress.reaction_time.summary()):
+            line += (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
+                     f'reward {rates["rewards"]:.2f}/s   reaction {reaction["mean"]:.0f} ms '
+                     f'(p50 {reaction["p50"]:.0f}, p99 {reaction["p99"]:.0f})   '
+                     f'late {_late_share(grown):.1%}')
+        return line
 
     def _left(self, now: float) -> float:
         """Return the time to total_steps at the rate of the last lines, s; NaN if unknown."""
@@ -384,33 +392,9 @@ def _late_share(grown: Mapping[str, float]) -> float:
     return grown['late'] / max(grown['late'] + grown['actions'], 1.0)
 
 
-def status_line(
-    *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
-    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
-    left_s: float = math.nan, more: str = '',
-) -> str:
-    """Return one line of progress for the log; without what is NaN."""
-    shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
-    success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
-    left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
-    return (f'steps {agent_steps:>9,} / {total_steps:,} ({agent_steps / total_steps:.0%}{left})   '
-            f'{steps_per_s:>7,.0f}/s   '
-            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}'
-            f'{more}')
-
-
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:
         return f'{hours / 24:.0f} days'
     return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'
-
-
-def realtime_text(
-    rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
-) -> str:
-    return (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
-            f'reward {rates["rewards"]:.2f}/s   reaction {reaction_ms["mean"]:.0f} ms '
-            f'(p50 {reaction_ms["p50"]:.0f}, p99 {reaction_ms["p99"]:.0f})   '
-            f'late {late_share:.1%}')
