@@ -7,7 +7,7 @@ import pytest
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config, verify
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config, verify
 
 PERIOD = 3
 # Weights are drawn from the seed of all threads.
@@ -18,8 +18,7 @@ def make(spaces, algorithm, group=None):
     config = TrainConfig(algorithm=algorithm, exchange='delta', exchange_period=PERIOD,
                          learning_rate=0.01, hidden_size=8, unroll_length=8)
     with MAKING:
-        return Learner(config, *spaces, algorithm_config=ALGORITHM_SETTINGS[algorithm](),
-                       group=group)
+        return Learner(config, *spaces, group=group)
 
 
 def vector(learner):
@@ -27,46 +26,40 @@ def vector(learner):
 
 
 @pytest.fixture
-def unrolls(random_unroll):
-    """Return a function: the unrolls of an update of a learner."""
-    def draw(rank, update):
-        return [random_unroll(100 * update + rank, batch=6, start_id=rank, sequence=update)]
-    return draw
+def update(random_unroll):
+    """Return a function that makes an update of a learner, and returns its weights."""
+    def learn(learner, rank, number):
+        learner.update([
+            random_unroll(100 * number + rank, batch=6, start_id=rank, sequence=number)])
+        return vector(learner)
+    return learn
 
 
 @pytest.mark.parametrize('algorithm', ['impala', 'a3c'])
-def test_every_exchange_adds_the_mean_of_the_changes(pair, spaces, unrolls, algorithm):
+def test_every_exchange_adds_the_mean_of_the_changes(pair, spaces, update, algorithm):
     def work(group):
-        learner, found = make(spaces, algorithm, group), []
-        for update in range(2 * PERIOD):
-            learner.update(unrolls(group.rank, update))
-            found.append(vector(learner))
-        return found
+        learner = make(spaces, algorithm, group)
+        return [update(learner, group.rank, number) for number in range(2 * PERIOD)]
 
     first, second = pair(work, work)
     alone = []
     for rank, found in enumerate((first, second)):
         learner = make(spaces, algorithm)
-        for update in range(PERIOD):
-            learner.update(unrolls(rank, update))
-            if update < PERIOD - 1:
-                assert np.array_equal(found[update], vector(learner))
-        alone.append(vector(learner))
+        *before, last = (update(learner, rank, number) for number in range(PERIOD))
+        np.testing.assert_array_equal(found[:PERIOD - 1], before)
+        alone.append(last)
     np.testing.assert_allclose(first[PERIOD - 1], np.mean(alone, axis=0), atol=1e-6)
     equal = [np.array_equal(*each) for each in zip(first, second, strict=True)]
     assert equal == [False, False, True] * 2
 
 
-def test_a_loaded_state_begins_a_new_period(pair, spaces, unrolls):
+def test_a_loaded_state_begins_a_new_period(pair, spaces, update):
     def work(group):
         group.broadcast = lambda data: group._both(data)[0]
-        learner, found = make(spaces, 'impala', group), []
-        learner.update(unrolls(group.rank, 0))
+        learner = make(spaces, 'impala', group)
+        update(learner, group.rank, 0)
         learner.broadcast_state()
-        for update in range(PERIOD):
-            found.append(vector(learner))
-            learner.update(unrolls(group.rank, update))
-        return [*found, vector(learner)]
+        return [vector(learner), *(update(learner, group.rank, each) for each in range(PERIOD))]
 
     first, second = pair(work, work)
     assert [np.array_equal(*each) for each in zip(first, second, strict=True)] == [
