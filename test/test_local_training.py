@@ -121,9 +121,10 @@ def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
 
 def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys, own_signals):
     trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
-    one, init = (tmp_path / 'one' / each for each in ('config.yaml', 'checkpoint.pt'))
-    arguments = ['--config', str(one), '--init', str(init), '--seed', '4']
+    init = tmp_path / 'one' / 'checkpoint.pt'
     one = load_checkpoint(init)
+    arguments = ['--config', str(tmp_path / 'one' / 'config.yaml'), '--init', str(init),
+                 '--seed', '4']
     assert local_training.main(
         [*arguments, '--total_steps', '1', '--run_dir', str(tmp_path / 'two')]) == 0
     two = load_checkpoint(tmp_path / 'two' / 'checkpoint.pt')

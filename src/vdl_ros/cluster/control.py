@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from vdl_ros.cluster.plan import FIRST_LEARNER, Host, Plan, plan_file, save_plan
+from vdl_ros.cluster.plan import FIRST_LEARNER, Plan, plan_file, save_plan
 from vdl_ros.cluster.ssh import HostError, Request, ask
 from vdl_ros.common.quoting import quoted, shown
 
@@ -83,16 +83,14 @@ class Control:
 
     def status(self) -> list[tuple[str, str, str, int, str]]:
         """Return name, host, state, process number and last line of the log of each task."""
-        rows: dict[str, tuple[str, str, str, int, str]] = {}
+        rows = {}
         for index, found in self._on_all(self._ask_states):
-            host = str(self.plan.hosts[index])
             for task in self.plan.on(index):
-                if isinstance(found, HostError):
-                    rows[task.name] = (task.name, host, 'unknown', 0, str(found))
-                    continue
-                state = found[task.name]
-                rows[task.name] = (task.name, host, state_text(state), state['pid'],
-                                   shown(state['line'], 200))
+                what = 'unknown', 0, str(found)
+                if not isinstance(found, HostError):
+                    state = found[task.name]
+                    what = state_text(state), state['pid'], shown(state['line'], 200)
+                rows[task.name] = (task.name, str(self.plan.hosts[index]), *what)
         return [rows[task.name] for task in self.plan.tasks]
 
     def stop(self, timeout: float) -> list[str]:
@@ -115,15 +113,11 @@ class Control:
                     line = f'{host}: {text}: {", ".join(among)}'
                     self.log(line)
                     errors += [line] if what == 'left' else []
-        errors += self.bring_home(reached)
+        errors += [str(found) for _, found in self._on_all(self._fetch, reached)
+                   if isinstance(found, HostError)]
         if not errors:
             plan_file(self.plan.name).unlink(missing_ok=True)
         return errors
-
-    def bring_home(self, hosts: Sequence[int]) -> list[str]:
-        """Bring logs and the files of the run from these hosts; return a line per failure."""
-        return [str(found) for _, found in self._on_all(self._fetch, hosts)
-                if isinstance(found, HostError)]
 
     def _fetch(self, index: int) -> None:
         """Bring the files of one host into the run folder."""
@@ -152,11 +146,9 @@ class Control:
 
     def _start_on(self, index: int) -> dict[str, Any]:
         host = self.plan.hosts[index]
-        request = self.request(index, 'start')
-        request['tasks'] = [
+        return ask(host, self.request(index, 'start', tasks=[
             {'name': task.name, 'command': task.command, 'environment': dict(task.environment),
-             'cwd': os.getcwd() if host.here else ''} for task in self.plan.on(index)]
-        return ask(host, request)
+             'cwd': os.getcwd() if host.here else ''} for task in self.plan.on(index)]))
 
     def request(self, index: int, kind: str, **more: object) -> dict[str, object]:
         return {'request': kind, 'cluster': self.plan.name,
@@ -173,9 +165,7 @@ class Control:
                 return error
 
         indices = range(len(self.plan.hosts)) if hosts is None else hosts
-        if not indices:
-            return []
-        with ThreadPoolExecutor(len(indices)) as pool:
+        with ThreadPoolExecutor(len(indices) or 1) as pool:
             return list(zip(indices, pool.map(safe, indices), strict=True))
 
 
@@ -267,8 +257,7 @@ class Watch:
             if index not in self._lost:
                 return
             self._lost.discard(index)
-        host: Host = self._control.plan.hosts[index]
-        self._control.log(f'{host} answers again')
+        self._control.log(f'{self._control.plan.hosts[index]} answers again')
 
 
 def without(plan: Plan, index: int, lost: set[int]) -> str:

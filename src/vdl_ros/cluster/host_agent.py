@@ -37,11 +37,9 @@ _PERIOD_S = 1.0
 
 
 def main() -> int:
-    line = sys.stdin.buffer.readline()
     try:
-        request = json.loads(line)
-        cluster, tasks = request['cluster'], request['tasks']
-        kind = request['request']
+        request = json.loads(sys.stdin.buffer.readline())
+        kind, cluster, tasks = (request[name] for name in ('request', 'cluster', 'tasks'))
     except (ValueError, KeyError, TypeError):
         print('host_agent: no request', file=sys.stderr)
         return 2
@@ -105,8 +103,9 @@ def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
     found = {}
     for name in names:
         log = folder(cluster) / f'{name}.log'
+        lines = [line.strip() for line in _news(log, 0)[0].splitlines() if line.strip()]
         state: dict[str, Any] = {'state': 'absent', 'pid': 0, 'status': None,
-                                 'line': _last_line(log)}
+                                 'line': lines[-1][-500:] if lines else ''}
         if running[name]:
             state.update(state='running', pid=running[name][0])
         elif log.exists():
@@ -150,11 +149,11 @@ def stop(cluster: str, names: Sequence[str], timeout: float) -> dict[str, Any]:
     Returns the names of tasks that were ``running``, that were ``killed``, and that are ``left``.
     """
     running = {name for name, pids in find_processes(cluster, names).items() if pids}
-    left: dict[str, list[int]] = {}
     for number, grace in ((signal.SIGINT, timeout), (signal.SIGTERM, _TERM_GRACE_S)):
         _send(cluster, names, number)
-        if not (left := _wait(cluster, names, grace)):
-            return {'running': sorted(running), 'killed': [], 'left': []}
+        left = _wait(cluster, names, grace)
+        if not left:
+            break
     killed, deadline = sorted(left), time.monotonic() + _KILL_GRACE_S
     while left and time.monotonic() < deadline:
         # Again: one may have started another meanwhile.
@@ -236,11 +235,6 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
             archive.addfile(info, stream)
     except FileNotFoundError:
         return
-
-
-def _last_line(log: Path) -> str:
-    lines = _news(log, 0)[0].splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), '')[-500:]
 
 
 def _status_file(cluster: str, name: str) -> Path:

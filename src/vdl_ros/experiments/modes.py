@@ -6,7 +6,6 @@ Results are in ``OUTPUT/FILE/SPEC/MODE``; the same mode goes on with what is the
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import statistics
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.common.files import write_text
+from vdl_ros.common.files import read_json, write_text
 from vdl_ros.common.opengl import OpenGLError
 from vdl_ros.common.settings import Scalar, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -186,11 +185,8 @@ def _best_run(at: Path) -> Path:
     best = read_summary(at).get('best')
     if best:
         at = at / f'trial-{best["trial"]}'
-    try:
-        sessions = json.loads((at / 'trial_data.json').read_text())['sessions']
+    if sessions := read_json(at / 'trial_data.json').get('sessions'):
         at = at / str(max(sessions, key=lambda each: each['final_return'])['folder'])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     if not (at / 'checkpoint.pt').is_file():
         raise ValueError(f'--at: {at} holds no checkpoint.pt')
     return at

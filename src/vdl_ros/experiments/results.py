@@ -14,13 +14,12 @@ have L1 and reach 0.95. An episode's strength is max(0, R - R_random) / (R_stand
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
 import shlex
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.attacks.grid import Episodes, read_episodes
-from vdl_ros.common.files import atomic_file, write_text
+from vdl_ros.common.files import write_table, write_text
 from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.spec import WINDOW, ReferenceConfig
 from vdl_ros.experiments.trials import AgentsProcess, TrialRunner, trial_folder
@@ -66,11 +65,11 @@ def strengths(returns: Array, reference: ReferenceConfig) -> Array:
     return np.maximum(0.0, returns - reference.random_return) / span
 
 
-def mean_strength(strength: Array) -> Array:
+def moving_mean(values: Array) -> Array:
     """Return the mean over the last 100 episodes, NaN for the first 99, [N]."""
-    found = np.full(len(strength), math.nan)
-    if len(strength) >= WINDOW:
-        total = np.concatenate([[0.0], np.cumsum(strength)])
+    found = np.full(len(values), math.nan)
+    if len(values) >= WINDOW:
+        total = np.concatenate([[0.0], np.cumsum(values)])
         found[WINDOW - 1:] = (total[WINDOW:] - total[:-WINDOW]) / WINDOW
     return found
 
@@ -82,7 +81,7 @@ def session_fitness(
     if len(returns) < WINDOW:
         return SessionFitness()
     strength = strengths(returns, reference)
-    mean = mean_strength(strength)
+    mean = moving_mean(strength)
     # Sums of 100 equal numbers are not exact.
     reached = np.flatnonzero(mean >= 1.0 - 1e-9)
     if not len(reached):
@@ -113,9 +112,6 @@ def _consistency(vectors: Array) -> float:
     # If most are equal the deviation is 0, and noise would be an outlier.
     is_outlier = (_QUARTILE * distances > _Z * np.median(distances)) & (distances > _NOISE)
     return float(1.0 - is_outlier.mean())
-
-
-_COLUMNS = ('episode', 'agent_steps', 'return', 'strength', 'strength_ma')
 
 
 def agent_of(run: TrainingProcess, session: TrainingProcess) -> str:
@@ -183,7 +179,8 @@ def deliver_trial(
             draw_session(run.folder, episodes)
     record: dict[str, Any] = {'final_return': statistics.fmean(finals)}
     if reference is not None:
-        _write_fitness(folder / 'session_fitness_df.csv', fitnesses.values())
+        write_table(folder / 'session_fitness_df.csv', ('session', *SessionFitness._fields), *(
+            (name, *fitness) for each in fitnesses.values() for name, fitness in each.items()))
         # The mean over agents, as SLM-Lab's over bodies.
         scores = [trial_fitness(list(each.values()))._asdict() for each in fitnesses.values()]
         record = {part: statistics.fmean(each[part] for each in scores)
@@ -200,17 +197,6 @@ def deliver_trial(
 def _write_session(path: Path, episodes: Episodes, reference: ReferenceConfig | None) -> None:
     count = len(episodes.returns)
     strength = strengths(episodes.returns, reference) if reference else np.full(count, np.nan)
-    with atomic_file(path) as partial, partial.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for row in zip(range(count), episodes.steps.astype(int).tolist(),
-                       episodes.returns.tolist(), strength.round(6).tolist(),
-                       mean_strength(strength).round(6).tolist(), strict=True):
-            writer.writerow(row)
-
-
-def _write_fitness(path: Path, fitnesses: Iterable[Mapping[str, SessionFitness]]) -> None:
-    with atomic_file(path) as partial, partial.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(('session', *SessionFitness._fields))
-        writer.writerows((name, *fitness) for each in fitnesses for name, fitness in each.items())
+    write_table(path, ('episode', 'agent_steps', 'return', 'strength', 'strength_ma'), *zip(
+        range(count), episodes.steps.astype(int).tolist(), episodes.returns.tolist(),
+        strength.round(6).tolist(), moving_mean(strength).round(6).tolist(), strict=True))

@@ -49,7 +49,7 @@ def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -
         title = f'{title}   {last["wall_s"]:.0f} s'
     axes.set_xlim(left=0)
     axes.set_title(title, loc='left', fontsize=11)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 @_without_math
@@ -97,7 +97,7 @@ def draw_curves(
     # Set afterwards: matplotlib omits labels that start with an underscore.
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _axes(figure: Figure, x: str, y_label: str) -> Axes:
@@ -144,6 +144,6 @@ def _legend_columns(labels: Sequence[str], width: float) -> int:
     return max(1, min(len(labels), int(13 * (width - 1) / widest)))
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     with atomic_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:].lower())

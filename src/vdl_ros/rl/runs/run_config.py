@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.common.files import unique_name, write_text
+from vdl_ros.common.files import read_json, unique_name, write_text
 from vdl_ros.common.settings import SettingError, current_name, setting
 
 
@@ -142,12 +141,10 @@ def saved_settings(folder: Path) -> dict[str, object]:
 
 def check_unfinished(folder: Path, total_steps: int) -> None:
     """Raise a SettingError if a run has ended by ``total_steps``, and has no steps left."""
-    try:
-        summary = json.loads((folder / 'summary.json').read_text())
-        ended, steps = summary['ended_by'], int(summary['agent_steps'])
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # interrupted before it could write one
-    if ended == 'total_steps' and steps >= total_steps:
+    # An interrupted run may have none.
+    summary = read_json(folder / 'summary.json')
+    steps = summary.get('agent_steps', 0)
+    if summary.get('ended_by') == 'total_steps' and steps >= total_steps:
         raise SettingError(f'total_steps: {total_steps} is not allowed with resume: {folder} has '
                            f'made {steps} agent steps and ended; a larger number goes on')
 

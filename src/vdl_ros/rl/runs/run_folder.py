@@ -23,6 +23,7 @@ from vdl_ros.common.files import (
     ProgressTable,
     atomic_file,
     lock,
+    read_json,
     write_text,
 )
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -232,12 +233,8 @@ class RunFolder:
 
     def load_actors(self) -> tuple[int, dict[str, int]]:
         """Return what :meth:`save_actors` wrote; (0, {}) if it cannot be read."""
-        try:
-            found = json.loads(self._actors_file.read_text())
-            return int(found['restarts']), {
-                str(name): int(start_id) for name, start_id in found['starts'].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return 0, {}
+        found = read_json(self._actors_file)
+        return found.get('restarts', 0), found.get('starts', {})
 
     def progress(self) -> list[dict[str, float]]:
         return self._progress.rows()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vdl_ros.common.files import in_use
+from vdl_ros.common.files import in_use, read_json
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
 _GRACE_S = 60.0
@@ -58,15 +57,13 @@ class TrainingProcess:
         return None if None in found else found[0]
 
     def _summary(self) -> dict[str, Any] | None:
-        try:
-            found = json.loads((self.folder / 'summary.json').read_text())
-        except (OSError, ValueError):
-            return None
-        if found['ended_by'] not in _COMPLETE or (
-                found['ended_by'] == 'total_steps'
+        found = read_json(self.folder / 'summary.json')
+        reason = found.get('ended_by')
+        if reason not in _COMPLETE or (
+                reason == 'total_steps'
                 and found['agent_steps'] < int(self.settings['total_steps'])):
             return None
-        return dict(found)
+        return found
 
     def command(self) -> list[str]:
         if self.is_begun:
