@@ -49,20 +49,9 @@ def test_the_learning_rate_falls_with_agent_steps(spaces, random_unroll):
 
 
 def test_weights_and_statistics_go_to_an_actors_network(spaces, random_unroll, same):
-    for normalize in (False, True):
-        config = dataclasses.replace(CONFIG, normalize_observations=normalize)
-        learner, policy = Learner(config, *spaces), make_policy(config, *spaces)
-        learner.update([random_unroll(0)])
-        load_weights(policy, learner.weights())
-        assert same(dict(policy.state_dict()), dict(learner.policy.state_dict())), normalize
-    assert float(policy.normalizer.count) == learner.agent_steps > 0
-
-
-def test_a_copy_of_the_policy_does_not_learn(spaces, random_unroll, same):
-    learner = Learner(CONFIG, *spaces)
-    policy = learner.copy_policy()
-    before = copy.deepcopy(dict(policy.state_dict()))
-    assert same(before, dict(learner.policy.state_dict()))
+    config = dataclasses.replace(CONFIG, normalize_observations=True)
+    learner, policy = Learner(config, *spaces), make_policy(config, *spaces)
     learner.update([random_unroll(0)])
-    assert same(dict(policy.state_dict()), before)
-    assert not same(dict(learner.policy.state_dict()), before)
+    load_weights(policy, learner.weights())
+    assert same(dict(policy.state_dict()), dict(learner.policy.state_dict()))
+    assert float(policy.normalizer.count) == learner.agent_steps > 0

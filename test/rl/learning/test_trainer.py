@@ -190,31 +190,30 @@ def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
 class SynchronousActors:
     """Actors that send what their credit allows; those in ``silent`` send nothing."""
 
-    def __init__(self, run, scripted, names, now, limit):
-        self.run, self.now, self.silent, self.limit = run, now, set(), limit
+    def __init__(self, run, scripted, names, now):
+        self.run, self.now, self.silent = run, now, set()
         self.actors = [scripted(run.flow_stats, start_id=number + 1, actor_id=name)
                        for number, name in enumerate(names)]
         run.trainer.collector.inbox = self
 
     def get(self, timeout):
-        batch_size = self.run.config.batch_size
-        credit = batch_size * (self.run.learner.version + 1)
+        credit = self.run.config.batch_size * (self.run.learner.version + 1)
         for actor in self.actors:
-            record = self.run.flow_stats.actor_records.get(actor.start_id)
-            used = record.used if record else 0
-            if actor.actor_id not in self.silent and (
-                    actor.sequence < min(used + batch_size, credit)):
+            if actor.actor_id not in self.silent and actor.sequence < min(
+                    credit, self.used(actor) + self.run.config.batch_size):
                 return actor.get(timeout)
         self.now[0] += timeout
-        if self.now[0] > self.limit:
-            self.run.stop.set()
         raise queue.Empty
+
+    def used(self, actor):
+        record = self.run.flow_stats.actor_records.get(actor.start_id)
+        return record.used if record else 0
 
 
 def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(start, scripted):
     now = [0.0]
     run = start(synchronous=True, num_actors=2, total_steps=1500, clock=lambda: now[0])
-    actors = SynchronousActors(run, scripted, ('away', 'here'), now, limit=1000.0)
+    actors = SynchronousActors(run, scripted, ('away', 'here'), now)
     sizes, learn = [], run.trainer._learn
 
     def count(batch):
@@ -231,18 +230,18 @@ def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(start, scri
                       'silent, until they send again']
 
 
-def test_a_run_without_any_trajectory_says_for_whom_it_waits(start, scripted):
+def test_a_run_without_any_trajectory_says_for_whom_it_waits(start):
     now = [0.0]
-    run = start(clock=lambda: now[0])
-    actors = SynchronousActors(run, scripted, ('b\x1b[2J' + 'x' * 200,), now, limit=100.0)
-    publish = run.publish
 
-    def go_away():
-        if run.learner.version == 2:
-            actors.silent = {each.actor_id for each in actors.actors}
-        publish()
+    def go_away(inbox):
+        if inbox.sequence == 4:
+            now[0] += 5.0
+            if now[0] > 100.0:
+                run.stop.set()
+            raise queue.Empty
 
-    run.publish = go_away
+    run = start(clock=lambda: now[0],
+                inbox={'on_get': go_away, 'actor_id': 'b\x1b[2J' + 'x' * 200})
     assert run() == 'interrupted'
     stalls = [line for line in run.lines if line.startswith('stalled')]
     assert [line[:39] for line in stalls] == [

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from vdl_ros.rl.runs.run_folder import ArrayFileError, load_array_file, save_array_file
+from vdl_ros.rl.runs.checkpoint import CheckpointError
+from vdl_ros.rl.runs.run_folder import load_array_file, save_array_file
 
 ARRAYS = {'a': np.arange(12.0).reshape(3, 4), 'b': np.array(5), 'c': np.zeros((0, 2), bool)}
 
@@ -37,7 +38,7 @@ def test_a_damaged_or_malicious_file_is_one_line(tmp_path):
             ('pickle', lambda: np.savez(path, a=np.array([print], object))),
             ('bomb', lambda: np.savez_compressed(path, a=np.zeros(10**6)))):
         write()
-        with pytest.raises(ArrayFileError) as error:
+        with pytest.raises(CheckpointError) as error:
             load_array_file(path, 'replay')
         assert str(error.value).startswith(f'{path}: not a readable replay: '), damage
         assert '\n' not in str(error.value), damage
