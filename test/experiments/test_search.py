@@ -1,7 +1,6 @@
 """Searches with trials that take no time: pruning, several hosts, samplers, storages."""
 
 import math
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,6 @@ from vdl_ros.experiments.search import (
     make_sampler,
     open_storage,
     open_study,
-    storage_errors,
 )
 from vdl_ros.experiments.spec import Search, SearchConfig, agent_settings, make_space
 from vdl_ros.rl.runs.training_process import TrainingError
@@ -206,12 +204,3 @@ def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(tmp_path
             open_storage(tmp_path, url)
         assert '\n' not in str(raised.value), url
         assert 'secret' not in str(raised.value), url
-    # A database that is locked.
-    url = f'sqlite:///{tmp_path / "search.db"}'
-    storage = optuna.storages.RDBStorage(url, engine_kwargs={'connect_args': {'timeout': 0.1}})
-    other = sqlite3.connect(tmp_path / 'search.db', isolation_level=None)
-    other.execute('BEGIN EXCLUSIVE')
-    with pytest.raises(StorageError, match='^--storage: [^\n]*database is locked'), \
-            storage_errors(url, tmp_path):
-        study_of(storage)
-    other.close()

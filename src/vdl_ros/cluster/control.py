@@ -171,7 +171,7 @@ class Control:
 
 # Between two attempts to reach a host that is gone, s.
 _RETRY_S = 5.0
-_LONGEST_LINE = 500
+_MAX_LINE = 500
 
 
 class Watch:
@@ -227,7 +227,7 @@ class Watch:
             state = report[name]
             for line in state['text'].splitlines():
                 if line.strip():
-                    self._control.log(f'[{name}] {shown(line.strip(), _LONGEST_LINE)}')
+                    self._control.log(f'[{name}] {shown(line.strip(), _MAX_LINE)}')
             offsets[name] = state['offset']
             if state['state'] != 'running' and name not in ended:
                 ended.add(name)

@@ -32,7 +32,7 @@ _OPTIONS = {
     # A connection over which nothing comes is closed after 20 s.
     'ServerAliveInterval': '5', 'ServerAliveCountMax': '4'}
 _SSH_FAILED = 255
-_LONGEST_LINE = 1 << 24
+_MAX_LINE = 1 << 24
 # Time for the answer of a host that is reached; it only notices a host that hangs, s.
 _ANSWER_S = 300.0
 # Time for ssh to end after its connection is closed, s.
@@ -97,7 +97,7 @@ class Request:
 
     def answer(self) -> dict[str, Any]:
         """Return the next answer; a HostError says why there is none."""
-        while line := self.stream.readline(_LONGEST_LINE):
+        while line := self.stream.readline(_MAX_LINE):
             # What the start files of the user's shell print is left out.
             if line.startswith(PREFIX):
                 try:

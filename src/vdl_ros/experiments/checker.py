@@ -210,7 +210,7 @@ def _contradictions(search: Search, meta: MetaConfig) -> Iterable[str]:
 #: How the bodies of a spec are given, as in SLM-Lab: ``num`` of each agent in each environment,
 #: of agent i in environment i, or a list of them.
 PRODUCTS = ('outer', 'inner', 'custom')
-_MOST = 4096
+_MAX_BODIES = 4096
 
 
 def bodies(
@@ -226,9 +226,9 @@ def bodies(
                            f'{", ".join(PRODUCTS)}')
     if product == 'custom':
         return check_bodies(num, agents, envs, 'num')
-    if type(num) is not int or not 1 <= num <= _MOST:
+    if type(num) is not int or not 1 <= num <= _MAX_BODIES:
         raise SettingError(f'num: {quoted(num)} is not allowed with product {product}: a whole '
-                           f'number from 1 to {_MOST}')
+                           f'number from 1 to {_MAX_BODIES}')
     if product == 'inner' and agents != envs:
         raise SettingError(f'product: inner is not allowed with {agents} agents and {envs} '
                            'environments: as many agents as environments')

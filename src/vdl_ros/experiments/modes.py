@@ -77,17 +77,15 @@ class Experiments:
             return self._train(runner) if mode == 'train' else self._search(runner)
 
     def _train(self, runner: TrialRunner) -> bool:
+        outcomes, complete = [], False
         try:
-            complete, error = runner.run(0, {}, self.stop.is_set, jobs=self.jobs), ''
-        except TrainingError as failure:
-            complete, error = False, str(failure)
-        outcomes = []
-        if error:
+            complete = runner.run(0, {}, self.stop.is_set, jobs=self.jobs)
+            if complete:
+                value, record = deliver_trial(runner, 0, {}, reference_of(runner.spec))
+                outcomes = [Outcome(0, 'complete', {}, value, record)]
+        except TrainingError as error:
             self.log(f'{runner.spec.name}: {error}')
-            outcomes = [Outcome(0, 'failed', {}, None, {}, error)]
-        elif complete:
-            value, record = deliver_trial(runner, 0, {}, reference_of(runner.spec))
-            outcomes = [Outcome(0, 'complete', {}, value, record)]
+            outcomes = [Outcome(0, 'failed', {}, None, {}, str(error))]
         self._deliver(runner, outcomes, {}, 'train', complete=complete)
         return complete
 
@@ -182,8 +180,7 @@ def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
 
 def _best_run(at: Path) -> Path:
     """Return the run in a folder of a run, or the best of a trial or an experiment."""
-    best = read_summary(at).get('best')
-    if best:
+    if best := read_summary(at).get('best'):
         at = at / f'trial-{best["trial"]}'
     if sessions := read_json(at / 'trial_data.json').get('sessions'):
         at = at / str(max(sessions, key=lambda each: each['final_return'])['folder'])

@@ -30,8 +30,8 @@ from vdl_ros.attacks.grid import Episodes, read_episodes
 from vdl_ros.common.files import write_table, write_text
 from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.spec import WINDOW, ReferenceConfig
-from vdl_ros.experiments.trials import AgentsProcess, TrialRunner, trial_folder
-from vdl_ros.rl.runs.training_process import TrainingProcess
+from vdl_ros.experiments.trials import AgentsProcess, TrialRunner
+from vdl_ros.rl.runs.training_process import TrainingProcess, options
 
 Array = NDArray[np.float64]
 
@@ -133,9 +133,8 @@ def reproducing_command(session: TrainingProcess) -> str:
             f'{session.folder.name}-again'))
         return shlex.join(['python3', *again.command(session.file)[1:]])
     settings = {**session.settings, **session.start_settings}
-    words = (word for name, value in settings.items() if name != 'record_episodes'
-             for word in (f'--{name}', value))
-    return shlex.join(['python3', '-m', 'vdl_ros.local_training', *words])
+    settings.pop('record_episodes', None)
+    return shlex.join(['python3', '-m', 'vdl_ros.local_training', *options(settings)])
 
 
 def deliver_trial(
@@ -151,7 +150,7 @@ def deliver_trial(
     # Imported here because matplotlib takes a second.
     from vdl_ros.experiments.graphs import draw_session, draw_trial
 
-    folder = trial_folder(runner.folder, number)
+    folder = runner.folder / f'trial-{number}'
     sessions = runner.sessions(number, values)
     found, finals = [], []
     # By agent: each is compared with itself in other sessions.

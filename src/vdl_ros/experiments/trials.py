@@ -21,7 +21,7 @@ from vdl_ros.experiments.spec import Spec
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.agents_file import AgentsFile
 from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
-from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess, options
 from vdl_ros.rl.settings import TrainConfig
 
 
@@ -32,7 +32,7 @@ class AgentsProcess(TrainingProcess):
     Its settings are only the seed; ``agents`` are written to ``<name>.yaml`` beside the folder.
     """
 
-    agents: AgentsFile = dataclasses.field(default_factory=lambda: AgentsFile({}, [], []))
+    agents: AgentsFile = dataclasses.field(kw_only=True)
 
     @property
     def file(self) -> Path:
@@ -50,17 +50,13 @@ class AgentsProcess(TrainingProcess):
         return found
 
     def command(self, file: Path | None = None) -> list[str]:
-        more = (word for name, value in self.start_settings.items()
-                for word in (f'--{name}', value))
+        settings = {'run_dir': str(self.folder), 'seed': self.settings['seed']}
         return [sys.executable, '-m', 'vdl_ros.multi_agent_training', str(file or self.file),
-                '--run_dir', str(self.folder), '--seed', self.settings['seed'], *more]
+                *options({**settings, **self.start_settings})]
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
-        content = {'agents': {name: dict(each) for name, each in self.agents.agents.items()},
-                   'envs': [dict(each) for each in self.agents.envs],
-                   'bodies': [list(each) for each in self.agents.bodies]}
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.file, yaml.safe_dump(content, sort_keys=False))
+        write_text(self.file, yaml.safe_dump(dataclasses.asdict(self.agents), sort_keys=False))
         return super().run(stop)
 
 
@@ -71,10 +67,6 @@ _LOOK_S = 1.0
 _ENV = settings_of(EnvConfig)
 
 Report = Callable[[int, float], None]
-
-
-def trial_folder(folder: Path, number: int) -> Path:
-    return folder / f'trial-{number}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,10 +95,10 @@ class TrialRunner:
                 [{**each, **of_env} for each in agents.envs], agents.bodies)
         found: list[TrainingProcess] = []
         for session in range(meta.sessions):
-            folder = trial_folder(self.folder, number) / f'session-{session}'
+            folder = self.folder / f'trial-{number}' / f'session-{session}'
             own = {**settings, 'seed': str(meta.seed + session)}
             found.append(TrainingProcess(folder, own, start) if agents is None
-                         else AgentsProcess(folder, own, start, agents))
+                         else AgentsProcess(folder, own, start, agents=agents))
         return found
 
     def run(

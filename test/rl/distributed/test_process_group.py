@@ -30,22 +30,6 @@ def make(spaces, group=None, **changes):
     return Learner(config, *spaces, group=group)
 
 
-def gradients_and_state(learner):
-    """Return copies, in numpy: torch would share its memory with a process that ends."""
-    gradients = [each.grad for each in learner.policy.parameters() if each.grad is not None]
-    return [each.numpy().copy() for each in (*gradients, *learner.policy.state_dict().values())]
-
-
-@pytest.fixture
-def share(random_unroll):
-    """Return a function: a learner's unrolls of an update; the second one has more of them."""
-    def draw(rank, update):
-        return [random_unroll(100 * update + 10 * rank + number, batch=6 + number,
-                              start_id=10 * rank + number, sequence=update)
-                for number in range(1 + rank)]
-    return draw
-
-
 def collect(group):
     """Return what each collective operation gives this learner."""
     parameters = [torch.zeros(2, 3), torch.zeros(()), torch.zeros(4)]
@@ -59,16 +43,20 @@ def collect(group):
             [None if each.grad is None else each.grad.unique().tolist() for each in parameters])
 
 
-def load_state_of_learner_0(group, spaces, share):
-    """Return counts and weights of a learner that began otherwise, once it has learned more."""
-    alone = make(spaces, seed=group.rank)
-    for update in range(3 + 4 * group.rank):
-        alone.update(share(group.rank, update))
+def trained(spaces, random_unroll, rank):
+    """Return a learner that begins otherwise than that of another rank, and has learned more."""
+    learner = make(spaces, seed=rank)
+    for update in range(3 + rank):
+        learner.update([random_unroll(10 * rank + update)])
+    return learner
+
+
+def go_on_from_learner_0(group, spaces, random_unroll):
+    """Return counts and weights of a learner after an update from the state of learner 0."""
     learner = make(spaces, group)
-    learner.load_state(alone.state())
+    learner.load_state(trained(spaces, random_unroll, group.rank).state())
     learner.broadcast_state()
-    counts = learner.version, learner.agent_steps
-    learner.update(share(group.rank, 3))
+    learner.update([random_unroll(100 + group.rank, batch=6 + group.rank)])
     # Another network is refused by the one that has it.
     other = make(spaces, group, hidden_size=8 + group.rank)
     if group.rank == 0:
@@ -76,36 +64,26 @@ def load_state_of_learner_0(group, spaces, share):
     else:
         with pytest.raises(ValueError, match='^checkpoint: not of this network: '):
             other.broadcast_state()
-    return counts, [each.tobytes() for each in learner.weights().values()]
+    return learner.version, learner.agent_steps, [
+        each.copy() for each in learner.weights().values()]
 
 
 @pytest.mark.process
-def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, share):
-    """After each update; and their operations reach both, as does the state of learner 0."""
+def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, random_unroll):
+    """From the state of learner 0 on; and their other operations reach both."""
     def work(group):
-        learner, found = make(spaces, group), []
-        for update in range(4):
-            learner.update(share(group.rank, update))
-            found.append(gradients_and_state(learner))
-        return (found, learner.agent_steps, collect(group),
-                load_state_of_learner_0(group, spaces, share))
+        return collect(group), go_on_from_learner_0(group, spaces, random_unroll)
 
-    (first, steps, *told), (second, same_steps, *told_2) = learners(work, work)
-    one = make(spaces)
-    before = [each.clone() for each in one.policy.parameters()]
-    for update in range(4):
-        one.update(share(0, update) + share(1, update))
-        joined = gradients_and_state(one)
-        for found in (first[update], second[update]):
-            for mine, expected in zip(found, joined, strict=True):
-                np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
-    assert steps == same_steps == one.agent_steps
-    assert not torch.allclose(before[0], next(one.policy.parameters()), atol=1e-3)
-    for rank, (collected, _) in enumerate((told, told_2)):
+    one = trained(spaces, random_unroll, 0)
+    before = next(iter(one.weights().values())).copy()
+    one.update([random_unroll(100 + rank, batch=6 + rank) for rank in range(2)])
+    for rank, (collected, (version, steps, weights)) in enumerate(learners(work, work)):
         assert collected == (rank, 2, [2, 11], [1, 10 ** rank], 4, ['', 'ä'], b'\0\7',
                              [[11.0], [13.0], None])
-    assert told[1] == told_2[1], 'both go on from the state of learner 0'
-    assert told[1][0][0] == 3
+        assert (version, steps) == (4, one.agent_steps)
+        for mine, expected in zip(weights, one.weights().values(), strict=True):
+            np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
+        assert not np.allclose(weights[0], before, atol=1e-3)
 
 
 @pytest.mark.process

@@ -79,12 +79,6 @@ def test_credits_of_all_actors_are_in_every_policy(runs):
     assert second['published'][-1][1] == {11: ('a', 2 * second['version'])}
 
 
-def test_stop_at_return_over_all_learners_ends_both(runs):
-    first, second = runs(stop_at_return=5.0, total_steps=10**6)
-    assert first['reason'] == second['reason'] == 'stop_at_return'
-    assert 100 <= summary(runs)['episodes'] <= 115
-
-
 @pytest.mark.parametrize('who', [0, 1])
 def test_interrupting_one_learner_ends_both(runs, who):
     """One has no actors: the other has a batch, and waits; it learns of the end at once."""

@@ -25,7 +25,7 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import Policy, load_weights
 
 # Sessions kept; beyond it, the one that was silent longest is dropped.
-_MOST_ACTORS = 1024
+_MAX_ACTORS = 1024
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ class CentralInference:
             self._waiting.pop(silent, None)
 
     def _too_many(self) -> bool:
-        return len(self._sessions) > _MOST_ACTORS or (self._max_bytes is not None and sum(
+        return len(self._sessions) > _MAX_ACTORS or (self._max_bytes is not None and sum(
             self._unroll_schema.num_bytes(session.num_envs)
             for session in self._sessions.values()) > self._max_bytes)
 

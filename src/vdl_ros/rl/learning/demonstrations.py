@@ -14,7 +14,7 @@ from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
 
 # As of unrolls.
-_LARGEST_OBSERVATION, _LARGEST_ACTION = 1e9, 1e6
+_MAX_OBSERVATION, _MAX_ACTION = 1e9, 1e6
 # Share of the range of an action by which a number may lie outside: it was rounded.
 _ROUNDED = 1e-4
 
@@ -41,8 +41,8 @@ class Demonstrations:
             raise ValueError(
                 f'{self.source}: observations of shape {list(found.shape[1:])} do not fit the '
                 f'environment: {list(observation_space.shape)}')
-        for name, values, largest in (('observations', found, _LARGEST_OBSERVATION),
-                                      ('actions', self.actions, _LARGEST_ACTION)):
+        for name, values, largest in (('observations', found, _MAX_OBSERVATION),
+                                      ('actions', self.actions, _MAX_ACTION)):
             # NaN is not within any bounds.
             if not (np.abs(values) <= largest).all():
                 raise ValueError(

@@ -66,14 +66,10 @@ class TrainingProcess:
         return found
 
     def command(self) -> list[str]:
-        if self.is_begun:
-            settings: Mapping[str, str] = {
-                'resume': str(self.folder), 'total_steps': self.settings['total_steps']}
-        else:
-            settings = {'run_dir': str(self.folder), **self.settings}
+        settings = {'resume': str(self.folder), 'total_steps': self.settings['total_steps']} \
+            if self.is_begun else {'run_dir': str(self.folder), **self.settings}
         return [sys.executable, '-m', 'vdl_ros.local_training',
-                *(word for name, value in {**settings, **self.start_settings}.items()
-                  for word in (f'--{name}', value))]
+                *options({**settings, **self.start_settings})]
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
         """Run it until it is complete, or resume it; return its summary.
@@ -106,6 +102,11 @@ class TrainingProcess:
         if found is None:
             raise TrainingError(f'failed; see {self.log}')
         return found
+
+
+def options(settings: Mapping[str, str]) -> list[str]:
+    """Return the words of a command line for settings by name."""
+    return [word for name, value in settings.items() for word in (f'--{name}', value)]
 
 
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
