@@ -120,7 +120,6 @@ class Control:
         return errors
 
     def _fetch(self, index: int) -> None:
-        """Bring the files of one host into the run folder."""
         host, names = self.plan.hosts[index], [task.name for task in self.plan.on(index)]
         # A run that is here needs no copy.
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''

@@ -211,7 +211,6 @@ def _news(log: Path, place: int) -> tuple[str, int]:
 
 
 def _send_files(cluster: str, names: Sequence[str], run_dir: str) -> None:
-    """Send the logs of tasks, and the files of a run, as a tar archive."""
     _answer({})
     with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as archive:
         for name in names:

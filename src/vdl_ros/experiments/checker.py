@@ -116,7 +116,6 @@ class _SpecReader:
         return [((self._name, part, str(number)), each) for number, each in enumerate(content)]
 
     def _population(self) -> tuple[dict[str, Scalar], AgentsFile | None]:
-        """Return the settings of agent and environment, or several of them."""
         before = len(self._file.faults)
         several = any(isinstance(self._content.get(part), list) for part in ('agent', 'env'))
         known = listed_agent_settings() if several else agent_settings()
@@ -194,7 +193,6 @@ def _verify_settings(given: Mapping[str, Scalar]) -> None:
 
 
 def _contradictions(search: Search, meta: MetaConfig) -> Iterable[str]:
-    """Yield what contradicts a search as a whole."""
     sampler = search.config.sampler
     if not search.spaces:
         yield 'there is no space: agent or env with what is searched'

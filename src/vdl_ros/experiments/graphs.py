@@ -97,7 +97,6 @@ def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Pat
 
 
 def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
-    """Return where the values of a setting are on its axis, and label the axis."""
     axes.set_xlabel(name)
     if all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
         numbers = [float(each) for each in values]  # type: ignore[arg-type]

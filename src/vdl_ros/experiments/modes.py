@@ -104,7 +104,6 @@ class Experiments:
 
     def _deliver(self, runner: TrialRunner, outcomes: list[Outcome],
                  importance: Mapping[str, float], mode: str, *, complete: bool) -> None:
-        """Write the results, and log where they are and what is best."""
         ranked = deliver_experiment(runner, outcomes, importance, mode, complete=complete)
         if ranked and ranked[0].value is not None:
             best = ranked[0]

@@ -149,7 +149,6 @@ def _parts(
 
 
 def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
-    """Return a figure of the best trials; '' without any."""
     # Imported here because matplotlib takes a second.
     from vdl_ros.experiments.graphs import curve_of, draw_curves
 

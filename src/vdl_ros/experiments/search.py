@@ -52,7 +52,6 @@ class StorageError(ValueError):
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Keep other experiments out of a folder, until the block or the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / '.lock').open('a') as file:
         try:
@@ -299,7 +298,6 @@ class Searcher:
         return self.study.get_trials(deepcopy=False)[:self._runner.spec.num_trials]
 
     def _next(self) -> Trial | None:
-        """Return a trial to run: one that was interrupted, or a new one; None if there is none."""
         with self._beginning:
             trials = self._trials()
             for each in trials:

@@ -90,7 +90,6 @@ class Space:
 
     @property
     def parameter(self) -> str:
-        """Name in the study, which has the quantile of a normal distribution."""
         return f'{self.setting.name} (quantile)' if self.kind == 'normal' else self.setting.name
 
     def __contains__(self, value: Any) -> bool:
@@ -194,7 +193,6 @@ _NOT_IN_SPECS = ('seed', 'record_episodes', 'freeze', 'inference')
 
 
 def agent_settings() -> dict[str, Setting]:
-    """Return the settings of the part ``agent``, of every algorithm, by name."""
     found = settings_of(TrainConfig, *ALGORITHM_SETTINGS.values())
     return {name: each for name, each in found.items() if name not in _NOT_IN_SPECS}
 
@@ -215,7 +213,7 @@ class Search:
 
     @property
     def grid_size(self) -> int:
-        """Number of combinations of choices; 0 if a space is not of choices."""
+        """Number of combinations; 0 if a space is not of choices."""
         return math.prod(len(each.values) if each.kind == 'choices' else 0
                          for each in self.spaces.values())
 
@@ -261,7 +259,6 @@ class Spec:
 
     @property
     def num_trials(self) -> int:
-        """Number of trials of the search; 1 without one."""
         if self.search is None:
             return 1
         if self.search.config.sampler == 'grid':

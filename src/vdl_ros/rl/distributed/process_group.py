@@ -59,7 +59,7 @@ class ProcessGroup(Group):
         self.rank, self.size, self._timeout = rank, size, timeout
         # The store of learner 0 serves the others for as long as it is held.
         self._store: Store | None = store
-        self.uses_nccl = self._together('the devices of all learners', lambda: agree_on_nccl(
+        self.uses_nccl = self._together('the devices of all learners', lambda: _agree_on_nccl(
             store, rank, size, nccl_identity(device)))
         backend = 'cpu:gloo,cuda:nccl' if self.uses_nccl else 'gloo'
         self._together('the connection of all learners', lambda: dist.init_process_group(
@@ -206,11 +206,8 @@ def _join(
                        f'not come within group_timeout, {timeout:g} s')
 
 
-def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
-    """Return whether all learners use NCCL, the same value on each; each calls it once.
-
-    ``identity`` is of its device, see :func:`nccl_identity`; RuntimeError: a learner is gone.
-    """
+def _agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
+    """Return whether all learners use NCCL, the same value on each, by :func:`nccl_identity`."""
     store.set(f'device/{rank}', identity)
     found = [store.get(f'device/{each}') for each in range(size)]
     return all(found) and len(set(found)) == size

@@ -154,7 +154,6 @@ class Progress:
         return dict(zip(names, np.mean(self._kept['adversary'], axis=0).tolist(), strict=True))
 
     def reaches(self, mean_return: float) -> bool:
-        """Return whether the mean return of the last 100 episodes is at least ``mean_return``."""
         return len(self._kept['returns']) == 100 and self.mean_return >= mean_return
 
     @property
@@ -225,7 +224,6 @@ class Progress:
         self._kept['ages_ms'].extend(state['ages_ms'])
 
     def actor_starts(self) -> dict[str, int]:
-        """Return the start_id of this learner's actors, by actor_id."""
         return self.flow_stats.earlier_starts | {
             record.actor_id: start_id
             for start_id, record in self.flow_stats.actor_records.items()}

@@ -163,7 +163,6 @@ class Bottleneck:
         self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)
 
     def add(self, scalars: Mapping[str, float], seconds: float) -> None:
-        """Add the scalars of a row that covers ``seconds``; of these, ``time/THREAD/PHASE``."""
         shares = {tag: share for tag, share in scalars.items() if tag.startswith(_PREFIX)}
         for tag, share in shares.items():
             sums = self._sums.setdefault(tag, [0.0, 0.0])
@@ -277,7 +276,6 @@ class RunReporter:
                 self._save_actors(self._folder)
 
     def _save_actors(self, folder: RunFolder) -> None:
-        """Write the restarts of actors if there are new ones, for a restart of the learner."""
         found = self._progress.totals['actor_restarts'], self._progress.actor_starts()
         if found != self._saved_actors:
             folder.save_actors(*found)
@@ -362,7 +360,6 @@ class RunReporter:
                 progress=self._progress.state(), **({'replay': replay} if replay else {}))
 
     def summary(self, reason: str) -> dict[str, Any]:
-        """Return the content of summary.json; see docs/runs.md."""
         learner, wall = self._learner, self._progress.wall_s
         rates = {f'{name}_per_s': round(self._counts()[name] / wall, 3) if wall else 0.0
                  for name in ('updates', 'bytes', 'rewards')}
@@ -381,7 +378,6 @@ class RunReporter:
             'bottleneck': self.bottleneck.overall()}
 
     def close(self, reason: str) -> None:
-        """Write summary.json and the learning curve, log the bottleneck, and close the folder."""
         if self._folder is not None:
             if limit := self.bottleneck.overall():
                 self._calls.log(limit)

@@ -249,7 +249,6 @@ class Trainer:
         return config.freeze or self.learner.version % config.publish_every == 0
 
     def _publish(self) -> None:
-        """Publish the policy with the credits of all learners' actors."""
         self.flow_stats.credit_due = False
         self._merge_progress()
         with self._timer('publish'):
@@ -257,7 +256,6 @@ class Trainer:
         self.collector.restart_clock()
 
     def _merge_progress(self) -> None:
-        """Send the other learners' progress to learner 0."""
         if self.group.size == 1:
             return
         with self._timer('encode'):

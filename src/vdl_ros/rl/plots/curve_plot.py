@@ -139,7 +139,6 @@ def _lines(text: str) -> int:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return how many columns of the widest label fit, at 13 letters per inch."""
     widest = max(len(line) for label in labels for line in label.splitlines() or ['']) + 6
     return max(1, min(len(labels), int(13 * (width - 1) / widest)))
 

@@ -90,7 +90,6 @@ class RecordedRun:
 
     @cached_property
     def _scalars(self) -> dict[str, tuple[Array, Array]]:
-        """Steps and values of each TensorBoard tag."""
         # Imported here because it takes a second, and most plots use only progress.csv.
         from tensorboard.backend.event_processing.event_accumulator import (
             SCALARS,
@@ -179,7 +178,6 @@ def check_group(runs: Sequence[RecordedRun]) -> None:
 
 
 def environments(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
-    """Return the known environments of all runs, without duplicates."""
     found = (run.settings.get('env_id') for group in groups for run in group)
     return list(dict.fromkeys(str(env_id) for env_id in found if env_id is not None))
 

@@ -55,7 +55,7 @@ class RunConfig:
 
     @property
     def own_actors(self) -> int:
-        """Number of actors of this learner; actors are assigned in turn."""
+        """Actors are assigned to learners in turn."""
         return len(range(self.learner_rank, self.num_actors, self.num_learners))
 
 
@@ -90,7 +90,6 @@ def verify_run(run: RunConfig) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of a ``group_address``, or raise a SettingError."""
     host, _, port = address.rpartition(':')
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise SettingError(f'group_address: {address!r} is not allowed: host:port, with a port '

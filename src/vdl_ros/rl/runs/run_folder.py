@@ -131,7 +131,6 @@ class RunFolder:
         return self.path / BEST
 
     def load(self) -> dict[str, Any] | None:
-        """Return the checkpoint to resume from, or None for a new run."""
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
 
     def open(
@@ -206,7 +205,6 @@ class RunFolder:
         return load_array_file(file, 'replay') if file.is_file() else None
 
     def _keep(self, agent_steps: int) -> None:
-        """Keep the checkpoint under a name with its steps; remove the oldest ones."""
         kept = self.path / f'checkpoint-{agent_steps}.pt'
         kept.unlink(missing_ok=True)
         try:
@@ -223,11 +221,9 @@ class RunFolder:
             each.unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """Write the restarts of actors, and the start_id of each; newer than the checkpoint."""
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
 
     def load_actors(self) -> tuple[int, dict[str, int]]:
-        """Return what :meth:`save_actors` wrote; (0, {}) if it cannot be read."""
         found = read_json(self._actors_file)
         return found.get('restarts', 0), found.get('starts', {})
 

@@ -122,7 +122,6 @@ class Tracker:
             self._rows.put_nowait((finite, agent_steps))
 
     def close(self) -> None:
-        """Wait a while for what is left."""
         try:
             self._rows.put(None, timeout=_CLOSE_S)
             self._thread.join(_CLOSE_S)

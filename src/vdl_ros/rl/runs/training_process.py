@@ -105,7 +105,6 @@ class TrainingProcess:
 
 
 def options(settings: Mapping[str, str]) -> list[str]:
-    """Return the words of a command line for settings by name."""
     return [word for name, value in settings.items() for word in (f'--{name}', value)]
 
 

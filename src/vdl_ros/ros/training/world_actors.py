@@ -76,7 +76,6 @@ class WorldAgent:
             self.mode.publish(*unroll)
 
     def leave(self) -> None:
-        """Close its part of the worlds and the topic of its trajectories."""
         if self.mode is not None:
             self.sequence = self.mode.sequence
             self.mode.close()
@@ -88,9 +87,8 @@ class WorldActors:
     """Steps the worlds once all agents have a policy.
 
     The worlds wait for an agent whose learner has no credit for it, and for nobody if all learners
-    are gone.
-
-    ``num_worlds`` 0 is that of the learners; ``timer`` is of the thread that calls :meth:`act`.
+    are gone. ``num_worlds`` 0 is that of the learners; ``timer`` is of the thread that calls
+    :meth:`act`.
     """
 
     def __init__(
@@ -199,7 +197,6 @@ class WorldActors:
 
 
 def _check(name: str, config: Mapping[str, Any]) -> None:
-    """Refuse settings that agents in one world do not have."""
     if config.get('inference') == 'learner':
         raise SettingError(f"inference: 'learner' of {name} is not allowed with several agents in "
                            "one world: 'actor'")
