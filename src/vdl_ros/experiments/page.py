@@ -150,7 +150,8 @@ def _parts(
 
 def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
     # Imported here because matplotlib takes a second.
-    from vdl_ros.experiments.graphs import curve_of, draw_curves
+    from vdl_ros.experiments.graphs import curve_of
+    from vdl_ros.rl.plots.curve_plot import draw_curves
 
     found = (curve_of(f'trial {each.number}{", " * bool(agent)}{agent}', folders)
              for each in ranked if each.value is not None for agent, folders in runs_by_agent(
