@@ -2,7 +2,6 @@
 
 import json
 import os
-import runpy
 import subprocess
 import sys
 import threading
@@ -75,27 +74,18 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
         assert message in error, args
 
 
-def test_the_exit_status_is_that_of_main_and_a_run_that_diverged_has_one(
-        tmp_path, monkeypatch, capsys, own_signals):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, 'argv', ['local_training', '--env_id', 'Nowhere-v0'])
-    monkeypatch.delitem(sys.modules, 'vdl_ros.local_training')
-    with pytest.raises(SystemExit, match='^2$'):
-        runpy.run_module('vdl_ros.local_training', run_name='__main__')
-    assert "serial: env_id: no environment 'Nowhere-v0'" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
+def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):
     monkeypatch.setattr(local_training.Trainer, 'run', lambda trainer, stop: 'not finite')
     assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 1
 
 
-def trained(folder, env_id='CartPole-v1', stop=None, options=None, **config):
-    """Train in this process; return why it ended, the checkpoint and the summary."""
+def trained(folder, env_id='CartPole-v1', options=None, **config):
+    """Train in this process; return the checkpoint."""
     train = TrainConfig(hidden_size=16, **config)
-    reason = local_training.train(
+    local_training.train(
         EnvConfig(env_id=env_id, num_envs=4), train, make_algorithm_config(train, options or {}),
-        folder, stop or threading.Event())
-    return reason, load_checkpoint(folder / 'checkpoint.pt'), json.loads(
-        (folder / 'summary.json').read_text())
+        folder, threading.Event())
+    return load_checkpoint(folder / 'checkpoint.pt')
 
 
 # So that all of them learn within a few thousand steps.
@@ -109,9 +99,9 @@ SMALL = {'replay_start': 500, 'replay_size': 2000, 'ppo_epochs': 2, 'reinforce_e
         ('a3c', 0), ('ppo', 4), ('reinforce', 0), ('dqn', 4), ('sac', 0)))])
 def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
     total_steps = 1000 if lstm_size else 2000
-    runs = [trained(tmp_path / str(i), total_steps=total_steps, seed=seed, algorithm=algorithm,
-                    lstm_size=lstm_size, options=SMALL) for i, seed in enumerate((3, 3, 4))]
-    first, second, other = (found for _, found, _ in runs)
+    first, second, other = (
+        trained(tmp_path / str(number), total_steps=total_steps, seed=seed, algorithm=algorithm,
+                lstm_size=lstm_size, options=SMALL) for number, seed in enumerate((3, 3, 4)))
     assert pack(first['learner']) == pack(second['learner']) != pack(other['learner'])
     for key in ('returns', 'episodes', 'received', 'lag'):
         assert first['progress'][key] == second['progress'][key]
@@ -120,9 +110,8 @@ def test_the_same_seed_gives_the_same_run(tmp_path, algorithm, lstm_size):
 
 
 def test_a_run_starts_another_with_its_settings_and_weights(tmp_path, capsys, own_signals):
-    trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
+    one = trained(tmp_path / 'one', 'vdl/Counter-v0', total_steps=500, seed=3)
     init = tmp_path / 'one' / 'checkpoint.pt'
-    one = load_checkpoint(init)
     arguments = ['--config', str(tmp_path / 'one' / 'config.yaml'), '--init', str(init),
                  '--seed', '4']
     assert local_training.main(
@@ -163,14 +152,6 @@ def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
     (tmp_path / 'config.yaml').write_text('[')
     assert local_training.main(['--init', str(init)]) == 2
     assert f'init: {tmp_path} holds no readable config.yaml' in capsys.readouterr().err
-
-
-def test_stopping_writes_what_there_is(tmp_path):
-    stop = threading.Event()
-    stop.set()
-    reason, found, summary = trained(tmp_path / 'run', stop=stop)
-    assert reason == summary['ended_by'] == 'interrupted'
-    assert found['learner']['version'] == 0
 
 
 def test_the_replay_is_saved_with_the_checkpoint_and_loaded_with_it(tmp_path, capsys):

@@ -8,11 +8,9 @@ import pytest
 import yaml
 from tensorboard.summary.writer import event_file_writer
 
-from vdl_ros.common.settings import select
-from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
-from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, saved_settings
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
 from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError
 
 PARTS = {'config': {}, 'learner': {'agent_steps': 0}, 'progress': {}}
@@ -159,17 +157,10 @@ def test_a_run_without_the_columns_of_lengths_and_success_can_be_resumed(path):
     assert new == row(1001)
 
 
-def test_settings_of_one_start_are_not_resumed(tmp_path):
-    """A run of a host with a GPU can go on without; a synchronous one waits for its own actors."""
-    RunFolder(tmp_path / 'a').open({'seed': 3, 'device': 'cuda', 'num_learners': 2}, 0)
-    assert saved_settings(tmp_path / 'a') == {'seed': 3}
-    RunFolder(tmp_path / 'b').open({'seed': 3, 'num_actors': 4}, 0)
-    for given, actors in (
-            ({}, 2), ({'num_actors': 7}, 7), ({'num_actors': 5, 'num_learners': 2}, 3),
-            ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)):
-        values = config_file.resolve(given, saved_settings(tmp_path / 'b'))
-        assert select(RunConfig, values).own_actors == actors, given
-        assert values['seed'] == 3, given
+def test_actors_are_assigned_to_learners_in_turn():
+    for given, actors in (({'num_actors': 7}, 7), ({'num_actors': 5, 'num_learners': 2}, 3),
+                          ({'num_actors': 5, 'num_learners': 2, 'learner_rank': 1}, 2)):
+        assert RunConfig(**given).own_actors == actors, given
 
 
 def test_close_writes_a_curve_and_a_summary_without_bare_nan(path):
