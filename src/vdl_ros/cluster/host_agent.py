@@ -230,7 +230,6 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         with path.open('rb') as stream:
             info = tarfile.TarInfo(name)
             info.size = os.fstat(stream.fileno()).st_size
-            info.mtime = int(os.fstat(stream.fileno()).st_mtime)
             archive.addfile(info, stream)
     except FileNotFoundError:
         return
