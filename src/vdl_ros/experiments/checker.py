@@ -89,11 +89,8 @@ class _SpecReader:
         if agents is None:
             self._verify((self._name, 'agent'), settings, search)
         else:
-            for number, ((where, _), each) in enumerate(zip(
-                    self._listed('agent'), agents.agents.values(), strict=True)):
-                learning = {name: value for name, value in each.items() if name != 'init'}
-                env = agents.envs[agents.envs_of(number)[0]]
-                self._verify(where, {**learning, **env}, search)
+            for number, (where, _) in enumerate(self._listed('agent')):
+                self._verify(where, agents.given(number), search)
         return Spec(self._file.path, self._name, str(self._content.get('description', '')),
                     settings, agents, meta, reference, search, self._content)
 

@@ -79,11 +79,15 @@ class AgentsFile:
                 raise SettingError(f'num_envs: {env["num_envs"]} is not allowed with env_id '
                                    f'{env["env_id"]}: bodies are the copies of an environment')
 
-    def resolved(self, agent: int) -> dict[str, object]:
-        """Return the settings of an agent in its first environment, with those of presets."""
+    def given(self, agent: int) -> dict[str, Scalar]:
+        """Return the settings of an agent and of its first environment, as the file has them."""
         name = list(self.agents)[agent]
         learning = {key: value for key, value in self.agents[name].items() if key != 'init'}
-        return config_file.resolve({**learning, **self.envs[self.envs_of(agent)[0]]})
+        return {**learning, **self.envs[self.envs_of(agent)[0]]}
+
+    def resolved(self, agent: int) -> dict[str, object]:
+        """Return the same with the settings of presets."""
+        return config_file.resolve(self.given(agent))
 
 
 def check_agent_name(name: object) -> str:

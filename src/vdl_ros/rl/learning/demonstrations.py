@@ -91,6 +91,9 @@ class DemonstrationInbox:
     not belong to demonstrations, such as rewards, is 0.
     """
 
+    #: Unrolls that wait.
+    waiting = 0
+
     def __init__(
         self, demonstrations: Demonstrations, schema: UnrollSchema, batch: int, seed: int,
         version: Callable[[], int], flow_stats: FlowStats,
@@ -101,10 +104,6 @@ class DemonstrationInbox:
         self._order: NDArray[np.int64] = np.zeros(0, np.int64)
         self._version, self._flow_stats = version, flow_stats
         self._sequence = 0
-
-    @property
-    def waiting(self) -> int:
-        return 0
 
     def get(self, timeout: float) -> Unroll:
         steps, columns = self._schema.unroll_length, self._columns
