@@ -187,49 +187,6 @@ def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     assert later.summary['actor_restarts'] == 2
 
 
-class SynchronousActors:
-    """Actors that send what their credit allows; those in ``silent`` send nothing."""
-
-    def __init__(self, run, scripted, names, now):
-        self.run, self.now, self.silent = run, now, set()
-        self.actors = [scripted(run.flow_stats, start_id=number + 1, actor_id=name)
-                       for number, name in enumerate(names)]
-        run.trainer.collector.inbox = self
-
-    def get(self, timeout):
-        credit = self.run.config.batch_size * (self.run.learner.version + 1)
-        for actor in self.actors:
-            if actor.actor_id not in self.silent and actor.sequence < min(
-                    credit, self.used(actor) + self.run.config.batch_size):
-                return actor.get(timeout)
-        self.now[0] += timeout
-        raise queue.Empty
-
-    def used(self, actor):
-        record = self.run.flow_stats.actor_records.get(actor.start_id)
-        return record.used if record else 0
-
-
-def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(start, scripted):
-    now = [0.0]
-    run = start(synchronous=True, num_actors=2, total_steps=1500, clock=lambda: now[0])
-    actors = SynchronousActors(run, scripted, ('away', 'here'), now)
-    sizes, learn = [], run.trainer._learn
-
-    def count(batch):
-        sizes.append(len(batch.sources))
-        actors.silent = {'away'} if len(sizes) in (2, 3) else set()
-        return learn(batch)
-
-    run.trainer._learn = count
-    assert run() == 'total_steps'
-    assert sizes[:5] == [4, 4, 2, 2, 4]
-    assert set(sizes[4:]) == {4}
-    stalls = [line for line in run.lines if line.startswith('stalled')]
-    assert stalls == ["stalled for 30 s, waiting for 'away'; it goes on without those that are "
-                      'silent, until they send again']
-
-
 def test_a_run_without_any_trajectory_says_for_whom_it_waits(start):
     now = [0.0]
 

@@ -14,11 +14,11 @@ class Graph:
         self._draw = random_unroll
         # By actor: the version of the policy that it acts with.
         self.versions = dict.fromkeys(range(actors), 0)
-        self.slow = set()
-        # Sequence numbers that do not arrive.
-        self.dropped = set()
-        self.batches, self._channel = [], []
-        self.run = start(inbox=lambda flow_stats: self, **{'total_steps': 10**6} | config)
+        # Actors that load no policies, those that send nothing, and numbers that do not arrive.
+        self.slow, self.silent, self.dropped = set(), set(), set()
+        self.batches, self._channel, self._now = [], [], 0.0
+        self.run = start(inbox=lambda flow_stats: self, clock=lambda: self._now,
+                         **{'total_steps': 10**6} | config)
         self.learner, self.flow_stats = self.run.learner, self.run.flow_stats
         self.credits = {number: Credit(self.run.config.credit) for number in range(actors)}
         self._publish, self.run.publish = self.run.publish, self.publish
@@ -42,12 +42,14 @@ class Graph:
         """Return the next trajectory: of the actors in turn, of each as many as it may send."""
         if not self._channel:
             for number, credit in self.credits.items():
-                while credit.available:
+                while number not in self.silent and credit.available:
                     sequence = credit.spend()
                     if sequence not in self.dropped:
                         self._channel.append((number, sequence, self.versions[number]))
         if not self._channel:
-            self.run.stop.set()  # all wait: so does the trainer, for ever
+            self._now += timeout
+            if not self.silent:
+                self.run.stop.set()  # all wait: so does the trainer, for ever
             raise queue.Empty
         number, sequence, version = self._channel.pop(0)
         self.flow_stats.arrive(f'actor{number}', number, sequence)
@@ -88,6 +90,24 @@ def test_synchronous_trainer_waits_for_all_actors(graph):
     assert each.run() == 'interrupted'
     assert each.batches == []
     assert each.learner.version == 0
+
+
+def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(graph):
+    each = graph(actors=2, num_actors=2, synchronous=True, total_steps=300)
+    learn = each.run.trainer._learn
+
+    def go_away(batch):
+        each.silent = {0} if len(each.batches) in (1, 2) else set()
+        return learn(batch)
+
+    each.run.trainer._learn = go_away
+    assert each.run() == 'total_steps'
+    sizes = [len(batch) for batch in each.batches]
+    assert sizes[:5] == [4, 4, 2, 2, 4]
+    assert set(sizes[4:]) == {4}
+    assert [line for line in each.run.lines if line.startswith('stalled')] == [
+        "stalled for 30 s, waiting for 'actor0'; it goes on without those that are silent, until "
+        'they send again']
 
 
 def test_credit_of_lost_trajectories_is_published_before_the_batch_is_full(graph):
