@@ -7,23 +7,26 @@ from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
 from vdl_ros.rl.runs.run_folder import RunFolder
 
 
-def write(path, steps=(100, 200, 400), config=None):
-    """Write a run whose return is a tenth, and whose entropy a thousandth, of its steps."""
-    folder = RunFolder(path)
-    folder.open(config or {'env_id': 'x', 'algorithm': 'impala'}, 0)
-    for count, at in enumerate(steps, 1):
+@pytest.fixture
+def run(tmp_path):
+    """Return a run whose return is a tenth, and whose entropy a thousandth, of its steps."""
+    folder = RunFolder(tmp_path / 'run')
+    folder.open({'env_id': 'x', 'algorithm': 'impala'}, 0)
+    for count, at in enumerate((100, 200, 400), 1):
         folder.report(
             {'agent_steps': at, 'wall_s': at / 50, 'mean_return_100': at / 10,
              'mean_length_100': at / 20, 'success_rate_100': 0.5, 'episodes': 3 * count,
              'steps_per_s': 50.0, 'policy_lag_mean': 0.0, 'trajectories_lost': 0},
             {'losses/entropy': at / 1000})
     folder._events.close()
-    return path
+    return folder.path
 
 
-@pytest.fixture
-def run(tmp_path):
-    return write(tmp_path / 'run')
+def refusal(path, *axes):
+    """Return why a run, or a series of it, cannot be read."""
+    with pytest.raises(RunReadError) as error:
+        RecordedRun(path).series(*axes)
+    return str(error.value)
 
 
 def test_series_equal_the_recorded_values(run):
@@ -72,9 +75,7 @@ def test_an_error_explains_an_invalid_progress_csv_or_curve(tmp_path):
             (HEADER + 'nan,1,2\n', 'progress.csv: line 2 is damaged: agent_steps is not finite'),
             ('\xff\xfe\n\n', 'progress.csv: not a table of numbers')):
         (tmp_path / 'progress.csv').write_bytes(text.encode('latin-1'))
-        with pytest.raises(RunReadError) as error:
-            RecordedRun(tmp_path)
-        assert str(error.value) == f'{tmp_path}/{message}'
+        assert refusal(tmp_path) == f'{tmp_path}/{message}'
     for text, x, message in (
             (HEADER + '10,1,nan\n', 'steps',
              'mean_return_100 against agent_steps: there is no value yet'),
@@ -83,9 +84,7 @@ def test_an_error_explains_an_invalid_progress_csv_or_curve(tmp_path):
             (HEADER + '20,1,1\n', 'episodes', 'progress.csv has no episodes; '
              'there is agent_steps, wall_s, mean_return_100')):
         (tmp_path / 'progress.csv').write_text(text)
-        with pytest.raises(RunReadError) as error:
-            RecordedRun(tmp_path).series(x, 'return')
-        assert str(error.value) == f'{tmp_path}: {message}'
+        assert refusal(tmp_path, x, 'return') == f'{tmp_path}: {message}'
 
 
 def test_tags_of_earlier_versions_are_read_by_both_names(run):
@@ -106,11 +105,9 @@ def test_tags_of_earlier_versions_are_read_by_both_names(run):
 
 def test_unreadable_events_are_reported_only_when_needed(run):
     (run / 'events.out.tfevents.1.folder').mkdir()
-    found = RecordedRun(run)
-    assert found.series('steps', 'return').y.tolist() == [10, 20, 40]
-    with pytest.raises(RunReadError) as error:
-        found.series('steps', 'losses/entropy')
-    assert str(error.value) == f'{run}: events cannot be read: IsADirectoryError'
+    assert RecordedRun(run).series('steps', 'return').y.tolist() == [10, 20, 40]
+    assert refusal(run, 'steps', 'losses/entropy') == (
+        f'{run}: events cannot be read: IsADirectoryError')
 
 
 def test_an_error_explains_a_path_without_a_run(tmp_path):
@@ -120,14 +117,10 @@ def test_an_error_explains_a_path_without_a_run(tmp_path):
             ('nowhere', 'nowhere: no such folder or file'),
             ('empty', 'empty: not a run: no progress.csv'),
             ('odd', 'odd/progress.csv: cannot be read: Is a directory')):
-        with pytest.raises(RunReadError) as error:
-            RecordedRun(tmp_path / name)
-        assert str(error.value) == f'{tmp_path}/{message}'
+        assert refusal(tmp_path / name) == f'{tmp_path}/{message}'
 
 
 def test_an_error_explains_an_invalid_config_yaml(run):
     for text in ('- a\n- b\n', 'a: [', '!!python/object/apply:os.getcwd []'):
         (run / 'config.yaml').write_text(text)
-        with pytest.raises(RunReadError) as error:
-            RecordedRun(run)
-        assert str(error.value) == f'{run}/config.yaml: not a mapping of settings', text
+        assert refusal(run) == f'{run}/config.yaml: not a mapping of settings', text
