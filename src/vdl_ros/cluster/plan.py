@@ -44,8 +44,6 @@ class ClusterConfig:
 
 
 FIRST_LEARNER = 'learner_0'
-#: The task that is a discovery server.
-DISCOVERY = 'discovery'
 LOCALHOST = ('localhost', '127.0.0.1')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]{0,39}')
 
@@ -180,7 +178,7 @@ def make_plan(
         # At every address: on its own host a name often stands for 127.0.1.1.
         listen = ('-l', first) if first in LOCALHOST else ()
         tasks.append(Task(
-            DISCOVERY, hosts.index(first_host), 0,
+            'discovery', hosts.index(first_host), 0,
             ('fast-discovery-server', '-i', '0', *listen, '-p', str(config.discovery_port)), {}))
     return Plan(name, home, first_run_dir, tuple(hosts), tuple(tasks))
 

@@ -32,7 +32,6 @@ from vdl_ros.rl.settings import DqnConfig, TrainConfig
 MODES = ('train', 'search', 'enjoy', 'benchmark', 'dev')
 #: Steps of a session of ``dev``, if an update does not need more.
 _DEV_STEPS = 5000
-_COPY = 'spec.yaml'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,9 +45,6 @@ class Experiments:
     storage: str = ''
     env_modules: str = ''
 
-    def folder(self, spec: Spec, mode: str) -> Path:
-        return self.output / spec.path.stem / spec.name / mode
-
     def run(self, spec: Spec, mode: str, at: Path | None = None) -> bool:
         """Do what a mode says; return whether it is complete and something came of it.
 
@@ -60,7 +56,7 @@ class Experiments:
         is_benchmark = mode == 'benchmark'
         if is_benchmark:
             mode = 'search' if spec.search else 'train'
-        folder = self.folder(spec, mode)
+        folder = self.output / spec.path.stem / spec.name / mode
         if is_benchmark:
             summary = read_summary(folder)
             if summary.get('complete') and sum(summary['trials'].values()) >= spec.num_trials:
@@ -190,7 +186,7 @@ def _best_run(at: Path) -> Path:
 
 def _copy(spec: Spec, folder: Path, mode: str) -> None:
     """Write a copy of the spec; a ValueError if the folder has results of another one."""
-    path = folder / _COPY
+    path = folder / 'spec.yaml'
     content = {**spec.content, 'meta': {**spec.content.get('meta', {}),
                                         'sessions': spec.meta.sessions}}
     if spec.search is not None:

@@ -24,8 +24,6 @@ from vdl_ros.rl.settings import (
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
-# What a run writes of its environment beside the settings.
-_NO_SETTINGS = ('environment',)
 
 
 def read_config(path: Path, *more: type) -> dict[str, Scalar]:
@@ -35,8 +33,9 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
     names what is not allowed.
     """
     file = YamlFile(path)
-    content = {name: value for name, value in file.mapping((), file.content).items()
-               if name not in _NO_SETTINGS}
+    content = file.mapping((), file.content)
+    # What a run writes of its environment beside the settings.
+    content.pop('environment', None)
     # An actor's settings have names of the learner's.
     found = file.settings((), content, settings_of(ActorConfig) | settings_of(*_SETTINGS, *more))
     file.check('config: ')

@@ -100,15 +100,11 @@ class Evaluations:
         self._due = (self._learner.agent_steps // every + 1) * every
 
     @property
-    def without_improvement(self) -> int:
-        best = self._best
-        return 0 if best is None else sum(
-            row['agent_steps'] > best['agent_steps'] for row in self._rows)
-
-    @property
     def is_over(self) -> bool:
-        patience = self._learner.config.eval_patience
-        return patience > 0 and self.without_improvement >= patience
+        """Whether the last ``eval_patience`` evaluations were no improvement."""
+        patience, best = self._learner.config.eval_patience, self._best
+        return patience > 0 and best is not None and patience <= sum(
+            row['agent_steps'] > best['agent_steps'] for row in self._rows)
 
     @property
     def text(self) -> str:

@@ -62,7 +62,9 @@ def draw_curves(
     ``path`` is written whole or not at all; ``x`` is ``steps``, ``time`` (in s) or ``episodes``,
     ``y`` ``return``, ``length``, or a name to show unchanged; ``raw``: also draw each run.
     """
-    labels = [_wrap(_label(curve), 13 * (width - 1.3)) for curve in curves]
+    counts = (f', {len(curve.runs)} runs' if len(curve.runs) > 1 else '' for curve in curves)
+    labels = [_wrap(f'{curve.label}{count}', 13 * (width - 1.3))
+              for curve, count in zip(curves, counts, strict=True)]
     title, note = _wrap(title, 9 * (width - 1)), _wrap(note, 15 * (width - 1))
     columns = _legend_columns(labels, width)
     # The height of the axes does not depend on the texts.
@@ -122,11 +124,6 @@ def _time_unit(seconds: float) -> tuple[float, str]:
     if seconds >= 2 * 3600:
         return 3600.0, 'hours'
     return (60.0, 'minutes') if seconds >= 10 * 60 else (1.0, 's')
-
-
-def _label(curve: Curve) -> str:
-    count = len(curve.runs)
-    return f'{curve.label}, {count} runs' if count > 1 else curve.label
 
 
 def _wrap(text: str, letters: float) -> str:

@@ -79,6 +79,7 @@ class RunFolder:
         config: RunFolderConfig | None = None,
     ) -> None:
         self.path, self.config = path, config or RunFolderConfig()
+        self.checkpoint, self.best = path / CHECKPOINT, path / BEST
         self._launch_file, self._actors_file = path / LAUNCH_FILE, path / '.actors.json'
         verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
@@ -121,14 +122,6 @@ class RunFolder:
         self._lock.truncate(0)
         self._lock.write(launch_id)
         self._lock.flush()
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / CHECKPOINT
-
-    @property
-    def best(self) -> Path:
-        return self.path / BEST
 
     def load(self) -> dict[str, Any] | None:
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
