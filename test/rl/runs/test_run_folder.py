@@ -4,14 +4,20 @@ import json
 import math
 
 import matplotlib.image
+import numpy as np
 import pytest
 import yaml
 from tensorboard.summary.writer import event_file_writer
 
-from vdl_ros.rl.runs.checkpoint import load_checkpoint
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
-from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError
+from vdl_ros.rl.runs.run_folder import (
+    RunFolder,
+    RunFolderError,
+    load_array_file,
+    save_array_file,
+)
 
 PARTS = {'config': {}, 'learner': {'agent_steps': 0}, 'progress': {}}
 
@@ -184,3 +190,29 @@ def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):
     kept = {path.name: path for path in run.path.glob('checkpoint-*.pt')}
     assert kept.keys() == {'checkpoint-20.pt', 'checkpoint-1000.pt', 'checkpoint-mine.pt'}
     assert load_checkpoint(kept['checkpoint-20.pt'])['learner']['agent_steps'] == 20
+
+
+def test_a_damaged_or_malicious_replay_is_one_line(tmp_path):
+    path = tmp_path / 'x.npz'
+    array = np.arange(12.0).reshape(3, 4)
+    save_array_file(path, {'a': array, 'b': np.array(5)})
+    data = path.read_bytes()
+    flipped = bytearray(data)
+    flipped[data.index(array.tobytes()) + 20] ^= 1
+
+    def save_one_array():
+        with path.open('wb') as file:
+            np.save(file, array)
+
+    for damage, write in (
+            ('cut', lambda: path.write_bytes(data[:len(data) // 2])),
+            ('flipped', lambda: path.write_bytes(flipped)),
+            ('text', lambda: path.write_text('x')),
+            ('one array', save_one_array),
+            ('pickle', lambda: np.savez(path, a=np.array([print], object))),
+            ('bomb', lambda: np.savez_compressed(path, a=np.zeros(10**6)))):
+        write()
+        with pytest.raises(CheckpointError) as error:
+            load_array_file(path, 'replay')
+        assert str(error.value).startswith(f'{path}: not a readable replay: '), damage
+        assert '\n' not in str(error.value), damage
