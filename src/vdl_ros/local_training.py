@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import signal
 import sys
 import threading
 from pathlib import Path
@@ -17,7 +16,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.command_line import set_by_signals, signal_at_death_of
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, stop_on_signals
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
@@ -65,10 +64,9 @@ class SerialInbox:
         self._sequence = 0
 
     def get(self, timeout: float) -> Unroll:
-        """Return an unroll of the newest policy."""
-        if self._actor.policy_version != self._learner.version:
+        learner = self._learner
+        if self._actor.policy_version != learner.version:
             with self._timer('receive'):
-                learner = self._learner
                 self._actor.load(learner.weights(), learner.version, learner.agent_steps)
         arrays, _ = self._actor.unroll()
         unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
@@ -85,13 +83,8 @@ def train(
 ) -> str:
     """Train in this process; return why the run ended, see :meth:`Trainer.run`.
 
-    Args:
-        init: checkpoint with the first weights of a new run; empty: none.
-        modules: which modules register environments; they are imported.
-        folder: what is kept in the folder of the run.
-
-    Raises:
-        ValueError: settings, spaces, a module, a folder or a checkpoint that cannot be used.
+    ``init`` is a checkpoint with the first weights of a new run, or ''. ValueError: settings,
+    spaces, a module, a folder or a checkpoint cannot be used.
     """
     modules = modules or EnvModulesConfig()
     attack, surrogate = attack or AttackConfig(), surrogate or SurrogateConfig()
@@ -153,10 +146,7 @@ def main(args: list[str] | None = None) -> int:
     given = {name: text for name, text in vars(parser.parse_args(args)).items()
              if text is not None}
     file, parent = given.pop('config', ''), given.pop('parent', None)
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
-    if parent:
-        signal_at_death_of(parent, signal.SIGTERM)
+    stop = stop_on_signals(parent)
     try:
         in_file = read_config(Path(file)) if file else {}
         run_dir, resume, init = (
@@ -177,7 +167,7 @@ def main(args: list[str] | None = None) -> int:
             surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
-        return 2
+        return EXIT_BAD_INPUT
     print(f'ended by {reason}; written to {path}')
     return 1 if reason == NOT_FINITE else 0
 

@@ -13,21 +13,22 @@ import argparse
 import contextlib
 import queue
 import shutil
-import signal
 import sys
 import threading
 import zlib
 from collections import deque
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     OneLineParser,
-    set_by_signals,
-    signal_at_death_of,
+    stop_on_signals,
     whole_number,
 )
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
@@ -51,31 +52,18 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config, verify
 
 
-class _Queue(deque[Unroll]):
-    """Unrolls that wait for the trainer, which never waits for them."""
-
-    def get(self, timeout: float) -> Unroll:
-        """Return the next unroll; queue.Empty if there is none."""
-        if not self:
-            raise queue.Empty
-        return self.popleft()
-
-
 class _Agent:
     """A learner with its run and its actors; ``reason`` says why it is done, or is empty.
 
-    Args:
-        settings: of its learning and of its first environment.
-        envs: vector environments of its bodies, by number of the environment.
-        init: checkpoint with its first weights; empty: none.
+    ``settings`` are of its learning and of its first environment, ``envs`` by their numbers.
     """
 
     def __init__(
-        self, name: str, settings: Mapping[str, object], seed: int,
-        envs: Mapping[int, VectorEnvironment], folder: Path, init: str, stop: threading.Event,
+        self, name: str, settings: Mapping[str, object], envs: Mapping[int, VectorEnvironment],
+        folder: Path, init: str, stop: threading.Event, cleanup: contextlib.ExitStack,
     ) -> None:
-        self.name, self.reason, self.evaluations = name, '', None
-        env, config = select(EnvConfig, settings), select(TrainConfig, {**settings, 'seed': seed})
+        self.name, self.reason = name, ''
+        env, config = select(EnvConfig, settings), select(TrainConfig, settings)
         algorithm = make_algorithm_config(config, settings)
         verify(config, algorithm)
         first = next(iter(envs.values()))
@@ -86,22 +74,23 @@ class _Agent:
                     f'agent {name}: environment {number} with {each.single_observation_space}, '
                     f'{each.single_action_space} differs from its first one with {spaces[0]}, '
                     f'{spaces[1]}: give each an agent')
-        timer = ThreadTimer()
-        self.learner = Learner(config, *spaces, factory.frames_per_observation(env), timer,
-                               algorithm_config=algorithm, init=init)
-        self._flow_stats, self._queue = FlowStats(), _Queue()
-        self.actors: dict[int, Actor] = {}
-        for number, each in envs.items():
-            self.actors[number] = make_actor(
-                each, config, algorithm, factory.frames_per_observation(env), seed=seed,
-                timer=timer, threads=1, stream=zlib.crc32(f'{name} {number}'.encode()),
-                exploration=exploration_schedule(algorithm, f'env_{number}', config.freeze))
-        self._sequences = dict.fromkeys(envs, 0)
+        timer, frames = ThreadTimer(), factory.frames_per_observation(env)
+        self._learner = Learner(
+            config, *spaces, frames, timer, algorithm_config=algorithm, init=init)
+        self.actors: dict[int, Actor] = {number: make_actor(
+            each, config, algorithm, frames, seed=config.seed, timer=timer, threads=1,
+            stream=zlib.crc32(f'{name} {number}'.encode()),
+            exploration=exploration_schedule(algorithm, f'env_{number}', config.freeze))
+            for number, each in envs.items()}
+        self._flow_stats, self._sequences = FlowStats(), dict.fromkeys(envs, 0)
+        # Wait for the trainer, which never waits for them.
+        self._unrolls: deque[Unroll] = deque()
         described = as_dict(env, config, algorithm)
         evaluator = None
         if config.eval_every:
-            self.evaluations = PolicyEvaluator(described)
-            evaluator = LocalEvaluator(self.evaluations, stop)
+            policies = PolicyEvaluator(described)
+            cleanup.callback(policies.close)
+            evaluator = LocalEvaluator(policies, stop)
         resume = (folder / 'checkpoint.pt').is_file()
         if not resume:
             # Ended before its first checkpoint: nothing of it can be used.
@@ -110,14 +99,19 @@ class _Agent:
         def say(text: str) -> None:
             print(f'{name}: {text}')
 
-        self._trainer = Trainer(
-            self.learner, self._queue, self._flow_stats, RunFolder(folder, resume=resume),
+        self._iterations = Trainer(
+            self._learner, self, self._flow_stats, RunFolder(folder, resume=resume),
             described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
-            Callbacks(log=say, warn=say), evaluator=evaluator, timers={TRAINING: timer})
-        self._iterations: Generator[None, None, str] = self._trainer.iterations(stop)
+            Callbacks(log=say, warn=say), evaluator=evaluator, timers={TRAINING: timer},
+        ).iterations(stop)
         self._iterate()
         for number in envs:
             self._load(number)
+
+    def get(self, timeout: float) -> Unroll:
+        if not self._unrolls:
+            raise queue.Empty
+        return self._unrolls.popleft()
 
     def _iterate(self) -> None:
         """Run the training loop once, and again while unrolls wait."""
@@ -126,24 +120,24 @@ class _Agent:
                 next(self._iterations)
             except StopIteration as end:
                 self.reason = str(end.value)
-            if not self._queue:
+            if not self._unrolls:
                 return
 
     def _load(self, env: int) -> None:
-        actor, learner = self.actors[env], self.learner
+        actor, learner = self.actors[env], self._learner
         if actor.policy_version != learner.version:
             actor.load(learner.weights(), learner.version, learner.agent_steps)
 
     def finish_unroll(self, env: int) -> None:
         """Learn from the unroll that an actor has recorded, and give it the newest policy."""
-        version = self.actors[env].policy_version
-        arrays, _ = self.actors[env].finish()
+        actor = self.actors[env]
+        arrays, _ = actor.finish()
         if self.reason:
             return
         source, sequence = f'env_{env}', self._sequences[env]
         self._flow_stats.arrive(source, env, sequence)
         self._sequences[env] += 1
-        self._queue.append(Unroll(arrays, source, env, sequence, version))
+        self._unrolls.append(Unroll(arrays, source, env, sequence, actor.policy_version))
         self._iterate()
         self._load(env)
 
@@ -152,84 +146,63 @@ class _Agent:
         while not self.reason:
             self._iterate()
 
-    def close(self) -> None:
-        """Close the environments of its evaluations."""
-        if self.evaluations is not None:
-            self.evaluations.close()
-
-
-def _step_one(env: VectorEnvironment) -> StepTogether:
-    return lambda actions: [env.step(actions[0])]
-
 
 def train(
     file: AgentsFile, run_dir: Path, stop: threading.Event, *, seed: int = 1,
-    modules: EnvModulesConfig | None = None,
 ) -> dict[str, str]:
     """Run a session until all its environments are done; go on with the one in ``run_dir``.
 
-    Returns by agent why its run ended, see :meth:`Trainer.run`. ``modules``, which register
-    environments, are imported.
-
-    Raises:
-        ValueError: settings, bodies, spaces, a module, a folder or a checkpoint that cannot be
-            used.
+    Returns by agent why its run ended, see :meth:`Trainer.run`. ValueError: settings, bodies,
+    spaces, a folder or a checkpoint cannot be used.
     """
-    import_modules(modules or EnvModulesConfig())
     torch.set_num_threads(1)
     names = list(file.agents)
     seeds = [seed, *seeds_for(seed, len(names) - 1)]
     with contextlib.ExitStack() as cleanup:
-        # By agent and number of the environment.
-        envs: dict[tuple[int, int], VectorEnvironment] = {}
-        bodies: dict[tuple[int, int], str] = {}
-        together = []
-        for number in range(len(file.envs)):
-            for share, step in _make_envs(file, number, seeds, cleanup):
-                together.append((number, list(share), step))
-                for index, (env, its_bodies) in share.items():
-                    envs[index, number], bodies[index, number] = env, its_bodies
+        together = [(number, share, step) for number in range(len(file.envs))
+                    for share, step in _make_envs(file, number, seeds, cleanup)]
         agents = []
         for index, name in enumerate(names):
-            its_envs = file.envs_of(index)
-            first = its_envs[0]
-            settings = file.resolved(index) | {
-                'bodies': bodies[index, first],
-                **({} if is_world(str(file.envs[first].get('env_id'))) else
-                   {'num_envs': file.count(index, first)})}
+            own = {number: share[index] for number, share, _ in together if index in share}
+            _, of_first = own[min(own)]
             agents.append(_Agent(
-                name, settings, seeds[index], {each: envs[index, each] for each in its_envs},
-                run_dir / name, str(file.agents[name].get('init', '')), stop))
-            cleanup.callback(agents[-1].close)
-        groups = [(number, [agents[each] for each in indices], SharedActors(
-            [agents[each].actors[number] for each in indices], step))
-            for number, indices, step in together]
+                name, file.resolved(index) | of_first | {'seed': seeds[index]},
+                {number: env for number, (env, _) in own.items()}, run_dir / name,
+                str(file.agents[name].get('init', '')), stop, cleanup))
+        groups = [(number, [agents[each] for each in share], SharedActors(
+            [agents[each].actors[number] for each in share], step))
+            for number, share, step in together]
         _run(groups, agents, stop)
         return {agent.name: agent.reason for agent in agents}
 
 
 def _make_envs(
     file: AgentsFile, number: int, seeds: Sequence[int], cleanup: contextlib.ExitStack,
-) -> Iterator[tuple[dict[int, tuple[VectorEnvironment, str]], StepTogether]]:
+) -> Iterator[tuple[dict[int, tuple[VectorEnvironment, dict[str, object]]], StepTogether]]:
     """Make an environment for its agents: a world for all, or copies for each.
 
-    Yields the environment and its bodies by agent, and what steps them together.
+    Yields the environment and its settings by agent, and what steps them together.
     """
     config = select(EnvConfig, file.envs[number])
     indices = file.agents_in(number)
     if not is_world(config.env_id):
         for index in indices:
-            env = factory.make(config, seeds[index], num_envs=file.count(index, number))
+            count = file.count(index, number)
+            env = factory.make(config, seeds[index], num_envs=count)
             cleanup.callback(env.close)
-            yield {index: (env, '')}, _step_one(env)
-    elif indices:
+            yield {index: (env, {'num_envs': count})}, partial(_step_one, env)
+    else:
         shares = agents_of_world(config.env_id, factory.bodies(config),
                                  [file.count(index, number) for index in indices])
         # The same seed for all: each resets the world, which happens once.
         shared = factory.make_shared(config, seeds[0], shares)
         cleanup.callback(shared.close)
-        yield {index: (view, ','.join(share)) for index, view, share
+        yield {index: (view, {'bodies': ','.join(share)}) for index, view, share
                in zip(indices, shared.views, shares, strict=True)}, shared.step
+
+
+def _step_one(env: VectorEnvironment, actions: Sequence[NDArray[Any]]) -> list[tuple[Any, ...]]:
+    return [env.step(actions[0])]
 
 
 def _run(
@@ -237,9 +210,8 @@ def _run(
     stop: threading.Event,
 ) -> None:
     """Step the environments in turn until all are done, or ``stop`` is set."""
-    waiting = [(env, members, shared) for env, members, shared in groups
-               if any(not each.reason for each in members)]
-    while waiting and not stop.is_set():
+    while not stop.is_set() and (waiting := [
+            each for each in groups if any(not agent.reason for agent in each[1])]):
         for env, members, shared in waiting:
             # Until each agent has learned once.
             missing = set(range(len(members)))
@@ -249,7 +221,6 @@ def _run(
                     missing.discard(index)
         if any(each.reason == NOT_FINITE for each in agents):
             stop.set()
-        waiting = [each for each in waiting if any(not agent.reason for agent in each[1])]
     for agent in agents:
         agent.interrupt()
 
@@ -267,10 +238,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument('--parent', type=int, metavar='PID',
                         help='process that starts this one, and with whose death it ends')
     options = parser.parse_args(args)
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
-    if options.parent:
-        signal_at_death_of(options.parent, signal.SIGTERM)
+    stop = stop_on_signals(options.parent)
     try:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
         reasons = train(read_agents_file(options.file), options.run_dir, stop, seed=options.seed)

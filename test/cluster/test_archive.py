@@ -14,11 +14,8 @@ def archive(*members):
     with tarfile.open(fileobj=file, mode='w:') as found:
         for name, kind, content in members:
             info = tarfile.TarInfo(name)
-            info.type, info.mode = kind, 0o4777
-            if kind == tarfile.REGTYPE:
-                info.size = len(content)
-            else:
-                info.linkname = content.decode()
+            info.type, info.mode, info.linkname = kind, 0o4777, content.decode()
+            info.size = len(content) if kind == tarfile.REGTYPE else 0
             found.addfile(info, io.BytesIO(content))
     file.seek(0)
     return tarfile.open(fileobj=file, mode='r:')

@@ -1,5 +1,6 @@
 """What runs where: ranks, addresses, peers, and words that no shell reads."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
@@ -16,6 +17,7 @@ from vdl_ros.common.settings import SettingError
 
 LAB = [Row('learner', '10.9.9.1', devices='0'), Row('learner', '10.9.9.2', 2222, '0,1', 'anna'),
        Row('actor', '10.9.9.1'), Row('actor', '10.9.9.3'), Row('actor', '10.9.9.4')]
+HERE = [Row('learner', 'localhost'), Row('actor', 'localhost')]
 HOSTILE = '{"a": "$(touch /tmp/x) `id` \'\\" ;&|\n~ *"}'
 
 
@@ -49,20 +51,18 @@ def test_ranks_addresses_and_peers_follow_from_the_rows():
 
 def test_a_discovery_server_runs_beside_learner_0_and_all_ask_it():
     *others, server = plan(discovery='server', discovery_port=11900).tasks
-    assert (server.name, server.host, server.is_actor, server.is_learner) == (
-        'discovery', 0, False, False)
-    assert server.command == (
-        'fast-discovery-server', '-i', '0', '-p', '11900')
+    assert (server.name, server.host) == ('discovery', 0)
+    assert not server.is_actor | server.is_learner
+    assert server.command == ('fast-discovery-server', '-i', '0', '-p', '11900')
     for task in others:
         assert task.environment['ROS_DISCOVERY_SERVER'] == '10.9.9.1:11900'
         assert 'ROS_STATIC_PEERS' not in task.environment
-    *_, server = plan([Row('learner', 'localhost'), Row('actor', 'localhost')],
-                      discovery='server', discovery_port=11900).tasks
+    *_, server = plan(HERE, discovery='server').tasks
     assert '-l 127.0.0.1' in ' '.join(server.command), 'no other host reaches it'
 
 
 def test_one_learner_needs_no_group_and_this_machine_no_ssh():
-    found = plan([Row('learner', 'localhost'), Row('actor', 'localhost')])
+    found = plan(HERE)
     assert found.hosts[0].here
     assert not any('group' in word for word in found.tasks[0].command)
     assert 'run_dir:=/home/me/runs/one' in found.tasks[0].command
@@ -83,24 +83,29 @@ def test_the_loss_of_a_host_says_what_it_means():
     assert 'waits for learner_1' in without(found, 1, {1})
 
 
+def write_programs(folder, programs):
+    for name, text in programs.items():
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+
+
 @pytest.mark.process
 def test_no_word_of_a_setting_or_path_is_read_by_a_shell(tmp_path):
     """With a program for ssh that does what ssh does: the words, joined, to a shell."""
     folder = tmp_path / 'a $(id) \'folder'
     folder.mkdir()
     (folder / 'setup.bash').write_text('export SET_UP=yes\n')
-    record = 'import json, os, sys; json.dump([sys.argv, dict(os.environ)], open("record", "w"))'
-    for name, text in (('ssh', '#!/bin/bash\nfor last; do :; done\nexec sh -c "$last"\n'),
-                       ('ros2', f"#!/usr/bin/env python3\n{record}\n")):
-        (tmp_path / name).write_text(text)
-        (tmp_path / name).chmod(0o755)
+    write_programs(tmp_path, {
+        'ssh': '#!/bin/bash\nfor last; do :; done\nexec sh -c "$last"\n',
+        'ros2': '#!/usr/bin/env python3\nimport json, os, sys\n'
+                'json.dump([sys.argv, dict(os.environ)], open("record", "w"))\n'})
     found = plan(first={'env_kwargs': HOSTILE}, setup=str(folder / 'setup.bash'))
     line = task_command(found.hosts[0], found.tasks[0])
     # How the shell discovers nodes does not count.
     subprocess.run(['sh', '-c', line], check=True, cwd=tmp_path, env=dict(
         os.environ, PATH=f'{tmp_path}:{os.environ["PATH"]}', ROS_DISCOVERY_SERVER='x:1',
         ROS_SUPER_CLIENT='TRUE'))
-    words, variables = yaml.safe_load((tmp_path / 'record').read_text())
+    words, variables = json.loads((tmp_path / 'record').read_text())
     assert words[1:] == list(found.tasks[0].command)[1:]
     assert f'env_kwargs:={HOSTILE}' in words
     assert variables['SET_UP'] == 'yes'
@@ -112,19 +117,15 @@ def test_no_word_of_a_setting_or_path_is_read_by_a_shell(tmp_path):
 @pytest.mark.process
 def test_the_slurm_script_starts_each_task_on_its_node(tmp_path):
     """With programs for those of SLURM; a real one has not been tried."""
-    programs = {
-        'scontrol': 'printf "n1\\nn2\\nn3\\nn4\\n"',
+    write_programs(tmp_path, {
+        'scontrol': '#!/bin/bash\nprintf "n1\\nn2\\nn3\\nn4\\n"\n',
         # A file each: what is written at once by several would be mixed.
-        'scancel': 'echo "scancel $*" > log.$$',
-        'srun': 'printf "%s\\n" "$*" > log.$$'}
-    for name, text in programs.items():
-        (tmp_path / name).write_text(f'#!/bin/bash\n{text}\n')
-        (tmp_path / name).chmod(0o755)
+        'scancel': '#!/bin/bash\necho "scancel $*" > log.$$\n',
+        'srun': '#!/bin/bash\nprintf "%s\\n" "$*" > log.$$\n'})
     script = batch_script(plan(first={'env_kwargs': HOSTILE}))
-    done = subprocess.run(
-        ['bash'], input=script, text=True, cwd=tmp_path, capture_output=True,
+    subprocess.run(
+        ['bash'], input=script, text=True, cwd=tmp_path, check=True,
         env={'PATH': f'{tmp_path}:/usr/bin:/bin', 'SLURM_JOB_ID': '5', 'SLURM_JOB_NODELIST': 'x'})
-    assert done.returncode == 0, done.stderr
     log = ''.join(path.read_text() for path in tmp_path.glob('log.*'))
     assert '#SBATCH --nodes=4\n' in script
     assert '#SBATCH --gpus-per-node=2\n' in script

@@ -8,7 +8,6 @@ import pytest
 from vdl_ros.experiments.page import references
 from vdl_ros.experiments.results import (
     SessionFitness,
-    mean_strength,
     session_fitness,
     trial_fitness,
 )
@@ -24,28 +23,19 @@ def fitness(returns, steps_each=10):
 
 
 def test_parts_of_a_session():
-    # Fewer than 100 episodes are worth nothing.
-    assert fitness([10.0] * 99) == (0.0, 0.0, 0.0)
-    # Solved from the start: the mean of 100 is there after 100 episodes of 10 steps, which is as
-    # fast as the standard.
-    assert fitness([10.0] * 150) == (pytest.approx(1.0), pytest.approx(1.0), 1.0)
-    # One that never reaches the standard has strength only.
-    assert fitness([5.0] * 150 + [-3.0] * 10) == (pytest.approx(0.5), 0.0, 0.0)
-    # 100 episodes of 0, then of 20: after 50 of these the mean is 10.
-    strength, speed, stability = fitness([0.0] * 100 + [20.0] * 100)
-    assert strength == pytest.approx(2.0)
-    assert speed == pytest.approx(1000 / 1500)
-    assert stability == 1.0
-    # 20 episodes follow the first 100; of their 20 changes 4 are drops, one of 0.04 is noise.
-    after = [10.0, 9.6, 10.0, 5.0, 10.0, 5.0, 10.0, 5.0, 10.0, 5.0] + [10.0] * 10
-    assert fitness([10.0] * 100 + after)[2] == pytest.approx(16 / 20)
-
-
-def test_the_moving_mean_is_over_the_last_100():
-    strength = np.arange(150.0)
-    mean = mean_strength(strength)
-    assert np.isnan(mean[:99]).all()
-    assert mean[99:] == pytest.approx([strength[i - 99:i + 1].mean() for i in range(99, 150)])
+    for returns, expected in (
+            # Fewer than 100 episodes are worth nothing.
+            ([10.0] * 99, (0.0, 0.0, 0.0)),
+            # Solved from the start: the mean of 100 is there after 100 episodes of 10 steps, which
+            # is as fast as the standard.
+            ([10.0] * 150, (1.0, 1.0, 1.0)),
+            # One that never reaches the standard has strength only.
+            ([5.0] * 150 + [-3.0] * 10, (0.5, 0.0, 0.0)),
+            # 100 episodes of 0, then of 20: after 50 of these the mean is 10.
+            ([0.0] * 100 + [20.0] * 100, (2.0, 1000 / 1500, 1.0)),
+            # 20 episodes follow the first 100; of their 20 changes 4 are drops, 0.04 is noise.
+            ([10.0] * 101 + [9.6] + [10.0, 5.0] * 4 + [10.0] * 10, (1.0, 1.0, 16 / 20))):
+        assert fitness(returns) == pytest.approx(expected)
 
 
 def test_consistency_is_the_share_of_sessions_that_are_no_outliers():

@@ -1,7 +1,6 @@
 """Searches with trials that take no time: pruning, several hosts, samplers, storages."""
 
 import math
-import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -21,7 +20,6 @@ from vdl_ros.experiments.search import (
     make_sampler,
     open_storage,
     open_study,
-    storage_errors,
 )
 from vdl_ros.experiments.spec import Search, SearchConfig, agent_settings, make_space
 from vdl_ros.rl.runs.training_process import TrainingError
@@ -117,10 +115,6 @@ def search(sampler, **spaces):
     return Search(SearchConfig(sampler=sampler, startup_trials=3), spaces)
 
 
-def sampler_of(found):
-    return make_sampler(found, 7)
-
-
 def draw(trial, found, names=None):
     for name in names or found.spaces:
         found.spaces[name].draw(trial)
@@ -137,18 +131,19 @@ def score(params):
     search('cmaes', learning_rate=RATE, hidden_size=WIDTH, lstm_size=SIZES),
     search('grid', learning_rate=RATES, lstm_size=SIZES)], ids=lambda each: each.config.sampler)
 def test_a_search_that_is_opened_for_each_trial_draws_the_same_and_nothing_twice(found):
+    def opened(storage):
+        return optuna.create_study(storage=storage, study_name='x', load_if_exists=True,
+                                   sampler=make_sampler(found, 7), direction='maximize')
+
     whole, parts = optuna.storages.InMemoryStorage(), optuna.storages.InMemoryStorage()
-    one = optuna.create_study(storage=whole, sampler=sampler_of(found), direction='maximize')
-    for _ in range(6):
+    one = opened(whole)
+    for number in range(6):
         trial = one.ask()
         draw(trial, found)
         one.tell(trial, score(trial.params))
-    for number in range(6):
-        other = optuna.create_study(storage=parts, study_name='x', sampler=sampler_of(found),
-                                    load_if_exists=True, direction='maximize')
         # Killed after the first parameter.
-        draw(other.ask(), found, list(found.spaces)[:1])
-        again = optuna.load_study(storage=parts, study_name='x', sampler=sampler_of(found))
+        draw(opened(parts).ask(), found, list(found.spaces)[:1])
+        again = opened(parts)
         trial = Trial(again, again.get_trials()[number]._trial_id)
         draw(trial, found)
         again.tell(trial, score(trial.params))
@@ -159,17 +154,14 @@ def test_a_search_that_is_opened_for_each_trial_draws_the_same_and_nothing_twice
 
 def test_cmaes_approaches_a_peak():
     found = search('cmaes', learning_rate=RATE, hidden_size=WIDTH)
-    study = optuna.create_study(sampler=sampler_of(found), direction='maximize')
-
-    def distance(params):
-        return math.hypot(math.log10(params['learning_rate'] / 1e-3) / 3,
-                          (params['hidden_size'] - 200) / 248)
-
+    study = optuna.create_study(sampler=make_sampler(found, 7), direction='maximize')
+    distances = []
     for _ in range(90):
         trial = study.ask()
-        draw(trial, found)
-        study.tell(trial, -distance(trial.params))
-    distances = [-each.value for each in study.get_trials()]
+        params = draw(trial, found)
+        distances.append(math.hypot(math.log10(params['learning_rate'] / 1e-3) / 3,
+                                    (params['hidden_size'] - 200) / 248))
+        study.tell(trial, -distances[-1])
     assert sum(distances[-18:]) / 18 < 0.25 * sum(distances[:18]) / 18
 
 
@@ -181,8 +173,6 @@ def test_a_folder_belongs_to_one_experiment_at_a_time(tmp_path):
     with folder_lock(tmp_path / 'a'), \
             pytest.raises(StorageError, match='is locked by another experiment'), \
             folder_lock(tmp_path / 'a'):
-        pass
-    with folder_lock(tmp_path / 'a'):
         pass
 
 
@@ -213,14 +203,4 @@ def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(tmp_path
         with pytest.raises(StorageError, match=message) as raised:
             open_storage(tmp_path, url)
         assert '\n' not in str(raised.value), url
-    # A database that is locked.
-    url = f'sqlite:///{tmp_path / "search.db"}'
-    storage = optuna.storages.RDBStorage(url, engine_kwargs={'connect_args': {'timeout': 0.1}})
-    other = sqlite3.connect(tmp_path / 'search.db', isolation_level=None)
-    other.execute('BEGIN EXCLUSIVE')
-    with pytest.raises(StorageError, match='database is locked') as raised, \
-            storage_errors('postgresql://me:secret@host/db', tmp_path):
-        study_of(storage)
-    other.close()
-    assert 'secret' not in str(raised.value)
-    assert '\n' not in str(raised.value)
+        assert 'secret' not in str(raised.value), url

@@ -48,11 +48,11 @@ def test_each_key_draws_from_its_own_space():
 
 
 def test_a_normal_distribution_ends_where_the_setting_does():
-    values = draw({'discount': space('discount', {'mean': 0.99, 'deviation': 0.1})})['discount']
-    assert max(values) == 1.0
-    whole = draw({'ppo_epochs': space('ppo_epochs__normal', [4, 2])})['ppo_epochs']
-    assert min(whole) == 1
-    assert all(type(each) is int for each in whole)
+    found = draw({'discount': space('discount', {'mean': 0.99, 'deviation': 0.1}),
+                  'ppo_epochs': space('ppo_epochs__normal', [4, 2])})
+    assert max(found['discount']) == 1.0
+    assert min(found['ppo_epochs']) == 1
+    assert all(type(each) is int for each in found['ppo_epochs'])
 
 
 def test_a_space_that_cannot_be_searched_is_refused():

@@ -13,7 +13,7 @@ from contextlib import closing
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar
 
-from vdl_ros.cluster.plan import FIRST_LEARNER, Host, Plan, plan_file, save_plan
+from vdl_ros.cluster.plan import FIRST_LEARNER, Plan, plan_file, save_plan
 from vdl_ros.cluster.ssh import HostError, Request, ask
 from vdl_ros.common.quoting import quoted, shown
 
@@ -22,11 +22,7 @@ def unpack(archive: tarfile.TarFile, folder: Path) -> None:
     """Write the files of an archive below ``folder``, with the rights of new files.
 
     By hand, because ``extractall(filter='data')`` is not in every Python 3.11 that is in use.
-
-    Raises:
-        tarfile.TarError: an absolute path, one that leads out of the folder, a link, a device or a
-            sparse file.
-        OSError: a file cannot be written.
+    TarError: an absolute path, one that leads out of the folder, a link, device or sparse file.
     """
     for member in archive:
         name = PurePosixPath(member.name)
@@ -51,25 +47,17 @@ _STATES = {'running': 'running', 'gone': 'killed', 'absent': 'not started'}
 
 
 def state_text(state: Mapping[str, Any]) -> str:
-    """Return the state of a task in a word or two."""
     return _STATES.get(state['state']) or f'ended ({state["status"]})'
 
 
 class Control:
-    """Acts on all hosts of a plan at a time.
-
-    Args:
-        log: takes a line for the user; called in any thread.
-    """
+    """Acts on all hosts of a plan at a time; ``log`` takes lines, in any thread."""
 
     def __init__(self, plan: Plan, log: Callable[[str], None]) -> None:
         self.plan, self.log = plan, log
 
     def start(self) -> list[str]:
-        """Start all tasks, or none; return why not, a line for each host.
-
-        Nothing is started before every host has answered and has none of the tasks.
-        """
+        """Start all tasks, or none; return why not, a line for each host."""
         kept = plan_file(self.plan.name)
         if kept.exists():
             return [f'name: {self.plan.name!r} is not allowed: this cluster was started and not '
@@ -95,16 +83,14 @@ class Control:
 
     def status(self) -> list[tuple[str, str, str, int, str]]:
         """Return name, host, state, process number and last line of the log of each task."""
-        rows: dict[str, tuple[str, str, str, int, str]] = {}
+        rows = {}
         for index, found in self._on_all(self._ask_states):
-            host = str(self.plan.hosts[index])
             for task in self.plan.on(index):
-                if isinstance(found, HostError):
-                    rows[task.name] = (task.name, host, 'unknown', 0, str(found))
-                    continue
-                state = found[task.name]
-                rows[task.name] = (task.name, host, state_text(state), state['pid'],
-                                   shown(state['line'], 200))
+                what = 'unknown', 0, str(found)
+                if not isinstance(found, HostError):
+                    state = found[task.name]
+                    what = state_text(state), state['pid'], shown(state['line'], 200)
+                rows[task.name] = (task.name, str(self.plan.hosts[index]), *what)
         return [rows[task.name] for task in self.plan.tasks]
 
     def stop(self, timeout: float) -> list[str]:
@@ -127,22 +113,13 @@ class Control:
                     line = f'{host}: {text}: {", ".join(among)}'
                     self.log(line)
                     errors += [line] if what == 'left' else []
-        errors += self.bring_home(reached)
+        errors += [str(found) for _, found in self._on_all(self._fetch, reached)
+                   if isinstance(found, HostError)]
         if not errors:
             plan_file(self.plan.name).unlink(missing_ok=True)
         return errors
 
-    def bring_home(self, hosts: Sequence[int]) -> list[str]:
-        """Bring logs and the files of the run from these hosts; return a line per failure."""
-        return [str(found) for _, found in self._on_all(self._fetch, hosts)
-                if isinstance(found, HostError)]
-
     def _fetch(self, index: int) -> None:
-        """Bring the files of one host into the run folder.
-
-        Raises:
-            HostError: it does not answer, or what it sends is no archive of plain files.
-        """
         host, names = self.plan.hosts[index], [task.name for task in self.plan.on(index)]
         # A run that is here needs no copy.
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
@@ -162,21 +139,17 @@ class Control:
                             f'{shown(str(error), 200)}') from None
 
     def _ask_states(self, index: int) -> dict[str, dict[str, Any]]:
-        """Return the states of the tasks of a host by name; see ``host_agent.states``."""
         found: dict[str, dict[str, Any]] = ask(
             self.plan.hosts[index], self.request(index, 'status'))['tasks']
         return found
 
     def _start_on(self, index: int) -> dict[str, Any]:
         host = self.plan.hosts[index]
-        request = self.request(index, 'start')
-        request['tasks'] = [
+        return ask(host, self.request(index, 'start', tasks=[
             {'name': task.name, 'command': task.command, 'environment': dict(task.environment),
-             'cwd': os.getcwd() if host.here else ''} for task in self.plan.on(index)]
-        return ask(host, request)
+             'cwd': os.getcwd() if host.here else ''} for task in self.plan.on(index)]))
 
     def request(self, index: int, kind: str, **more: object) -> dict[str, object]:
-        """Return a request about the tasks of a host."""
         return {'request': kind, 'cluster': self.plan.name,
                 'tasks': [{'name': task.name} for task in self.plan.on(index)], **more}
 
@@ -191,25 +164,20 @@ class Control:
                 return error
 
         indices = range(len(self.plan.hosts)) if hosts is None else hosts
-        if not indices:
-            return []
-        with ThreadPoolExecutor(len(indices)) as pool:
+        with ThreadPoolExecutor(len(indices) or 1) as pool:
             return list(zip(indices, pool.map(safe, indices), strict=True))
 
 
 # Between two attempts to reach a host that is gone, s.
 _RETRY_S = 5.0
-_LONGEST_LINE = 500
+_MAX_LINE = 500
 
 
 class Watch:
-    """Follows all hosts, each in a thread.
+    """Follows all hosts, each in a thread, until ``stop`` is set: when a learner has ended.
 
     A host that does not answer is missed: its tasks may go on there, and nothing is started
     elsewhere in their place.
-
-    Args:
-        stop: ends it; set when a learner has ended, with which the training ends.
     """
 
     def __init__(self, control: Control, stop: threading.Event) -> None:
@@ -222,7 +190,6 @@ class Watch:
                          for index in range(len(control.plan.hosts))]
 
     def run(self) -> None:
-        """Follow until ``stop`` is set."""
         for thread in self._threads:
             thread.start()
         self._stop.wait()
@@ -234,7 +201,6 @@ class Watch:
             thread.join()
 
     def _follow(self, index: int) -> None:
-        """Follow one host, also after its connection was lost."""
         control = self._control
         offsets = {task.name: 0 for task in control.plan.on(index)}
         ended: set[str] = set()
@@ -260,14 +226,13 @@ class Watch:
             state = report[name]
             for line in state['text'].splitlines():
                 if line.strip():
-                    self._control.log(f'[{name}] {shown(line.strip(), _LONGEST_LINE)}')
+                    self._control.log(f'[{name}] {shown(line.strip(), _MAX_LINE)}')
             offsets[name] = state['offset']
             if state['state'] != 'running' and name not in ended:
                 ended.add(name)
                 self._end(name, state)
 
     def _end(self, name: str, state: Mapping[str, Any]) -> None:
-        """Say that a task has ended; a learner ends the training."""
         if self._stop.is_set():
             return
         succeeded = state['status'] == 0
@@ -291,16 +256,11 @@ class Watch:
             if index not in self._lost:
                 return
             self._lost.discard(index)
-        host: Host = self._control.plan.hosts[index]
-        self._control.log(f'{host} answers again')
+        self._control.log(f'{self._control.plan.hosts[index]} answers again')
 
 
 def without(plan: Plan, index: int, lost: set[int]) -> str:
-    """Return what the loss of a host means for the training.
-
-    Args:
-        lost: all hosts that are lost, with this one.
-    """
+    """Return what the loss of a host means for the training; ``lost`` are all that are lost."""
     tasks = plan.on(index)
     names = ', '.join(task.name for task in tasks)
     learners = [task.name for task in tasks if task.is_learner]

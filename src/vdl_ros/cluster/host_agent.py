@@ -37,12 +37,9 @@ _PERIOD_S = 1.0
 
 
 def main() -> int:
-    """Answer the request on the standard input; return the exit status."""
-    line = sys.stdin.buffer.readline()
     try:
-        request = json.loads(line)
-        cluster, tasks = request['cluster'], request['tasks']
-        kind = request['request']
+        request = json.loads(sys.stdin.buffer.readline())
+        kind, cluster, tasks = (request[name] for name in ('request', 'cluster', 'tasks'))
     except (ValueError, KeyError, TypeError):
         print('host_agent: no request', file=sys.stderr)
         return 2
@@ -106,8 +103,9 @@ def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
     found = {}
     for name in names:
         log = folder(cluster) / f'{name}.log'
+        lines = [line.strip() for line in _news(log, 0)[0].splitlines() if line.strip()]
         state: dict[str, Any] = {'state': 'absent', 'pid': 0, 'status': None,
-                                 'line': _last_line(log)}
+                                 'line': lines[-1][-500:] if lines else ''}
         if running[name]:
             state.update(state='running', pid=running[name][0])
         elif log.exists():
@@ -120,11 +118,7 @@ def states(cluster: str, names: Sequence[str]) -> dict[str, Any]:
 
 
 def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Start tasks, or none if one of them is running.
-
-    Args:
-        tasks: ``name``, ``command`` (words), ``environment`` (variables) and ``cwd`` of each.
-    """
+    """Start tasks, or none if one is running; each has name, command, environment and cwd."""
     names = [task['name'] for task in tasks]
     running = find_processes(cluster, names)
     if any(running.values()):
@@ -155,11 +149,11 @@ def stop(cluster: str, names: Sequence[str], timeout: float) -> dict[str, Any]:
     Returns the names of tasks that were ``running``, that were ``killed``, and that are ``left``.
     """
     running = {name for name, pids in find_processes(cluster, names).items() if pids}
-    left: dict[str, list[int]] = {}
     for number, grace in ((signal.SIGINT, timeout), (signal.SIGTERM, _TERM_GRACE_S)):
         _send(cluster, names, number)
-        if not (left := _wait(cluster, names, grace)):
-            return {'running': sorted(running), 'killed': [], 'left': []}
+        left = _wait(cluster, names, grace)
+        if not left:
+            break
     killed, deadline = sorted(left), time.monotonic() + _KILL_GRACE_S
     while left and time.monotonic() < deadline:
         # Again: one may have started another meanwhile.
@@ -169,7 +163,6 @@ def stop(cluster: str, names: Sequence[str], timeout: float) -> dict[str, Any]:
 
 
 def _send(cluster: str, names: Sequence[str], number: int) -> None:
-    """Send a signal to every process of the tasks, as Ctrl-C in a terminal does."""
     for pids in find_processes(cluster, names).values():
         for pid in pids:
             try:
@@ -180,7 +173,6 @@ def _send(cluster: str, names: Sequence[str], number: int) -> None:
 
 
 def _wait(cluster: str, names: Sequence[str], timeout: float) -> dict[str, list[int]]:
-    """Return the tasks that still run after at most ``timeout`` s."""
     deadline = time.monotonic() + timeout
     while True:
         left = {name: pids for name, pids in find_processes(cluster, names).items() if pids}
@@ -219,7 +211,6 @@ def _news(log: Path, place: int) -> tuple[str, int]:
 
 
 def _send_files(cluster: str, names: Sequence[str], run_dir: str) -> None:
-    """Send the logs of tasks, and the files of a run, as a tar archive."""
     _answer({})
     with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as archive:
         for name in names:
@@ -239,16 +230,9 @@ def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
         with path.open('rb') as stream:
             info = tarfile.TarInfo(name)
             info.size = os.fstat(stream.fileno()).st_size
-            info.mtime = int(os.fstat(stream.fileno()).st_mtime)
             archive.addfile(info, stream)
     except FileNotFoundError:
         return
-
-
-def _last_line(log: Path) -> str:
-    """Return the last line of a file that is not empty, or ''."""
-    lines = _news(log, 0)[0].splitlines()
-    return next((line.strip() for line in reversed(lines) if line.strip()), '')[-500:]
 
 
 def _status_file(cluster: str, name: str) -> Path:

@@ -14,9 +14,9 @@ from vdl_ros.common.schema import choice, converted, matching
 from vdl_ros.common.settings import SettingError, suggestion
 
 LEARNER, ACTOR = 'learner', 'actor'
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 # Limits of num_learners and num_actors.
-_MOST = {LEARNER: 64, ACTOR: 256}
+_MAX_ROWS = {LEARNER: 64, ACTOR: 256}
 
 
 class Row(Struct, frozen=True):
@@ -45,7 +45,7 @@ class Row(Struct, frozen=True):
 
     @property
     def visible_devices(self) -> str | None:
-        """Return CUDA_VISIBLE_DEVICES of its processes; None: not limited."""
+        """CUDA_VISIBLE_DEVICES of its processes; None: not limited."""
         if not self.devices:
             return None
         return '' if self.devices == 'none' else self.devices.replace(';', ',')
@@ -58,20 +58,18 @@ COLUMNS = Row.__struct_fields__
 def read_hosts(path: Path) -> list[Row]:
     """Read a hosts file; lines that are empty or begin with # are left out.
 
-    Raises:
-        SettingError: a file that cannot be read, a column or a value that is not allowed, a file
-            without a learner, or with fewer actors than learners; names file, line and column.
+    A SettingError names file, line and column.
     """
     where = f'hosts: {path}'
     try:
         with path.open('rb') as stream:
-            data = stream.read(_MOST_BYTES + 1)
+            data = stream.read(_MAX_BYTES + 1)
         text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else 'it is no text'
         raise SettingError(f'{where} cannot be read: {reason}') from None
-    if len(data) > _MOST_BYTES:
-        raise SettingError(f'{where} is too large: at most {_MOST_BYTES} bytes')
+    if len(data) > _MAX_BYTES:
+        raise SettingError(f'{where} is too large: at most {_MAX_BYTES} bytes')
     lines = [(number, line) for number, line in enumerate(text.splitlines(), 1)
              if line.strip() and not line.lstrip().startswith('#')]
     if not lines:
@@ -95,7 +93,7 @@ def read_hosts(path: Path) -> list[Row]:
         given = {name: cell for name, cell in zip(header, cells, strict=False) if cell}
         rows.append(converted(given, Row, place, SettingError, strict=False))
     count = Counter(row.job for row in rows)
-    for job, most in _MOST.items():
+    for job, most in _MAX_ROWS.items():
         if not 0 < count[job] <= most:
             raise SettingError(
                 f'{where}: {count[job]} rows with job {job!r} are not allowed: 1 to {most}')

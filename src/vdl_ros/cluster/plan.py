@@ -44,21 +44,14 @@ class ClusterConfig:
 
 
 FIRST_LEARNER = 'learner_0'
-#: The task that is a discovery server.
-DISCOVERY = 'discovery'
 LOCALHOST = ('localhost', '127.0.0.1')
 _NAME = re.compile(r'[A-Za-z0-9][A-Za-z0-9_-]{0,39}')
 
 
 class Host(msgspec.Struct, frozen=True):
-    """One machine, with one user.
+    """One machine, with one user, or ''; ``port`` is of its sshd, or None.
 
-    Attributes:
-        address: name or IPv4 address.
-        port: of its sshd, or None.
-        user: or ''.
-        here: whether it is this machine, which is used without ssh.
-        ssh_config: configuration file of ssh, absolute; empty: the user's.
+    ``here``: it is this machine, which is used without ssh. ``ssh_config``: absolute, or ''.
     """
 
     address: str
@@ -69,7 +62,6 @@ class Host(msgspec.Struct, frozen=True):
     ssh_config: str = ''
 
     def __str__(self) -> str:
-        """Return user, address and port, those that are set."""
         user = f'{self.user}@' if self.user else ''
         return f'{user}{self.address}' + (f':{self.port}' if self.port else '')
 
@@ -77,10 +69,8 @@ class Host(msgspec.Struct, frozen=True):
 class Task(msgspec.Struct, frozen=True):
     """One learner or actor, with the launch that starts it and starts it again, or a server.
 
-    Attributes:
-        name: ``learner_RANK``, ``actor_INDEX`` or ``discovery``.
-        host: index of its host in the plan.
-        rank: of the learner itself, or of the actor's; 0 of the server.
+    ``name`` is learner_RANK, actor_INDEX or discovery; ``host`` the index of its host in the plan;
+    ``rank`` that of the learner itself, or of the actor's.
     """
 
     name: str
@@ -91,16 +81,13 @@ class Task(msgspec.Struct, frozen=True):
 
     @property
     def is_actor(self) -> bool:
-        """Return whether it is an actor."""
         return self.name.startswith(ACTOR)
 
     @property
     def is_learner(self) -> bool:
-        """Return whether it is a learner."""
         return self.name.startswith(LEARNER)
 
     def as_shell(self) -> str:
-        """Return command and environment as words for a shell."""
         return shlex.join([
             'env', *(word for name in NOT_INHERITED for word in ('-u', name)),
             *(f'{key}={value}' for key, value in self.environment.items()), *self.command])
@@ -109,12 +96,9 @@ class Task(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """What runs where.
 
-    Attributes:
-        run_dir: folder of the run here, to which logs are brought; absolute.
-        first_run_dir: folder of the run on the host of learner 0, which may be relative to the
-            home folder there.
-        hosts: each machine once.
-        tasks: learners by rank, then actors, then the discovery server if there is one.
+    ``run_dir`` is the folder of the run here, absolute; ``first_run_dir`` that on the host of
+    learner 0, which may be relative to the home folder there. Tasks are learners by rank, then
+    actors, then the discovery server if there is one.
     """
 
     name: str
@@ -124,12 +108,10 @@ class Plan(msgspec.Struct, frozen=True):
     tasks: tuple[Task, ...]
 
     def on(self, index: int) -> list[Task]:
-        """Return the tasks of the host ``index``."""
         return [task for task in self.tasks if task.host == index]
 
 
 def check_name(name: str) -> str:
-    """Return the name of a cluster; SettingError if it is not allowed."""
     if not _NAME.fullmatch(name):
         raise SettingError(f'name: {quoted(name)} is not allowed: letters, digits, _ and -, at '
                            'most 40')
@@ -143,15 +125,8 @@ def make_plan(
     """Return what runs where: actors are assigned to learners in turn, in the order of the rows.
 
     Hosts discover each other without multicast: by the addresses in the file, or by a server.
-
-    Args:
-        run_dir: folder of the run on this machine.
-        settings: launch arguments by name, for ``first`` (learner 0), ``learner`` (the others)
-            and ``actor``.
-        domain: ROS_DOMAIN_ID.
-
-    Raises:
-        SettingError: a name or domain that is not allowed, or localhost beside other hosts.
+    ``settings`` are launch arguments by name, for ``first`` (learner 0), ``learner`` (the others)
+    and ``actor``; ``domain`` is ROS_DOMAIN_ID.
     """
     check_name(name)
     if not (domain.isascii() and domain.isdecimal() and int(domain) <= 101):
@@ -203,7 +178,7 @@ def make_plan(
         # At every address: on its own host a name often stands for 127.0.1.1.
         listen = ('-l', first) if first in LOCALHOST else ()
         tasks.append(Task(
-            DISCOVERY, hosts.index(first_host), 0,
+            'discovery', hosts.index(first_host), 0,
             ('fast-discovery-server', '-i', '0', *listen, '-p', str(config.discovery_port)), {}))
     return Plan(name, home, first_run_dir, tuple(hosts), tuple(tasks))
 
@@ -227,17 +202,14 @@ def is_this_machine(address: str) -> bool:
 
 
 def _folder() -> Path:
-    """Return the folder with what runs, on the machine that started it."""
     return Path(os.environ.get('ROS_HOME') or Path.home() / '.ros') / 'vdl_ros' / 'clusters'
 
 
 def plan_file(name: str) -> Path:
-    """Return the file that keeps the plan of a cluster while it runs."""
     return _folder() / f'{name}.json'
 
 
 def planned_names() -> list[str]:
-    """Return the names of the clusters that this machine has started and not stopped."""
     return sorted(path.stem for path in _folder().glob('*.json'))
 
 
@@ -249,11 +221,7 @@ def save_plan(plan: Plan) -> None:
 
 
 def read_plan(name: str) -> Plan:
-    """Return the plan that is kept for a cluster.
-
-    Raises:
-        SettingError: there is none, or it cannot be read.
-    """
+    """Return the plan that is kept for a cluster; a SettingError if there is none."""
     path = plan_file(check_name(name))
     try:
         return msgspec.json.decode(path.read_bytes(), type=Plan)

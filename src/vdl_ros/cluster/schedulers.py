@@ -21,10 +21,8 @@ def manifest(plan: Plan, image: str) -> str:
     """Return a manifest: a Service that names pods, a volume for the run, a Job for each task.
 
     Kubernetes chooses the nodes, so hosts, ports and users of the hosts file are left out. Actors
-    wait until the learners have addresses. Their Jobs run until they are deleted.
-
-    Args:
-        image: container image with this package and the plan's set-up file.
+    wait until the learners have addresses. Their Jobs run until they are deleted. ``image`` is
+    that of a container with this package and the plan's set-up file.
     """
     name = _dns(plan.name)
     found: list[dict[str, Any]] = [
@@ -72,12 +70,10 @@ def _job(plan: Plan, task: Task, name: str, image: str) -> dict[str, Any]:
 
 
 def _dns(name: str) -> str:
-    """Return a name of letters, digits, _ and - as a label of DNS."""
     return name.lower().replace('_', '-').strip('-')
 
 
 def _group_port(plan: Plan) -> int:
-    """Return the port at which learner 0 waits for others; 29400 if there are none."""
     for word in plan.tasks[0].command:
         if word.startswith('group_address:='):
             return int(word.rpartition(':')[2])
@@ -140,7 +136,6 @@ def _devices(task: Task) -> int:
 
 
 def _step(plan: Plan, task: Task) -> str:
-    """Return the line that starts a task in the background."""
     words = [
         'srun', '--overlap', '--nodes=1', '--ntasks=1', f'--output=logs/{task.name}.log']
     environment = {key: value for key, value in task.environment.items()

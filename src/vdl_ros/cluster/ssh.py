@@ -32,7 +32,7 @@ _OPTIONS = {
     # A connection over which nothing comes is closed after 20 s.
     'ServerAliveInterval': '5', 'ServerAliveCountMax': '4'}
 _SSH_FAILED = 255
-_LONGEST_LINE = 1 << 24
+_MAX_LINE = 1 << 24
 # Time for the answer of a host that is reached; it only notices a host that hangs, s.
 _ANSWER_S = 300.0
 # Time for ssh to end after its connection is closed, s.
@@ -44,7 +44,6 @@ class HostError(RuntimeError):
 
 
 def ssh_command(host: Host) -> list[str]:
-    """Return the words of the ssh command for a host, without what it runs there."""
     words = ['ssh', '-T', *(['-F', host.ssh_config] if host.ssh_config else [])]
     for name, value in _OPTIONS.items():
         words += ['-o', f'{name}={value}']
@@ -56,7 +55,6 @@ def ssh_command(host: Host) -> list[str]:
 
 
 def in_setup(host: Host, *command: str) -> str:
-    """Return a command for the shell of a host, which runs ``command`` in its set-up."""
     return shlex.join(['bash', '-c', IN_SETUP, 'vdl_ros', host.setup, *command])
 
 
@@ -69,14 +67,7 @@ def task_command(host: Host, task: Task) -> str:
 
 
 class Request:
-    """A request to one host; its answers are read one by one.
-
-    Args:
-        request: what; see ``host_agent``.
-
-    Raises:
-        HostError: ssh is not installed.
-    """
+    """A request to one host, see ``host_agent``; its answers are read one by one."""
 
     def __init__(self, host: Host, request: Mapping[str, object]) -> None:
         self._host = host
@@ -101,17 +92,12 @@ class Request:
 
     @property
     def stream(self) -> IO[bytes]:
-        """Return the stream of answers, to read what follows an answer."""
         assert self._process.stdout is not None
         return self._process.stdout
 
     def answer(self) -> dict[str, Any]:
-        """Return the next answer.
-
-        Raises:
-            HostError: there is none; says why.
-        """
-        while line := self.stream.readline(_LONGEST_LINE):
+        """Return the next answer; a HostError says why there is none."""
+        while line := self.stream.readline(_MAX_LINE):
             # What the start files of the user's shell print is left out.
             if line.startswith(PREFIX):
                 try:
@@ -164,15 +150,7 @@ class Request:
 def ask(
     host: Host, request: Mapping[str, object], timeout: float = 0.0,
 ) -> dict[str, Any]:
-    """Return the answer of a host to a request.
-
-    Args:
-        request: what; see ``host_agent``.
-        timeout: that the request itself may take, s.
-
-    Raises:
-        HostError: there is no answer, or it is an error.
-    """
+    """Return the answer to a request that may take ``timeout`` s; an error is a HostError."""
     with closing(Request(host, request)) as asked:
         # A host that is stopped keeps its connection.
         timer = threading.Timer(timeout + _ANSWER_S, asked.end)
@@ -188,7 +166,6 @@ def ask(
 
 
 def _ssh_error(host: Host, text: str, last: str) -> HostError:
-    """Return what ssh says, in one line."""
     name = f'[{host.address}]:{host.port}' if host.port not in (None, 22) else host.address
     if 'IDENTIFICATION HAS CHANGED' in text:
         return HostError(f'{host}: its host key has changed: if that is right, forget the old '

@@ -83,10 +83,15 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
         signal.signal(number, lambda *_: received.put(None))
 
 
-def stop_on_signals() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set; later signals have no effect."""
+def stop_on_signals(parent: int | None = None) -> threading.Event:
+    """Return an event that SIGINT, SIGTERM and the death of ``parent`` set; later ones do nothing.
+
+    ``parent`` is the process id of the one that started this process, if it matters.
+    """
     event = threading.Event()
     set_by_signals(event, signal.SIGINT, signal.SIGTERM)
+    if parent:
+        signal_at_death_of(parent, signal.SIGTERM)
     return event
 
 

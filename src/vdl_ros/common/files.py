@@ -6,13 +6,14 @@ import csv
 import errno
 import fcntl
 import io
+import json
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 
 def find_resource(name: str) -> Path:
@@ -87,6 +88,20 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with atomic_file(path) as partial:
         partial.write_text(text)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the mapping in a JSON file; {} without one that can be read."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def write_table(path: Path, *rows: Iterable[object]) -> None:
+    """Write a CSV file whole or not at all."""
+    with atomic_file(path) as partial, partial.open('w', newline='') as file:
+        csv.writer(file).writerows(rows)
 
 
 class ProgressTable:

@@ -45,7 +45,6 @@ _PARTS = ('agent', 'env', 'description', 'body', 'meta', 'reference', 'search')
 
 
 def find_files(paths: Iterable[Path]) -> list[Path]:
-    """Return files as they are, and of folders their files ``*.yaml`` by name."""
     return [each for path in paths
             for each in (sorted(path.glob('*.yaml')) if path.is_dir() else [path])]
 
@@ -90,16 +89,12 @@ class _SpecReader:
         if agents is None:
             self._verify((self._name, 'agent'), settings, search)
         else:
-            for number, ((where, _), each) in enumerate(zip(
-                    self._listed('agent'), agents.agents.values(), strict=True)):
-                learning = {name: value for name, value in each.items() if name != 'init'}
-                env = agents.envs[agents.envs_of(number)[0]]
-                self._verify(where, {**learning, **env}, search)
+            for number, (where, _) in enumerate(self._listed('agent')):
+                self._verify(where, agents.given(number), search)
         return Spec(self._file.path, self._name, str(self._content.get('description', '')),
                     settings, agents, meta, reference, search, self._content)
 
     def _keys(self, where: Where, content: object, allowed: Iterable[str]) -> dict[str, Any]:
-        """Return a mapping in the spec, with the keys that are allowed."""
         where = (self._name, *where)
         found = self._file.mapping(where, content)
         for key in found.keys() - set(allowed):
@@ -118,7 +113,6 @@ class _SpecReader:
         return [((self._name, part, str(number)), each) for number, each in enumerate(content)]
 
     def _population(self) -> tuple[dict[str, Scalar], AgentsFile | None]:
-        """Return the settings of agent and environment, or several of them."""
         before = len(self._file.faults)
         several = any(isinstance(self._content.get(part), list) for part in ('agent', 'env'))
         known = listed_agent_settings() if several else agent_settings()
@@ -196,7 +190,6 @@ def _verify_settings(given: Mapping[str, Scalar]) -> None:
 
 
 def _contradictions(search: Search, meta: MetaConfig) -> Iterable[str]:
-    """Yield what contradicts a search as a whole."""
     sampler = search.config.sampler
     if not search.spaces:
         yield 'there is no space: agent or env with what is searched'
@@ -212,7 +205,7 @@ def _contradictions(search: Search, meta: MetaConfig) -> Iterable[str]:
 #: How the bodies of a spec are given, as in SLM-Lab: ``num`` of each agent in each environment,
 #: of agent i in environment i, or a list of them.
 PRODUCTS = ('outer', 'inner', 'custom')
-_MOST = 4096
+_MAX_BODIES = 4096
 
 
 def bodies(
@@ -220,21 +213,17 @@ def bodies(
 ) -> list[tuple[int, int, int]]:
     """Return the coordinates of all bodies, each number from 0.
 
-    Args:
-        product: one of :data:`PRODUCTS`.
-        num: bodies of an agent in an environment, or the list of coordinates of ``custom``.
-
-    Raises:
-        SettingError: an unknown product; a number or a list that contradicts it.
+    ``num`` counts the bodies of an agent in an environment, or lists the coordinates of
+    ``custom``.
     """
     if product not in PRODUCTS:
         raise SettingError(f'product: {quoted(product)} is not allowed: one of '
                            f'{", ".join(PRODUCTS)}')
     if product == 'custom':
         return check_bodies(num, agents, envs, 'num')
-    if type(num) is not int or not 1 <= num <= _MOST:
+    if type(num) is not int or not 1 <= num <= _MAX_BODIES:
         raise SettingError(f'num: {quoted(num)} is not allowed with product {product}: a whole '
-                           f'number from 1 to {_MOST}')
+                           f'number from 1 to {_MAX_BODIES}')
     if product == 'inner' and agents != envs:
         raise SettingError(f'product: inner is not allowed with {agents} agents and {envs} '
                            'environments: as many agents as environments')
@@ -247,15 +236,7 @@ def _make_agents(
     agents: Sequence[Mapping[str, Any]], envs: Sequence[Mapping[str, Any]], product: object,
     num: object,
 ) -> AgentsFile:
-    """Return agents, environments and bodies.
-
-    Args:
-        agents: settings of each, with ``name`` (default: agent_0, ...) and ``init``.
-        product: of the bodies, see :func:`bodies`.
-
-    Raises:
-        ValueError: they contradict each other.
-    """
+    """Return agents, environments and bodies; a ValueError if they contradict each other."""
     coordinates = bodies(product, num, len(agents), len(envs))
     named: dict[str, dict[str, Any]] = {}
     for number, each in enumerate(agents):
@@ -272,9 +253,5 @@ def _make_agents(
 
 
 def _check_world(env: Mapping[str, object], counts: Sequence[int]) -> None:
-    """Check that agents with so many bodies fill a world.
-
-    Raises:
-        ValueError: they do not, or the world cannot be created.
-    """
+    """Raise a ValueError unless agents with so many bodies fill a world."""
     agents_of_world(str(env['env_id']), factory.bodies(select(EnvConfig, env)), counts)

@@ -5,21 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from vdl_ros.attacks.grid import Episodes
-from vdl_ros.common.files import atomic_file
 from vdl_ros.experiments.search import Outcome
 from vdl_ros.experiments.spec import PARTS, WINDOW
-from vdl_ros.rl.plots.curve_plot import draw_curves
+from vdl_ros.rl.plots.curve_plot import draw_curves, save_figure
 from vdl_ros.rl.plots.curves import Curve, Series, make_curve
 from vdl_ros.rl.runs.recorded_run import RecordedRun
-
-matplotlib.use('Agg')
 
 _COLOR, _GREY = '#1f6feb', '#57606a'
 _SMOOTH = 0.02
@@ -62,7 +58,7 @@ def draw_session(folder: Path, episodes: Episodes) -> None:
     below.set_xlabel('agent steps')
     below.xaxis.set_major_formatter(EngFormatter())
     above.set_title(episodes.name, loc='left', fontsize=11)
-    _save(figure, folder / 'session_graph.png')
+    save_figure(figure, folder / 'session_graph.png')
 
 
 def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) -> None:
@@ -74,19 +70,8 @@ def draw_trial(runs: Mapping[str, Sequence[Path]], path: Path, *, title: str) ->
                     note='line: interquartile mean; band: 95 % bootstrap interval')
 
 
-def draw_best(curves: Sequence[Curve], path: Path, *, title: str) -> None:
-    """Draw the curves of several trials."""
-    draw_curves(curves, path, x='steps', y='return', title=title, width=9.0,
-                note='line: interquartile mean over sessions; band: 95 % bootstrap interval')
-
-
 def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Path) -> None:
-    """Draw a dot for each complete trial: a row for what it scored, a column for each setting.
-
-    Args:
-        outcomes: at least one that is complete.
-        names: of the settings that were searched, at least one.
-    """
+    """Draw a dot for each complete trial: a row for what it scored, a column for each setting."""
     complete = [each for each in outcomes if each.value is not None]
     has_fitness = all('fitness' in each.record for each in complete)
     rows = ('fitness', *PARTS) if has_fitness else ('final_return',)
@@ -108,11 +93,10 @@ def draw_experiment(outcomes: Sequence[Outcome], names: Sequence[str], path: Pat
                 if has_fitness and max(y) - min(y) < _SPAN:
                     middle = (max(y) + min(y)) / 2
                     axes.set_ylim(middle - _SPAN, middle + _SPAN)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
-    """Return where the values of a setting are on its axis, and label the axis."""
     axes.set_xlabel(name)
     if all(isinstance(each, int | float) and not isinstance(each, bool) for each in values):
         numbers = [float(each) for each in values]  # type: ignore[arg-type]
@@ -124,8 +108,3 @@ def _positions(axes: Axes, name: str, values: Sequence[object]) -> list[float]:
     kinds = sorted({str(each) for each in values})
     axes.set_xticks(range(len(kinds)), kinds, rotation=30, ha='right')
     return [float(kinds.index(str(each))) for each in values]
-
-
-def _save(figure: Figure, path: Path) -> None:
-    with atomic_file(path) as partial:
-        figure.savefig(partial, format=path.suffix[1:])

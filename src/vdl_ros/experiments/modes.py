@@ -6,7 +6,6 @@ Results are in ``OUTPUT/FILE/SPEC/MODE``; the same mode goes on with what is the
 from __future__ import annotations
 
 import dataclasses
-import json
 import shutil
 import statistics
 import threading
@@ -16,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.common.files import write_text
+from vdl_ros.common.files import read_json, write_text
 from vdl_ros.common.opengl import OpenGLError
 from vdl_ros.common.settings import Scalar, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -33,17 +32,11 @@ from vdl_ros.rl.settings import DqnConfig, TrainConfig
 MODES = ('train', 'search', 'enjoy', 'benchmark', 'dev')
 #: Steps of a session of ``dev``, if an update does not need more.
 _DEV_STEPS = 5000
-_COPY = 'spec.yaml'
 
 
 @dataclasses.dataclass(frozen=True)
 class Experiments:
-    """Runs specs.
-
-    Attributes:
-        storage: URL of a database for searches; empty: a file for each.
-        env_modules: modules that register environments, as the setting.
-    """
+    """Runs specs; ``storage`` is the URL of a database for searches, or '': a file for each."""
 
     output: Path
     jobs: int
@@ -52,27 +45,18 @@ class Experiments:
     storage: str = ''
     env_modules: str = ''
 
-    def folder(self, spec: Spec, mode: str) -> Path:
-        """Return the folder of the results of a spec in a mode."""
-        return self.output / spec.path.stem / spec.name / mode
-
     def run(self, spec: Spec, mode: str, at: Path | None = None) -> bool:
         """Do what a mode says; return whether it is complete and something came of it.
 
-        Args:
-            mode: one of :data:`MODES`.
-            at: of ``enjoy``: folder of a run, a trial or an experiment.
-
-        Raises:
-            ValueError: what the mode needs is not there, or the results are of another spec.
-            OSError: a folder cannot be written.
+        ``at`` is of ``enjoy``: folder of a run, a trial or an experiment. ValueError: what the
+        mode needs is not there, or the results are of another spec.
         """
         if mode == 'enjoy':
             return self._enjoy(spec, at)
         is_benchmark = mode == 'benchmark'
         if is_benchmark:
             mode = 'search' if spec.search else 'train'
-        folder = self.folder(spec, mode)
+        folder = self.output / spec.path.stem / spec.name / mode
         if is_benchmark:
             summary = read_summary(folder)
             if summary.get('complete') and sum(summary['trials'].values()) >= spec.num_trials:
@@ -89,17 +73,15 @@ class Experiments:
             return self._train(runner) if mode == 'train' else self._search(runner)
 
     def _train(self, runner: TrialRunner) -> bool:
+        outcomes, complete = [], False
         try:
-            complete, error = runner.run(0, {}, self.stop.is_set, jobs=self.jobs), ''
-        except TrainingError as failure:
-            complete, error = False, str(failure)
-        outcomes = []
-        if error:
+            complete = runner.run(0, {}, self.stop.is_set, jobs=self.jobs)
+            if complete:
+                value, record = deliver_trial(runner, 0, {}, reference_of(runner.spec))
+                outcomes = [Outcome(0, 'complete', {}, value, record)]
+        except TrainingError as error:
             self.log(f'{runner.spec.name}: {error}')
-            outcomes = [Outcome(0, 'failed', {}, None, {}, error)]
-        elif complete:
-            value, record = deliver_trial(runner, 0, {}, reference_of(runner.spec))
-            outcomes = [Outcome(0, 'complete', {}, value, record)]
+            outcomes = [Outcome(0, 'failed', {}, None, {}, str(error))]
         self._deliver(runner, outcomes, {}, 'train', complete=complete)
         return complete
 
@@ -118,7 +100,6 @@ class Experiments:
 
     def _deliver(self, runner: TrialRunner, outcomes: list[Outcome],
                  importance: Mapping[str, float], mode: str, *, complete: bool) -> None:
-        """Write the results, and log where they are and what is best."""
         ranked = deliver_experiment(runner, outcomes, importance, mode, complete=complete)
         if ranked and ranked[0].value is not None:
             best = ranked[0]
@@ -179,11 +160,7 @@ class Experiments:
 
 
 def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
-    """Return the mean return of a session, without a record.
-
-    Raises:
-        ValueError: it lost a trajectory, or made no update.
-    """
+    """Return the mean return of a session; ValueError: it lost a trajectory or did not learn."""
     returns = []
     for run in session.runs:
         summary = run.summary() or {}
@@ -197,31 +174,19 @@ def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
 
 
 def _best_run(at: Path) -> Path:
-    """Return the run in a folder of a run, or the best of a trial or an experiment.
-
-    Raises:
-        ValueError: there is none.
-    """
-    best = read_summary(at).get('best')
-    if best:
+    """Return the run in a folder of a run, or the best of a trial or an experiment."""
+    if best := read_summary(at).get('best'):
         at = at / f'trial-{best["trial"]}'
-    try:
-        sessions = json.loads((at / 'trial_data.json').read_text())['sessions']
+    if sessions := read_json(at / 'trial_data.json').get('sessions'):
         at = at / str(max(sessions, key=lambda each: each['final_return'])['folder'])
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     if not (at / 'checkpoint.pt').is_file():
         raise ValueError(f'--at: {at} holds no checkpoint.pt')
     return at
 
 
 def _copy(spec: Spec, folder: Path, mode: str) -> None:
-    """Write a copy of the spec.
-
-    Raises:
-        ValueError: the folder has results of another spec.
-    """
-    path = folder / _COPY
+    """Write a copy of the spec; a ValueError if the folder has results of another one."""
+    path = folder / 'spec.yaml'
     content = {**spec.content, 'meta': {**spec.content.get('meta', {}),
                                         'sessions': spec.meta.sessions}}
     if spec.search is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import csv
 import html
 import itertools
 import json
@@ -14,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.common.files import atomic_file, find_resource, write_text
+from vdl_ros.common.files import find_resource, read_json, write_table, write_text
 from vdl_ros.common.settings import build
 from vdl_ros.experiments.results import reproducing_command, runs_by_agent
 from vdl_ros.experiments.search import Outcome
@@ -49,7 +48,6 @@ img { max-width: 100%; height: auto } pre { background: #f6f8fa; padding: .6rem 
 
 
 def references() -> dict[str, ReferenceConfig]:
-    """Return the returns that fitness is measured by, by environment."""
     content = yaml.safe_load(find_resource('config/reference_returns.yaml').read_text())
     return {env_id: build(ReferenceConfig, row) for env_id, row in content.items()}
 
@@ -60,11 +58,7 @@ def reference_of(spec: Spec) -> ReferenceConfig | None:
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """Return what :data:`SUMMARY` has in a folder; {} without one that can be read."""
-    try:
-        return dict(json.loads((folder / SUMMARY).read_text()))
-    except (OSError, ValueError, TypeError):
-        return {}
+    return read_json(folder / SUMMARY)
 
 
 def deliver_experiment(
@@ -73,25 +67,17 @@ def deliver_experiment(
 ) -> list[Outcome]:
     """Write ``experiment_df.csv``, ``experiment_graph.png``, ``index.html``, ``experiment.json``.
 
-    Args:
-        importance: share of each setting in the spread of results; may be empty.
-        mode: train, search or dev.
-
-    Returns:
-        The outcomes, the best first, and those that are not complete at the end.
+    Return the outcomes, the best first, and those that are not complete at the end. ``importance``
+    is the share of each setting in the spread of results, and may be empty.
     """
     folder, spec = runner.folder, runner.spec
     ranked = sorted(outcomes, key=lambda each: (
         each.value is None, -(each.value or 0.0), each.number))
     names = list(spec.search.spaces) if spec.search and mode != 'train' else []
     scored = ('fitness', *PARTS, 'final_return')
-    with atomic_file(folder / 'experiment_df.csv') as partial, \
-            partial.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(('trial', 'state', *scored, *names))
-        for each in ranked:
-            writer.writerow((each.number, each.state, *(each.record.get(part, '')
-                             for part in scored), *(each.values.get(name, '') for name in names)))
+    write_table(folder / 'experiment_df.csv', ('trial', 'state', *scored, *names), *((
+        each.number, each.state, *(each.record.get(part, '') for part in scored),
+        *(each.values.get(name, '') for name in names)) for each in ranked))
     best = ranked[0] if ranked and ranked[0].value is not None else None
     graph = folder / 'experiment_graph.png'
     if names and best:
@@ -120,7 +106,6 @@ def _parts(
     runner: TrialRunner, ranked: Sequence[Outcome], names: Sequence[str],
     importance: Mapping[str, float], graph: Path,
 ) -> Iterable[str]:
-    """Yield what the page has below its head."""
     reference = reference_of(runner.spec)
     if reference is None:
         yield _note('There is no reference of this environment, so trials are ranked by the mean '
@@ -164,9 +149,9 @@ def _parts(
 
 
 def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
-    """Return a figure of the best trials; '' without any."""
     # Imported here because matplotlib takes a second.
-    from vdl_ros.experiments.graphs import curve_of, draw_best
+    from vdl_ros.experiments.graphs import curve_of
+    from vdl_ros.rl.plots.curve_plot import draw_curves
 
     found = (curve_of(f'trial {each.number}{", " * bool(agent)}{agent}', folders)
              for each in ranked if each.value is not None for agent, folders in runs_by_agent(
@@ -176,7 +161,10 @@ def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
         return ''
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / 'curves.svg'
-        draw_best(curves, path, title=runner.spec.env_id or runner.spec.name)
+        draw_curves(
+            curves, path, x='steps', y='return', width=9.0,
+            title=runner.spec.env_id or runner.spec.name,
+            note='line: interquartile mean over sessions; band: 95 % bootstrap interval')
         return _image(path.read_bytes(), 'svg+xml', 'returns of the best trials by agent steps')
 
 
@@ -211,9 +199,6 @@ def deliver_benchmark(folder: Path) -> str:
 
     A row has the best trial of a spec: its values, the mean return of the last 100 episodes of
     each session, and the agent steps after which such a mean first reached the standard return.
-
-    Args:
-        folder: of a file of specs, with ``SPEC/MODE/experiment.json``.
     """
     rows = [row for path in sorted(folder.glob('*/*'))
             if path.name in ('search', 'train') and (row := _row(path)) is not None]
@@ -235,25 +220,22 @@ def _row(folder: Path) -> dict[str, Any] | None:
     """Return the row of a spec; None if its best trial is not here, or no trial is complete."""
     summary = read_summary(folder)
     best = summary.get('best')
-    if not best:
-        return None
-    try:
-        trial = json.loads((folder / f'trial-{best["trial"]}' / 'trial_data.json').read_text())
-    except (OSError, ValueError):
-        # Of another host that searches too, or removed.
+    # Those of another host that searches too are not here.
+    if not best or not (trial := read_json(folder / f'trial-{best["trial"]}' / 'trial_data.json')):
         return None
     spec = yaml.safe_load((folder / 'spec.yaml').read_text())[summary['spec']]
     agents, envs = (each if isinstance(each, list) else [each]
                     for each in (spec['agent'], spec['env']))
     standard = (trial.get('reference') or {}).get('standard_steps', 0)
+    sessions = trial['sessions']
     return {
         'spec': summary['spec'],
         'environment': ', '.join(str(each['env_id']) for each in envs),
         'algorithm': ', '.join(str(each.get('algorithm', '')) for each in agents),
         'values': best['values'], 'trials': sum(summary['trials'].values()),
         'complete': summary['complete'],
-        'returns': [each['final_return'] for each in trial['sessions']],
-        'agent_steps': [each['agent_steps'] for each in trial['sessions']],
+        'returns': [each['final_return'] for each in sessions],
+        'agent_steps': [each['agent_steps'] for each in sessions],
         'steps': [round(standard / each['speed']) if each.get('speed') else None
-                  for each in trial['sessions']],
+                  for each in sessions],
         'fitness': trial.get('fitness')}

@@ -14,13 +14,12 @@ have L1 and reach 0.95. An episode's strength is max(0, R - R_random) / (R_stand
 
 from __future__ import annotations
 
-import csv
 import dataclasses
 import json
 import math
 import shlex
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,11 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.attacks.grid import Episodes, read_episodes
-from vdl_ros.common.files import atomic_file, write_text
+from vdl_ros.common.files import write_table, write_text
 from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.spec import WINDOW, ReferenceConfig
-from vdl_ros.experiments.trials import AgentsProcess, TrialRunner, trial_folder
-from vdl_ros.rl.runs.training_process import TrainingProcess
+from vdl_ros.experiments.trials import AgentsProcess, TrialRunner
+from vdl_ros.rl.runs.training_process import TrainingProcess, options
 
 Array = NDArray[np.float64]
 
@@ -62,16 +61,15 @@ class TrialFitness(NamedTuple):
 
 
 def strengths(returns: Array, reference: ReferenceConfig) -> Array:
-    """Return the strength of each episode, [N]."""
     span = reference.standard_return - reference.random_return
     return np.maximum(0.0, returns - reference.random_return) / span
 
 
-def mean_strength(strength: Array) -> Array:
+def moving_mean(values: Array) -> Array:
     """Return the mean over the last 100 episodes, NaN for the first 99, [N]."""
-    found = np.full(len(strength), math.nan)
-    if len(strength) >= WINDOW:
-        total = np.concatenate([[0.0], np.cumsum(strength)])
+    found = np.full(len(values), math.nan)
+    if len(values) >= WINDOW:
+        total = np.concatenate([[0.0], np.cumsum(values)])
         found[WINDOW - 1:] = (total[WINDOW:] - total[:-WINDOW]) / WINDOW
     return found
 
@@ -79,17 +77,11 @@ def mean_strength(strength: Array) -> Array:
 def session_fitness(
     steps: Array, returns: Array, reference: ReferenceConfig,
 ) -> SessionFitness:
-    """Return the fitness of a session.
-
-    Args:
-        steps: agent steps at the end of each episode, [N].
-        returns: of each episode, [N].
-        reference: returns of random actions and of the standard, and its steps.
-    """
+    """Return the fitness of a session, of agent steps at the end and returns of episodes, [N]."""
     if len(returns) < WINDOW:
         return SessionFitness()
     strength = strengths(returns, reference)
-    mean = mean_strength(strength)
+    mean = moving_mean(strength)
     # Sums of 100 equal numbers are not exact.
     reached = np.flatnonzero(mean >= 1.0 - 1e-9)
     if not len(reached):
@@ -102,7 +94,6 @@ def session_fitness(
 
 
 def trial_fitness(sessions: Sequence[SessionFitness]) -> TrialFitness:
-    """Return the fitness of a trial; ``sessions`` has at least one."""
     vectors = np.array(sessions, np.float64)
     strength, speed, stability = vectors.mean(0).tolist()
     consistency = _consistency(vectors)
@@ -123,16 +114,12 @@ def _consistency(vectors: Array) -> float:
     return float(1.0 - is_outlier.mean())
 
 
-_COLUMNS = ('episode', 'agent_steps', 'return', 'strength', 'strength_ma')
-
-
 def agent_of(run: TrainingProcess, session: TrainingProcess) -> str:
     """Return the agent whose run this is, '' in a session of a single one."""
     return '' if run.folder == session.folder else run.folder.name
 
 
 def runs_by_agent(sessions: Sequence[TrainingProcess]) -> dict[str, list[Path]]:
-    """Return the folders of the runs of each agent."""
     found: dict[str, list[Path]] = {}
     for session in sessions:
         for run in session.runs:
@@ -141,15 +128,13 @@ def runs_by_agent(sessions: Sequence[TrainingProcess]) -> dict[str, list[Path]]:
 
 
 def reproducing_command(session: TrainingProcess) -> str:
-    """Return the command line that repeats a session from its start."""
     if isinstance(session, AgentsProcess):
         again = dataclasses.replace(session, folder=session.folder.with_name(
             f'{session.folder.name}-again'))
         return shlex.join(['python3', *again.command(session.file)[1:]])
     settings = {**session.settings, **session.start_settings}
-    words = (word for name, value in settings.items() if name != 'record_episodes'
-             for word in (f'--{name}', value))
-    return shlex.join(['python3', '-m', 'vdl_ros.local_training', *words])
+    settings.pop('record_episodes', None)
+    return shlex.join(['python3', '-m', 'vdl_ros.local_training', *options(settings)])
 
 
 def deliver_trial(
@@ -158,20 +143,14 @@ def deliver_trial(
 ) -> tuple[float, dict[str, Any]]:
     """Score a complete trial, and write its tables and graphs.
 
-    Args:
-        reference: None: the environment has no fitness.
-
-    Returns:
-        What a search maximises, which is the fitness, or without a reference the mean return of
-        the last 100 episodes; and its parts by name.
-
-    Raises:
-        ValueError: a session has no episode, or its table is damaged.
+    Return what a search maximises, which is the fitness, or without a reference the mean return of
+    the last 100 episodes; and its parts by name. ValueError: a session has no episode, or its
+    table is damaged.
     """
     # Imported here because matplotlib takes a second.
     from vdl_ros.experiments.graphs import draw_session, draw_trial
 
-    folder = trial_folder(runner.folder, number)
+    folder = runner.folder / f'trial-{number}'
     sessions = runner.sessions(number, values)
     found, finals = [], []
     # By agent: each is compared with itself in other sessions.
@@ -199,7 +178,8 @@ def deliver_trial(
             draw_session(run.folder, episodes)
     record: dict[str, Any] = {'final_return': statistics.fmean(finals)}
     if reference is not None:
-        _write_fitness(folder / 'session_fitness_df.csv', fitnesses.values())
+        write_table(folder / 'session_fitness_df.csv', ('session', *SessionFitness._fields), *(
+            (name, *fitness) for each in fitnesses.values() for name, fitness in each.items()))
         # The mean over agents, as SLM-Lab's over bodies.
         scores = [trial_fitness(list(each.values()))._asdict() for each in fitnesses.values()]
         record = {part: statistics.fmean(each[part] for each in scores)
@@ -216,17 +196,6 @@ def deliver_trial(
 def _write_session(path: Path, episodes: Episodes, reference: ReferenceConfig | None) -> None:
     count = len(episodes.returns)
     strength = strengths(episodes.returns, reference) if reference else np.full(count, np.nan)
-    with atomic_file(path) as partial, partial.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(_COLUMNS)
-        for row in zip(range(count), episodes.steps.astype(int).tolist(),
-                       episodes.returns.tolist(), strength.round(6).tolist(),
-                       mean_strength(strength).round(6).tolist(), strict=True):
-            writer.writerow(row)
-
-
-def _write_fitness(path: Path, fitnesses: Iterable[Mapping[str, SessionFitness]]) -> None:
-    with atomic_file(path) as partial, partial.open('w', newline='') as file:
-        writer = csv.writer(file)
-        writer.writerow(('session', *SessionFitness._fields))
-        writer.writerows((name, *fitness) for each in fitnesses for name, fitness in each.items())
+    write_table(path, ('episode', 'agent_steps', 'return', 'strength', 'strength_ma'), *zip(
+        range(count), episodes.steps.astype(int).tolist(), episodes.returns.tolist(),
+        strength.round(6).tolist(), moving_mean(strength).round(6).tolist(), strict=True))

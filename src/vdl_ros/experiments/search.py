@@ -52,11 +52,6 @@ class StorageError(ValueError):
 
 @contextlib.contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Keep other experiments out of a folder, until the block or the process ends.
-
-    Raises:
-        StorageError: another process has it.
-    """
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / '.lock').open('a') as file:
         try:
@@ -84,15 +79,7 @@ def storage_errors(url: str, folder: Path) -> Iterator[None]:
 
 
 def open_storage(folder: Path, url: str = '') -> BaseStorage:
-    """Return the storage of a search.
-
-    Args:
-        folder: of the experiment, locked; the file is there.
-        url: of a database; empty: a file.
-
-    Raises:
-        StorageError: it cannot be opened.
-    """
+    """Return the database at ``url``, or without one the file in a folder that is locked."""
     optuna.logging.set_verbosity(logging.ERROR)
     path = folder / _JOURNAL
     with storage_errors(url, folder):
@@ -115,11 +102,7 @@ def open_storage(folder: Path, url: str = '') -> BaseStorage:
 def open_study(
     storage: BaseStorage, name: str, sampler: BaseSampler, pruner: BasePruner, content: object,
 ) -> Study:
-    """Return the study of a search, which is the one that is there, if it is of the same spec.
-
-    Raises:
-        StorageError: there is one of another spec.
-    """
+    """Return the study of a search, a new one or the one that is there, if it is of this spec."""
     study = optuna.create_study(
         storage=storage, study_name=name, direction='maximize', sampler=sampler, pruner=pruner,
         load_if_exists=True)
@@ -157,24 +140,20 @@ class SeededSampler(BaseSampler):
         return self._make(zlib.crc32(f'{self._seed} {trial.number} {name}'.encode()))
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """Prepare a trial, as Optuna's grid does."""
         self._sampler(trial).before_trial(study, trial)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> Distributions:
-        """Return the parameters that are drawn together."""
         return self._sampler(trial).infer_relative_search_space(study, trial)
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: Distributions,
     ) -> dict[str, Any]:
-        """Draw the parameters that are drawn together."""
         return self._sampler(trial).sample_relative(study, trial, search_space)
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draw one parameter; the same, whatever was drawn before it."""
         return self._sampler(trial, param_name).sample_independent(
             study, trial, param_name, param_distribution)
 
@@ -201,7 +180,6 @@ class CmaEs(RandomSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: Distributions,
     ) -> dict[str, Any]:
-        """Draw all numbers."""
         if not search_space:
             return {}
         space = _SearchSpaceTransform(search_space, transform_0_1=True)
@@ -218,13 +196,10 @@ class CmaEs(RandomSampler):
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """What became of a trial.
+    """What became of a trial: ``complete``, ``pruned`` or ``failed``.
 
-    Attributes:
-        state: ``complete``, ``pruned`` or ``failed``.
-        value: what the search maximises; None if the trial is not complete.
-        record: what the trial was scored with, such as its fitness.
-        error: why it failed, or ''.
+    ``value`` is what the search maximises, None if the trial is not complete; ``record`` what it
+    was scored with, such as its fitness; ``error`` why it failed, or ''.
     """
 
     number: int
@@ -238,13 +213,8 @@ class Outcome:
 class Searcher:
     """Runs the search of one spec.
 
-    Args:
-        score: returns of a complete trial, by number and values, what is maximised and a
-            record for the study.
-        url: of a database; empty: a file in the folder.
-
-    Raises:
-        StorageError: the storage cannot be used, or has another spec.
+    ``score`` returns of a complete trial, by number and values, what is maximised and a record for
+    the study; ``url`` is of a database, or '': a file in the folder.
     """
 
     def __init__(
@@ -278,8 +248,7 @@ class Searcher:
     def run(self, jobs: int, stop: threading.Event) -> bool:
         """Run what is missing, ``jobs`` trials at a time; return whether all have ended.
 
-        Raises:
-            StorageError: the storage cannot be used any more; running trials keep checkpoints.
+        StorageError: the storage cannot be used any more; running trials keep checkpoints.
         """
         # Set when a thread fails, so that no training outlives the search.
         failures: list[BaseException] = []
@@ -305,7 +274,6 @@ class Searcher:
             each.state.is_finished() for each in trials)
 
     def outcomes(self) -> list[Outcome]:
-        """Return what became of all trials that ended, of every host."""
         with storage_errors(self._url, self._runner.folder):
             return [Outcome(
                 each.number, _STATES[each.state], self._values(each.params),
@@ -330,7 +298,6 @@ class Searcher:
         return self.study.get_trials(deepcopy=False)[:self._runner.spec.num_trials]
 
     def _next(self) -> Trial | None:
-        """Return a trial to run: one that was interrupted, or a new one; None if there is none."""
         with self._beginning:
             trials = self._trials()
             for each in trials:

@@ -78,10 +78,9 @@ _ONE_VALUE = 'a space has several; a single value belongs to agent or env'
 class Space:
     """What is searched of a setting.
 
-    Attributes:
-        kind: ``choices``, ``range``, or ``normal``: a distribution cut off where the setting ends.
-        values: of choices at least two; of a range low and high; else mean and deviation.
-        log: whether a range is evenly in the logarithm.
+    ``values`` are of ``choices`` at least two; of a ``range`` low and high, evenly in the
+    logarithm with ``log``; of ``normal``, which is cut off where the setting ends, mean and
+    deviation.
     """
 
     setting: Setting
@@ -91,17 +90,14 @@ class Space:
 
     @property
     def parameter(self) -> str:
-        """Name in the study, which has the quantile of a normal distribution."""
         return f'{self.setting.name} (quantile)' if self.kind == 'normal' else self.setting.name
 
     def __contains__(self, value: Any) -> bool:
-        """Return whether a value can be drawn, other than from a normal distribution."""
         if self.kind == 'choices':
             return value in self.values
         return self.kind == 'range' and bool(self.values[0] <= value <= self.values[1])
 
     def draw(self, trial: Trial) -> None:
-        """Draw for a trial, unless it has the parameter."""
         if self.kind == 'choices':
             trial.suggest_categorical(self.parameter, self.values)
         elif self.kind == 'normal':
@@ -112,7 +108,6 @@ class Space:
             trial.suggest_float(self.parameter, *self.values, log=self.log)
 
     def value(self, drawn: Any) -> Scalar:
-        """Return the value of the setting for what was drawn."""
         if self.kind != 'normal':
             return drawn  # type: ignore[no-any-return]
         # The normal distribution has no value at 0 and 1.
@@ -130,14 +125,7 @@ def split_key(key: str) -> tuple[str, str]:
 
 
 def make_space(setting: Setting, suffix: str, content: Any) -> Space:
-    """Return the space of a setting.
-
-    Args:
-        suffix: one of :data:`SUFFIXES`, or '' for the form of this package.
-
-    Raises:
-        SettingError: an unknown form, a value that is not allowed, or a space with one value.
-    """
+    """Return the space of a setting; ``suffix`` is one of :data:`SUFFIXES`, or ''."""
     name = setting.name
     keys = set(content) if isinstance(content, dict) else set()
     if suffix in ('choice', 'grid_search') or (not suffix and isinstance(content, list)):
@@ -205,7 +193,6 @@ _NOT_IN_SPECS = ('seed', 'record_episodes', 'freeze', 'inference')
 
 
 def agent_settings() -> dict[str, Setting]:
-    """Return the settings of the part ``agent``, of every algorithm, by name."""
     found = settings_of(TrainConfig, *ALGORITHM_SETTINGS.values())
     return {name: each for name, each in found.items() if name not in _NOT_IN_SPECS}
 
@@ -219,18 +206,14 @@ def listed_agent_settings() -> dict[str, Setting]:
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """What a spec searches.
-
-    Attributes:
-        spaces: by setting, in the order of the spec.
-    """
+    """What a spec searches: spaces by setting, in its order."""
 
     config: SearchConfig
     spaces: Mapping[str, Space]
 
     @property
     def grid_size(self) -> int:
-        """Number of combinations of choices; 0 if a space is not of choices."""
+        """Number of combinations; 0 if a space is not of choices."""
         return math.prod(len(each.values) if each.kind == 'choices' else 0
                          for each in self.spaces.values())
 
@@ -243,9 +226,7 @@ class Spec:
         settings: of agent and environment as the spec gives them, by name; what it does not give
             comes from presets and defaults. {} if the spec lists agents or environments.
         agents: agents, environments and bodies of a spec that lists them, else None.
-        meta: sessions, trials and seed.
         reference: what fitness is measured by; None: the table of references has it, or not.
-        search: None if there is nothing to search.
         content: the spec as it was read, to copy it.
     """
 
@@ -278,7 +259,6 @@ class Spec:
 
     @property
     def num_trials(self) -> int:
-        """Number of trials of the search; 1 without one."""
         if self.search is None:
             return 1
         if self.search.config.sampler == 'grid':
@@ -295,5 +275,4 @@ class Spec:
         return {name: value for name, value in values.items() if value in self.search.spaces[name]}
 
     def with_meta(self, **values: int) -> Spec:
-        """Return the spec with other numbers of trials or sessions."""
         return dataclasses.replace(self, meta=dataclasses.replace(self.meta, **values))

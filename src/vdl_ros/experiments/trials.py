@@ -21,7 +21,7 @@ from vdl_ros.experiments.spec import Spec
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.agents_file import AgentsFile
 from vdl_ros.rl.runs.recorded_run import RecordedRun, RunReadError
-from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
+from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess, options
 from vdl_ros.rl.settings import TrainConfig
 
 
@@ -29,22 +29,17 @@ from vdl_ros.rl.settings import TrainConfig
 class AgentsProcess(TrainingProcess):
     """A session of ``vdl_ros.multi_agent_training``, in whose folder each agent has a run.
 
-    Its settings are only the seed.
-
-    Attributes:
-        agents: agents, environments and bodies; written to ``<name>.yaml`` beside the folder.
+    Its settings are only the seed; ``agents`` are written to ``<name>.yaml`` beside the folder.
     """
 
-    agents: AgentsFile = dataclasses.field(default_factory=lambda: AgentsFile({}, [], []))
+    agents: AgentsFile = dataclasses.field(kw_only=True)
 
     @property
     def file(self) -> Path:
-        """The file of the session."""
         return self.folder.with_name(f'{self.folder.name}.yaml')
 
     @property
     def runs(self) -> list[TrainingProcess]:
-        """The runs of the agents."""
         found = []
         for number, name in enumerate(self.agents.agents):
             settings = self.agents.resolved(number)
@@ -55,19 +50,13 @@ class AgentsProcess(TrainingProcess):
         return found
 
     def command(self, file: Path | None = None) -> list[str]:
-        """Return the command that starts the session, or goes on with it."""
-        more = (word for name, value in self.start_settings.items()
-                for word in (f'--{name}', value))
+        settings = {'run_dir': str(self.folder), 'seed': self.settings['seed']}
         return [sys.executable, '-m', 'vdl_ros.multi_agent_training', str(file or self.file),
-                '--run_dir', str(self.folder), '--seed', self.settings['seed'], *more]
+                *options({**settings, **self.start_settings})]
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
-        """Run the session; see :meth:`TrainingProcess.run`."""
-        content = {'agents': {name: dict(each) for name, each in self.agents.agents.items()},
-                   'envs': [dict(each) for each in self.agents.envs],
-                   'bodies': [list(each) for each in self.agents.bodies]}
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.file, yaml.safe_dump(content, sort_keys=False))
+        write_text(self.file, yaml.safe_dump(dataclasses.asdict(self.agents), sort_keys=False))
         return super().run(stop)
 
 
@@ -80,25 +69,15 @@ _ENV = settings_of(EnvConfig)
 Report = Callable[[int, float], None]
 
 
-def trial_folder(folder: Path, number: int) -> Path:
-    """Return the folder of a trial of the experiment in ``folder``."""
-    return folder / f'trial-{number}'
-
-
 @dataclasses.dataclass(frozen=True)
 class TrialRunner:
-    """Runs trials of one experiment.
-
-    Attributes:
-        env_modules: modules that register environments, as the setting.
-    """
+    """Runs trials of one experiment; ``env_modules`` is the setting."""
 
     spec: Spec
     folder: Path
     env_modules: str = ''
 
     def sessions(self, number: int, values: Mapping[str, Scalar]) -> list[TrainingProcess]:
-        """Return the sessions of a trial."""
         meta, agents = self.spec.meta, self.spec.agents
         start = {'env_modules': self.env_modules} if self.env_modules else {}
         settings = {}
@@ -116,10 +95,10 @@ class TrialRunner:
                 [{**each, **of_env} for each in agents.envs], agents.bodies)
         found: list[TrainingProcess] = []
         for session in range(meta.sessions):
-            folder = trial_folder(self.folder, number) / f'session-{session}'
+            folder = self.folder / f'trial-{number}' / f'session-{session}'
             own = {**settings, 'seed': str(meta.seed + session)}
             found.append(TrainingProcess(folder, own, start) if agents is None
-                         else AgentsProcess(folder, own, start, agents))
+                         else AgentsProcess(folder, own, start, agents=agents))
         return found
 
     def run(
@@ -128,13 +107,9 @@ class TrialRunner:
     ) -> bool:
         """Run the sessions of a trial that are not complete; return whether all are now.
 
-        Args:
-            stop: asked all the time; once it returns true the sessions are interrupted.
-            report: takes a place, counted over all sessions, and the mean return there.
-            jobs: sessions at a time; more than one only without ``report``.
-
-        Raises:
-            TrainingError: a session failed; the others are interrupted.
+        Once ``stop`` returns true, or a session fails, which is a TrainingError, the others are
+        interrupted. ``report`` takes a place, counted over all sessions, and the mean return
+        there; without it ``jobs`` sessions may run at a time.
         """
         failed: list[str] = []
 

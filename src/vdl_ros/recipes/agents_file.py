@@ -38,12 +38,9 @@ _Bodies = Annotated[list[tuple[_Number, _Number, _Number]],
 
 @dataclass(frozen=True)
 class AgentsFile:
-    """What a session of several agents is.
+    """Settings of agents by name and of environments; bodies (agent, environment, number).
 
-    Attributes:
-        agents: settings of learning by the name of an agent; ``init`` is a checkpoint.
-        envs: settings of each environment.
-        bodies: (agent, environment, number), each from 0.
+    Settings of an agent are of learning; ``init`` is a checkpoint.
     """
 
     agents: Mapping[str, Mapping[str, Scalar]]
@@ -51,7 +48,6 @@ class AgentsFile:
     bodies: Sequence[tuple[int, int, int]]
 
     def count(self, agent: int, env: int) -> int:
-        """Return the number of bodies of an agent in an environment."""
         return sum(body[:2] == (agent, env) for body in self.bodies)
 
     def count_of(self, agent: int) -> int:
@@ -65,19 +61,13 @@ class AgentsFile:
         return found
 
     def agents_in(self, env: int) -> list[int]:
-        """Return the agents that have bodies in an environment."""
         return sorted({body[0] for body in self.bodies if body[1] == env})
 
     def envs_of(self, agent: int) -> list[int]:
-        """Return the environments in which an agent has bodies."""
         return sorted({body[1] for body in self.bodies if body[0] == agent})
 
     def verify(self) -> None:
-        """Check that names, agents, environments and bodies fit each other.
-
-        Raises:
-            SettingError: they do not.
-        """
+        """Raise a SettingError unless names, agents, environments and bodies fit each other."""
         for number, name in enumerate(self.agents):
             check_agent_name(name)
             if not self.envs_of(number):
@@ -89,19 +79,19 @@ class AgentsFile:
                 raise SettingError(f'num_envs: {env["num_envs"]} is not allowed with env_id '
                                    f'{env["env_id"]}: bodies are the copies of an environment')
 
-    def resolved(self, agent: int) -> dict[str, object]:
-        """Return the settings of an agent in its first environment, with those of presets."""
+    def given(self, agent: int) -> dict[str, Scalar]:
+        """Return the settings of an agent and of its first environment, as the file has them."""
         name = list(self.agents)[agent]
         learning = {key: value for key, value in self.agents[name].items() if key != 'init'}
-        return config_file.resolve({**learning, **self.envs[self.envs_of(agent)[0]]})
+        return {**learning, **self.envs[self.envs_of(agent)[0]]}
+
+    def resolved(self, agent: int) -> dict[str, object]:
+        """Return the same with the settings of presets."""
+        return config_file.resolve(self.given(agent))
 
 
 def check_agent_name(name: object) -> str:
-    """Return the name of an agent.
-
-    Raises:
-        SettingError: it is no name of a folder and of a ROS namespace.
-    """
+    """Return the name of an agent, which must be one of a folder and of a ROS namespace."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise SettingError(f'name: {quoted(name)} is not allowed: small letters, digits and _, '
                            'with a letter first')
@@ -113,12 +103,8 @@ def agents_of_world(
 ) -> list[list[str]]:
     """Return the names of the bodies of each agent: the first agent has the first ones.
 
-    Args:
-        names: of the bodies for which policies act, in the order of the world.
-        counts: number of bodies of each agent.
-
-    Raises:
-        SettingError: there are more or fewer.
+    ``names`` are of the bodies for which policies act, in the order of the world; ``counts`` the
+    number of bodies of each agent.
     """
     if sum(counts) != len(names):
         raise SettingError(f'bodies: {sum(counts)} are not allowed with env_id {env_id}, which '
@@ -130,12 +116,7 @@ def agents_of_world(
 def check_bodies(
     listed: object, agents: int, envs: int, name: str = 'bodies',
 ) -> list[tuple[int, int, int]]:
-    """Return bodies (agent, environment, number), each from 0, of a list of them.
-
-    Raises:
-        SettingError: bodies of an agent or an environment that is not there, twice, or not
-            counted from 0.
-    """
+    """Return bodies (agent, environment, number), each from 0, of a list of them."""
     try:
         bodies = msgspec.convert(listed, _Bodies)
     except msgspec.ValidationError:
@@ -155,11 +136,7 @@ def check_bodies(
 
 
 def read_agents_file(path: Path) -> AgentsFile:
-    """Read and check a file.
-
-    Raises:
-        SettingError: it cannot be read, or is no session of agents; the message is one line.
-    """
+    """Read and check a file; a SettingError is one line."""
     file = YamlFile(path)
     content = file.mapping((), file.content)
     for part in ('agents', 'envs', 'bodies'):

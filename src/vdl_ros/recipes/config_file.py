@@ -24,25 +24,18 @@ from vdl_ros.rl.settings import (
 
 _SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values(),
              AttackConfig, SurrogateConfig, RunConfig, RunFolderConfig)
-# What a run writes of its environment beside the settings.
-_NO_SETTINGS = ('environment',)
 
 
 def read_config(path: Path, *more: type) -> dict[str, Scalar]:
-    """Return the settings in a file.
+    """Return the settings in a file, which may also have those of the dataclasses ``more``.
 
-    ``env_kwargs`` may be a mapping, ``env_wrappers`` and ``env_modules`` lists.
-
-    Args:
-        more: dataclasses of further settings that it may have.
-
-    Raises:
-        SettingError: the file cannot be read, has a setting that does not exist, or a value that
-            is not allowed.
+    ``env_kwargs`` may be a mapping, ``env_wrappers`` and ``env_modules`` lists. A SettingError
+    names what is not allowed.
     """
     file = YamlFile(path)
-    content = {name: value for name, value in file.mapping((), file.content).items()
-               if name not in _NO_SETTINGS}
+    content = file.mapping((), file.content)
+    # What a run writes of its environment beside the settings.
+    content.pop('environment', None)
     # An actor's settings have names of the learner's.
     found = file.settings((), content, settings_of(ActorConfig) | settings_of(*_SETTINGS, *more))
     file.check('config: ')
@@ -50,11 +43,7 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
 
 
 def folder() -> Path:
-    """Return the folder ``config`` of the installed package, or of the checkout.
-
-    Raises:
-        FileNotFoundError: it is neither installed nor in a checkout.
-    """
+    """Return the folder ``config`` of the installed package, or of the checkout."""
     return find_resource('config/tasks').parent
 
 
@@ -86,14 +75,8 @@ def resolve(
 ) -> dict[str, object]:
     """Return all settings that differ from the defaults, by name.
 
-    Args:
-        given: settings by the user; they override all others.
-        saved: settings of the run that is resumed.
-        default_env_id: the environment if neither names one.
-
-    Raises:
-        SettingError: a setting of another algorithm is given, or another algorithm than that of
-            the resumed run.
+    The user's, ``given``, override all others; ``saved`` are of the run that is resumed. A
+    SettingError names a setting of another algorithm, or another algorithm than the resumed run's.
     """
     was = (saved or {}).get('algorithm')
     env_id = str(given.get('env_id', default_env_id))

@@ -20,11 +20,7 @@ _DEPTH = 6
 
 
 def setting_value(setting: Setting, value: object) -> Scalar:
-    """Return a value of YAML as the setting has it; YAML reads 1e-3 as text.
-
-    Raises:
-        SettingError: a value that is not allowed.
-    """
+    """Return a value of YAML as the setting has it; YAML reads 1e-3 as text."""
     if isinstance(value, str):
         return setting.parse(value)
     if setting.name == 'env_modules' and isinstance(value, list):
@@ -42,17 +38,12 @@ class Fault(NamedTuple):
     text: str
 
     def __str__(self) -> str:
-        """Return one line."""
         line = f':{self.line}' if self.line else ''
         return f'{self.path}{line}: {" ".join(self.text.split())}'
 
 
 class YamlFile:
-    """A YAML file whose faults are collected.
-
-    Attributes:
-        content: {} if it cannot be read.
-    """
+    """A YAML file whose faults are collected; ``content`` is {} if it cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -15,7 +15,7 @@ import torch.distributed as dist
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.distributed import process_group as module
 from vdl_ros.rl.distributed.collectives import GroupError
-from vdl_ros.rl.distributed.process_group import ProcessGroup, agree_on_nccl, join
+from vdl_ros.rl.distributed.process_group import ProcessGroup, join
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import TrainConfig
 
@@ -30,22 +30,6 @@ def make(spaces, group=None, **changes):
     return Learner(config, *spaces, group=group)
 
 
-def gradients_and_state(learner):
-    """Return copies, in numpy: torch would share its memory with a process that ends."""
-    gradients = [each.grad for each in learner.policy.parameters() if each.grad is not None]
-    return [each.numpy().copy() for each in (*gradients, *learner.policy.state_dict().values())]
-
-
-@pytest.fixture
-def share(random_unroll):
-    """Return a function: a learner's unrolls of an update; the second one has more of them."""
-    def draw(rank, update):
-        return [random_unroll(100 * update + 10 * rank + number, batch=6 + number,
-                              start_id=10 * rank + number, sequence=update)
-                for number in range(1 + rank)]
-    return draw
-
-
 def collect(group):
     """Return what each collective operation gives this learner."""
     parameters = [torch.zeros(2, 3), torch.zeros(()), torch.zeros(4)]
@@ -53,23 +37,26 @@ def collect(group):
         parameter.grad = torch.full_like(parameter, number + 10.0 ** group.rank)
     group.all_reduce_gradients(parameters)
     mine = torch.tensor([1, 10 ** group.rank])
-    told = group.all_gather('ä' * group.rank), group.broadcast(bytes([group.rank, 7]))
     return (group.rank, group.size, group.all_reduce_sum(mine).tolist(), mine.tolist(),
-            group.all_reduce_min(5 - group.rank), *told, [
-                None if each.grad is None else each.grad.unique().tolist()
-                for each in parameters])
+            group.all_reduce_min(5 - group.rank), group.all_gather('ä' * group.rank),
+            group.broadcast(bytes([group.rank, 7])),
+            [None if each.grad is None else each.grad.unique().tolist() for each in parameters])
 
 
-def load_state_of_learner_0(group, spaces, share):
-    """Return counts and weights of a learner that began otherwise, once it has learned more."""
-    alone = make(spaces, seed=group.rank)
-    for update in range(3 + 4 * group.rank):
-        alone.update(share(group.rank, update))
+def trained(spaces, random_unroll, rank):
+    """Return a learner that begins otherwise than that of another rank, and has learned more."""
+    learner = make(spaces, seed=rank)
+    for update in range(3 + rank):
+        learner.update([random_unroll(10 * rank + update)])
+    return learner
+
+
+def go_on_from_learner_0(group, spaces, random_unroll):
+    """Return counts and weights of a learner after an update from the state of learner 0."""
     learner = make(spaces, group)
-    learner.load_state(alone.state())
+    learner.load_state(trained(spaces, random_unroll, group.rank).state())
     learner.broadcast_state()
-    counts = learner.version, learner.agent_steps
-    learner.update(share(group.rank, 3))
+    learner.update([random_unroll(100 + group.rank, batch=6 + group.rank)])
     # Another network is refused by the one that has it.
     other = make(spaces, group, hidden_size=8 + group.rank)
     if group.rank == 0:
@@ -77,36 +64,26 @@ def load_state_of_learner_0(group, spaces, share):
     else:
         with pytest.raises(ValueError, match='^checkpoint: not of this network: '):
             other.broadcast_state()
-    return counts, [each.tobytes() for each in learner.weights().values()]
+    return learner.version, learner.agent_steps, [
+        each.copy() for each in learner.weights().values()]
 
 
 @pytest.mark.process
-def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, share):
-    """After each update; and their operations reach both, as does the state of learner 0."""
+def test_two_processes_are_one_learner_with_the_joined_batch(learners, spaces, random_unroll):
+    """From the state of learner 0 on; and their other operations reach both."""
     def work(group):
-        learner, found = make(spaces, group), []
-        for update in range(4):
-            learner.update(share(group.rank, update))
-            found.append(gradients_and_state(learner))
-        return (found, learner.agent_steps, collect(group),
-                load_state_of_learner_0(group, spaces, share))
+        return collect(group), go_on_from_learner_0(group, spaces, random_unroll)
 
-    (first, steps, *told), (second, same_steps, *told_2) = learners(work, work)
-    one = make(spaces)
-    before = [each.clone() for each in one.policy.parameters()]
-    for update in range(4):
-        one.update(share(0, update) + share(1, update))
-        joined = gradients_and_state(one)
-        for found in (first[update], second[update]):
-            for mine, expected in zip(found, joined, strict=True):
-                np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
-    assert steps == same_steps == one.agent_steps
-    assert not torch.allclose(before[0], next(one.policy.parameters()), atol=1e-3)
-    for rank, (collected, _) in enumerate((told, told_2)):
+    one = trained(spaces, random_unroll, 0)
+    before = next(iter(one.weights().values())).copy()
+    one.update([random_unroll(100 + rank, batch=6 + rank) for rank in range(2)])
+    for rank, (collected, (version, steps, weights)) in enumerate(learners(work, work)):
         assert collected == (rank, 2, [2, 11], [1, 10 ** rank], 4, ['', 'ä'], b'\0\7',
                              [[11.0], [13.0], None])
-    assert told[1] == told_2[1], 'both go on from the state of learner 0'
-    assert told[1][0][0] == 3
+        assert (version, steps) == (4, one.agent_steps)
+        for mine, expected in zip(weights, one.weights().values(), strict=True):
+            np.testing.assert_allclose(mine, expected, rtol=1e-5, atol=1e-5)
+        assert not np.allclose(weights[0], before, atol=1e-3)
 
 
 @pytest.mark.process
@@ -184,44 +161,37 @@ def test_silent_learner_raises_group_error_after_the_timeout(start_process, addr
 
 
 def test_missing_learners_are_named(address):
-    for rank, timeout, message in (
-            (0, 0.5, rf'^learner 0 waited at group_address {address}: learners 1, 2 did not '
-                     r'(come|answer) within group_timeout, 0\.5 s$'),
-            (1, 0.5, r'^learner 1 .*: learner 0 did not (come|answer) within'),
-            # As where the name of the first learner's host is long looked for.
-            (0, 0.0, ': learners 1, 2 did not (come|answer) within group_timeout, 0 s$'),
-            (1, 0.0, ': learner 0 did not (come|answer) within group_timeout, 0 s$')):
-        with pytest.raises(GroupError, match=message):
-            join(rank, 3, address, timeout)
+    # 0: as where the name of the first learner's host is long looked for.
+    for timeout in (0.5, 0.0):
+        for rank, missing in ((0, 'learners 1, 2'), (1, 'learner 0')):
+            with pytest.raises(GroupError, match=(
+                    rf'^learner {rank} waited at group_address {address}: {missing} did not '
+                    rf'(come|answer) within group_timeout, {timeout:g} s$')):
+                join(rank, 3, address, timeout)
 
 
 def test_joining_a_stopped_learner_0_is_an_error_and_can_be_interrupted(address):
     """The kernel connects to a process that is stopped, but nobody answers."""
+    stop = threading.Event()
+    stop.set()
+    assert join(0, 2, address, PATIENCE, stop=stop) is None
     host, port = address.split(':')
     with socket.create_server((host, int(port))):
         with pytest.raises(GroupError, match='learner 0 did not (answer|come) within group_t'):
             join(1, 2, address, 1.0)
-        stop = threading.Event()
+        stop.clear()
         with ThreadPoolExecutor(1) as pool:
             joining = pool.submit(join, 1, 2, address, PATIENCE, stop=stop)
             stop.set()
             assert joining.result() is None
 
 
-def test_joining_can_be_interrupted(address):
-    stop = threading.Event()
-    stop.set()
-    assert join(0, 2, address, PATIENCE, stop=stop) is None
-    assert join(1, 2, address, PATIENCE, stop=stop) is None
-
-
 def test_invalid_group_address_is_rejected():
-    for rank, address, message in (
-            (0, 'nohost', r"group_address: 'nohost' is not allowed: host:port"),
-            (1, 'host:99999', r"group_address: 'host:99999' is not allowed: host:port"),
-            (0, '192.0.2.1:29400', r"learner 0 cannot listen at '192.0.2.1:29400': ")):
+    for address, message in (
+            ('host:99999', r"group_address: 'host:99999' is not allowed: host:port"),
+            ('192.0.2.1:29400', r"learner 0 cannot listen at '192.0.2.1:29400': ")):
         with pytest.raises(SettingError, match=message):
-            join(rank, 2, address, 1.0)
+            join(0, 2, address, 1.0)
 
 
 def test_another_num_learners_is_rejected(address):
@@ -235,32 +205,21 @@ def test_another_num_learners_is_rejected(address):
         assert first.result() is None
 
 
-def together(work, *arguments):
-    """Return what a call with each of these, in a thread of its own, returns."""
-    with ThreadPoolExecutor(len(arguments)) as pool:
-        return list(pool.map(work, range(len(arguments)), arguments))
-
-
 def test_nccl_is_for_learners_that_all_have_a_device_of_their_own(monkeypatch):
     """Counts, texts and the state that all begin with are in host memory, and Gloo's always."""
-    for identities, expected in (
-            (['a', 'b'], True), (['a', 'b', 'c'], True), (['a', 'a'], False),
-            (['a', 'b', 'a'], False), (['', ''], False), (['a', ''], False)):
-        store, size = dist.HashStore(), len(identities)
-        found = together(lambda rank, identity, store=store, size=size: agree_on_nccl(
-            store, rank, size, identity), *identities)
-        assert found == [expected] * size, identities
-    for names, backend in ((['a', 'b'], 'cpu:gloo,cuda:nccl'), (['a', 'a'], 'gloo')):
-        asked, store = [], dist.HashStore()
+    for identities in (['a', 'b'], ['a', 'b', 'c'], ['a', 'a'], ['a', 'b', 'a'], ['', ''],
+                       ['a', '']):
+        asked, store, size = [], dist.HashStore(), len(identities)
         monkeypatch.setattr(
-            module, 'nccl_identity', lambda device, names=names: names[device.index])
+            module, 'nccl_identity', lambda device, identities=identities: identities[device])
         monkeypatch.setattr(dist, 'init_process_group',
                             lambda name, asked=asked, **more: asked.append(name))
-        groups = together(
-            lambda rank, device, store=store: ProcessGroup(store, rank, 2, 10.0, device),
-            torch.device('cuda', 0), torch.device('cuda', 1))
-        assert asked == [backend] * 2
-        assert [each.uses_nccl for each in groups] == [backend != 'gloo'] * 2
+        with ThreadPoolExecutor(size) as pool:
+            groups = list(pool.map(lambda rank, store=store, size=size: ProcessGroup(
+                store, rank, size, 10.0, rank), range(size)))
+        nccl = identities in (['a', 'b'], ['a', 'b', 'c'])
+        assert asked == ['cpu:gloo,cuda:nccl' if nccl else 'gloo'] * size, identities
+        assert [each.uses_nccl for each in groups] == [nccl] * size
 
 
 def test_a_learner_that_is_gone_before_it_names_its_device_is_an_error():

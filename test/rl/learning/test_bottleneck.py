@@ -59,39 +59,28 @@ def test_sentence_names_bottleneck_and_advice():
 
 
 def test_busy_inference_at_the_learner_is_named():
-    shares = {'acting': actor(0.7), 'training': learner(0.6)}
-    now = Circumstances(cores=4)
-    assert 'try inference:=actor' in sentence(
-        {**shares, 'inference': {'infer': 0.8, 'wait': 0.2}}, now)
+    shares, now = {'acting': actor(0.7), 'training': learner(0.6)}, Circumstances(cores=4)
+    busy = {**shares, 'inference': {'infer': 0.8, 'wait': 0.2}}
+    assert 'try inference:=actor' in sentence(busy, now)
     assert 'inference' not in sentence(shares, now)
 
 
-def test_recent_rows_and_all_rows_are_told_apart():
+def test_recent_rows_and_all_rows_are_told_apart_and_threads_are_not_tried_twice():
     now = [0.0]
-    found = Bottleneck({'num_actors': 2, 'realtime_fps': 0.0, 'env_id': 'CartPole-v1'},
+    found = Bottleneck({'num_actors': 2, 'learner_threads': 0, 'env_id': 'CartPole-v1'},
                        on_gpu=False, clock=lambda: now[0])
-    assert (found.recent, found.overall()) == ('', '')
+    assert (found.recent, found.overall(), found.learner_threads) == ('', '', 1)
+    found.set_learner_threads(2, tried=True)
     slow_learner = {'time/training/learn': 0.9, 'time/training/wait': 0.1, 'charts/SPS': 5.0}
-    acting = {'time/acting/wait': 0.6, 'time/acting/step': 0.4}
     found.add(slow_learner, 30.0)
     assert found.recent == '', 'no actor has reported yet'
     # Rows without reports of actors in between count for the learner only.
-    found.add(slow_learner | acting, 30.0)
+    found.add(slow_learner | {'time/acting/wait': 0.6, 'time/acting/step': 0.4}, 30.0)
     found.add(slow_learner, 30.0)
     assert 'actors wait 60%' in found.recent
+    assert 'learner_threads' not in found.recent
     now[0] += 60.0
     found.add({'time/training/learn': 0.2, 'time/training/wait': 0.8,
                'time/acting/wait': 0.0, 'time/acting/step': 1.0}, 1.0)
     assert 'the learner waits 80%' in found.recent
     assert 'the learner is the bottleneck (89% updates' in found.overall()
-
-
-def test_more_threads_are_not_advised_once_they_were_tried():
-    found = Bottleneck({'num_actors': 2, 'learner_threads': 0}, on_gpu=False)
-    assert found.learner_threads == 1
-    found.set_learner_threads(2, tried=True)
-    assert found.learner_threads == 2
-    found.add({'time/training/learn': 0.9, 'time/training/wait': 0.1,
-               'time/acting/wait': 0.6, 'time/acting/step': 0.4}, 30.0)
-    assert 'the learner is the bottleneck' in found.recent
-    assert 'learner_threads' not in found.recent

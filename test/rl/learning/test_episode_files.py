@@ -23,13 +23,22 @@ def rows_of(path):
         return [{name: float(text) for name, text in row.items()} for row in csv.DictReader(file)]
 
 
-def test_an_episode_over_several_unrolls_has_a_row_for_each_step(learner, scripted, tmp_path):
+@pytest.fixture
+def recorded(learner, scripted, tmp_path):
+    """Return the path of an episode, its record, and an inbox of unrolls of four steps."""
     path = tmp_path / 'episode.csv'
-    record, inbox = EpisodeRecord(path, learner, pytest.fail), scripted(FlowStats(), steps=4)
+    return path, EpisodeRecord(path, learner, pytest.fail), scripted(FlowStats(), steps=4)
+
+
+def test_an_episode_over_several_unrolls_has_a_row_for_each_step(learner, recorded):
+    path, record, inbox = recorded
     unroll = inbox.get(0)
     record.add(unroll)
+    second = inbox.get(0)
+    # Another actor is not mixed in.
+    record.add(dataclasses.replace(second, start_id=7))
     assert not path.exists()
-    record.add(inbox.get(0))
+    record.add(second)
     rows = rows_of(path)
     assert [row['step'] for row in rows] == [0, 1, 2, 3, 4]
     assert [row['return'] for row in rows] == [1, 2, 3, 4, 5]
@@ -43,14 +52,12 @@ def test_an_episode_over_several_unrolls_has_a_row_for_each_step(learner, script
     text = path.read_text()
     for _ in range(4):
         record.add(inbox.get(0))
-    assert path.read_text() == text
     EpisodeRecord(path, learner, pytest.fail).add(unroll)
     assert path.read_text() == text
 
 
-def test_after_a_lost_unroll_the_next_episode_is_recorded(learner, scripted, tmp_path):
-    path = tmp_path / 'episode.csv'
-    record, inbox = EpisodeRecord(path, learner, pytest.fail), scripted(FlowStats(), steps=4)
+def test_after_a_lost_unroll_the_next_episode_is_recorded(recorded):
+    path, record, inbox = recorded
     record.add(inbox.get(0))
     inbox.get(0)
     # Its steps 2 to 5 of the second episode are no start.
@@ -61,40 +68,24 @@ def test_after_a_lost_unroll_the_next_episode_is_recorded(learner, scripted, tmp
     assert [row['step'] for row in rows_of(path)] == [0, 1, 2, 3, 4]
 
 
-def test_another_actor_is_not_mixed_in(learner, scripted, tmp_path):
-    path = tmp_path / 'episode.csv'
-    record, inbox = EpisodeRecord(path, learner, pytest.fail), scripted(FlowStats(), steps=4)
-    record.add(inbox.get(0))
-    second = inbox.get(0)
-    record.add(dataclasses.replace(second, start_id=7))
-    assert not path.exists()
-    record.add(second)
-    assert len(rows_of(path)) == 5
-
-
-def table_of(folder):
-    return [tuple(row.values()) for row in rows_of(folder / 'episodes.csv')]
-
-
 def test_each_episode_is_a_row_and_a_resumed_run_drops_what_it_repeats(
         learner, scripted, tmp_path):
-    unroll = scripted(FlowStats(), steps=4).get(0)
-    table = EpisodeTable(tmp_path, learner, pytest.fail)
+    def rows():
+        return [tuple(row.values()) for row in rows_of(tmp_path / 'episodes.csv')]
+
+    unroll, warnings = scripted(FlowStats(), steps=4).get(0), []
+    table = EpisodeTable(tmp_path, learner, warnings.append)
     clean = FinishedEpisode(0, 7.5, 5, True, False)
     attacked = FinishedEpisode(1, -2.0, 9, False, True, None, 0.25, 3)
     table.add(unroll, [clean, attacked])
     learner.agent_steps = 100
     table.add(unroll, [clean])
-    assert table_of(tmp_path) == [(0, 7.5, 5, 0, 0), (0, -2, 9, 0.25, 3), (100, 7.5, 5, 0, 0)]
+    assert rows() == [(0, 7.5, 5, 0, 0), (0, -2, 9, 0.25, 3), (100, 7.5, 5, 0, 0)]
     learner.agent_steps = 50
     EpisodeTable(tmp_path, learner, pytest.fail)
-    assert len(table_of(tmp_path)) == 2
-
-
-def test_a_folder_that_cannot_be_written_is_a_warning(learner, scripted, tmp_path):
-    warnings = []
-    table = EpisodeTable(tmp_path, learner, warnings.append)
+    assert len(rows()) == 2
+    # What cannot be written is a warning.
     (tmp_path / 'episodes.csv').unlink()
     (tmp_path / 'episodes.csv').mkdir()
-    table.add(scripted(FlowStats(), steps=4).get(0), [FinishedEpisode(0, 7.5, 5, True, False)])
+    table.add(unroll, [clean])
     assert warnings[0].startswith('episodes.csv not written: ')

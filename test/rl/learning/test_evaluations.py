@@ -1,10 +1,6 @@
 """Evaluations of a run: when, what is written, the best policy, and an evaluator that is gone."""
 
-import csv
-import dataclasses
 import itertools
-import json
-import threading
 
 import numpy as np
 import pytest
@@ -12,16 +8,7 @@ import pytest
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.learning.evaluations import Result
-from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.settings import TrainConfig
-
-CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400, eval_every=100)
 
 
 class FakeEvaluator:
@@ -52,26 +39,17 @@ def no_waiting(monkeypatch):
 
 
 @pytest.fixture
-def train(scripted, spaces, tmp_path):
+def train(start):
     """Return a function that trains with an evaluator: reason, lines and summary."""
-    def run(evaluator, *, resume=False, clock=None, inbox=None, **config):
-        settings = dataclasses.replace(CONFIG, **config)
-        learner, flow_stats = Learner(settings, *spaces), FlowStats()
-        folder, lines = RunFolder(tmp_path / 'run', resume=resume), []
-        trainer = Trainer(
-            learner, scripted(flow_stats, **(inbox or {})), flow_stats, folder,
-            {'env_id': 'scripted', 'algorithm': 'impala'}, RunConfig(num_actors=1),
-            Callbacks(log=lines.append, warn=lines.append), evaluator=evaluator,
-            **({} if clock is None else {'clock': clock}))
-        reason = trainer.run(threading.Event())
-        return reason, lines, json.loads((folder.path / 'summary.json').read_text())
+    def run(evaluator, **options):
+        run = start(evaluator=evaluator, **{'eval_every': 100} | options)
+        return run(), run.lines, run.summary
     return run
 
 
-def rows(tmp_path):
-    with (tmp_path / 'run' / 'evaluations.csv').open() as file:
-        return [{name: float(value) for name, value in row.items()}
-                for row in csv.DictReader(file)]
+def column(tmp_path, name):
+    return np.genfromtxt(
+        tmp_path / 'run' / 'evaluations.csv', delimiter=',', names=True)[name].tolist()
 
 
 def test_policies_are_evaluated_every_so_many_steps_and_the_best_is_kept(train, tmp_path):
@@ -80,11 +58,10 @@ def test_policies_are_evaluated_every_so_many_steps_and_the_best_is_kept(train, 
     assert reason == 'total_steps'
     steps = [each.agent_steps for each in evaluator.policies]
     assert [each // 100 for each in steps] == [1, 2, 3, 4]
-    table = rows(tmp_path)
-    assert [row['agent_steps'] for row in table] == steps
-    assert [row['mean_return'] for row in table] == [5.0, 9.0, 7.0, 9.0]
+    assert column(tmp_path, 'agent_steps') == steps
+    assert column(tmp_path, 'mean_return') == [5.0, 9.0, 7.0, 9.0]
     # Two returns of deviation 1: 1.96 / sqrt(2 - 1).
-    assert [row['interval'] for row in table] == [1.96] * 4
+    assert column(tmp_path, 'interval') == [1.96] * 4
     assert summary['evaluation']['count'] == 4
     assert summary['evaluation']['best'] == {
         **summary['evaluation']['best'], 'agent_steps': steps[1], 'mean_return': 9.0,
@@ -134,7 +111,7 @@ def test_a_result_that_comes_late_is_recorded_and_a_problem_is_logged(train, tmp
 
     _, lines, summary = train(evaluator, inbox={'on_get': late})
     assert any(line.endswith('steps: no such environment') for line in lines)
-    assert [row['mean_return'] for row in rows(tmp_path)] == [3.0, 4.0, 4.0]
+    assert column(tmp_path, 'mean_return') == [3.0, 4.0, 4.0]
     assert summary['evaluation']['count'] == 3
 
 
@@ -145,7 +122,7 @@ def test_a_resumed_run_keeps_its_best_policy_unless_it_is_damaged(train, tmp_pat
     assert summary['evaluation']['best']['mean_return'] == 9.0
     assert load_checkpoint(tmp_path / 'run' / 'best.pt')['learner']['agent_steps'] == (
         before['learner']['agent_steps'])
-    assert [row['mean_return'] for row in rows(tmp_path)] == [5.0, 9.0, 7.0, 7.0, 8.0, 8.5]
+    assert column(tmp_path, 'mean_return') == [5.0, 9.0, 7.0, 7.0, 8.0, 8.5]
     (tmp_path / 'run' / 'best.pt').write_bytes(b'x')
     _, lines, summary = train(FakeEvaluator(8.0, 8.0), resume=True, total_steps=800)
     assert summary['evaluation']['best']['mean_return'] == 8.0, 'a damaged one is replaced'

@@ -42,29 +42,16 @@ def test_a_loss_or_gradient_that_is_not_finite_changes_nothing(spaces, random_un
 
 def test_the_learning_rate_falls_with_agent_steps(spaces, random_unroll):
     learner = Learner(dataclasses.replace(CONFIG, learning_rate_schedule='linear'), *spaces)
-    for steps, left in ((0, 1.0), (250, 0.75), (1001, 0.0)):
+    for steps, left in ((250, 0.75), (1001, 0.0)):
         learner.agent_steps = steps
-        metrics = learner.update([random_unroll(0)])
-        assert metrics['charts/learning_rate'] == pytest.approx(left * CONFIG.learning_rate)
-        used = learner.state()['algorithm']['optimizer']['param_groups'][0]['lr']
-        assert used == metrics['charts/learning_rate']
+        used = learner.update([random_unroll(0)])['charts/learning_rate']
+        assert used == pytest.approx(left * CONFIG.learning_rate)
 
 
 def test_weights_and_statistics_go_to_an_actors_network(spaces, random_unroll, same):
-    for normalize in (False, True):
-        config = dataclasses.replace(CONFIG, normalize_observations=normalize)
-        learner, policy = Learner(config, *spaces), make_policy(config, *spaces)
-        learner.update([random_unroll(0)])
-        load_weights(policy, learner.weights())
-        assert same(dict(policy.state_dict()), dict(learner.policy.state_dict())), normalize
-    assert float(policy.normalizer.count) == learner.agent_steps > 0
-
-
-def test_a_copy_of_the_policy_does_not_learn(spaces, random_unroll, same):
-    learner = Learner(CONFIG, *spaces)
-    policy = learner.copy_policy()
-    before = copy.deepcopy(dict(policy.state_dict()))
-    assert same(before, dict(learner.policy.state_dict()))
+    config = dataclasses.replace(CONFIG, normalize_observations=True)
+    learner, policy = Learner(config, *spaces), make_policy(config, *spaces)
     learner.update([random_unroll(0)])
-    assert same(dict(policy.state_dict()), before)
-    assert not same(dict(learner.policy.state_dict()), before)
+    load_weights(policy, learner.weights())
+    assert same(dict(policy.state_dict()), dict(learner.policy.state_dict()))
+    assert float(policy.normalizer.count) == learner.agent_steps > 0

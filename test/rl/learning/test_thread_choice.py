@@ -6,26 +6,23 @@ from vdl_ros.rl.device import ThreadChoice, candidates
 class Training:
     """A training whose updates take the time that the number of threads gives, on its clock."""
 
-    def __init__(self, cores, seconds, steps=640):
+    def __init__(self, cores, seconds):
         self.now, self.threads, self.version = 0.0, 1, 0
-        self._seconds, self._steps = seconds, steps
-        self.used = []
-        self.choice = ThreadChoice(
-            cores, set_threads=self._set, clock=lambda: self.now)
+        self._seconds, self.used = seconds, []
+        self.choice = ThreadChoice(cores, set_threads=self._set, clock=lambda: self.now)
 
     def _set(self, threads):
         self.threads = threads
         self.used.append(threads)
 
     def until_chosen(self):
-        """Update until a number is chosen; return the line."""
+        """Update, with 640 steps each, until a number is chosen; return the line."""
         while self.version < 100000:
             self.version += 1
             self.now += self._seconds(self.threads, self.version)
             # An iteration without an update must not count.
             for _ in range(2):
-                line = self.choice.update(self.version, self.version * self._steps)
-                if line:
+                if line := self.choice.update(self.version, self.version * 640):
                     return line
         raise AssertionError('no number was chosen')
 

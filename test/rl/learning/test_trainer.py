@@ -1,11 +1,8 @@
 """The training loop: why a run ends, its summary, reports, checkpoints and resuming."""
 
-import dataclasses
 import itertools
-import json
-import math
 import queue
-import threading
+import re
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,56 +12,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.metrics import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.data.unroll import EndOfBagError
-from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.reporting import realtime_text, status_line
-from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.settings import TrainConfig
-
-CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=400)
-SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
-
-
-class Run:
-    """One start of a run in ``path``: of the scripted inbox and a tiny learner."""
-
-    def __init__(self, scripted, spaces, path, *, resume=False, launch_id='', settings=SETTINGS,
-                 inbox=None, periods=(1e6, 1e6), extra_scalars=dict, timers=None, num_actors=1,
-                 clock=None, **config):
-        self.published, self.lines = [], []
-        self.config = dataclasses.replace(CONFIG, **config)
-        self.learner, flow_stats = Learner(
-            self.config, *spaces, timer=timers and timers['training']), FlowStats()
-        self.inbox = scripted(flow_stats, **(inbox or {}))
-        self.folder = RunFolder(path, resume=resume, launch_id=launch_id)
-        run = RunConfig(num_actors=num_actors, checkpoint_period=periods[0],
-                        status_period=periods[1], stall_timeout=30.0)
-        self.trainer = Trainer(
-            self.learner, self.inbox, flow_stats, self.folder, settings, run,
-            Callbacks(lambda: self.publish(), self.lines.append, self.lines.append, extra_scalars),
-            timers=timers, **({} if clock is None else {'clock': clock}))
-        self.stop = threading.Event()
-
-    def publish(self):
-        self.published.append(self.learner.version)
-
-    def __call__(self):
-        return self.trainer.run(self.stop)
-
-    @property
-    def summary(self):
-        return json.loads((self.folder.path / 'summary.json').read_text())
-
-
-@pytest.fixture
-def start(scripted, spaces, tmp_path):
-    def make(path=tmp_path / 'run', **kwargs):
-        return Run(scripted, spaces, path, **kwargs)
-    return make
 
 
 def test_total_steps_end_a_run_and_its_summary_is_complete_and_true(start):
@@ -84,7 +32,7 @@ def test_total_steps_end_a_run_and_its_summary_is_complete_and_true(start):
     assert summary['steps_per_s'] == pytest.approx(
         summary['agent_steps'] / summary['wall_s'], rel=0.2)
     expected = {
-        **SETTINGS, 'ended_by': 'total_steps', 'device': 'cpu',
+        'env_id': 'scripted', 'algorithm': 'impala', 'ended_by': 'total_steps', 'device': 'cpu',
         'agent_steps': run.learner.agent_steps, 'updates': updates,
         'trajectories_received': run.inbox.sequence, 'trajectories_lost': 0,
         'trajectories_rejected': 0, 'mean_return_100': 5.0,
@@ -160,9 +108,9 @@ def test_a_run_without_actors_can_be_interrupted(start):
 
     run = start(inbox={'on_get': nobody})
     assert run() == 'interrupted'
-    assert run.summary['mean_return_100'] is None
-    assert run.summary['message_age_ms'] == {'p50': None, 'p99': None}
-    assert run.summary['steps_per_s'] == 0
+    found = run.summary
+    assert (found['mean_return_100'], found['steps_per_s']) == (None, 0)
+    assert found['message_age_ms'] == {'p50': None, 'p99': None}
     assert (run.folder.path / 'curve.png').read_text() == 'scripted'
 
 
@@ -170,7 +118,7 @@ def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
     first = start()
     assert first() == 'total_steps'
     good = load_checkpoint(first.folder.checkpoint)
-    run = start(resume=True, total_steps=10**6, inbox={'poison': 20}, periods=(1e6, 1e6))
+    run = start(resume=True, total_steps=10**6, inbox={'poison': 20})
     assert run() == 'not finite'
     assert run.learner.version > good['learner']['version']
     assert same(load_checkpoint(run.folder.checkpoint)['learner'], good['learner'])
@@ -182,7 +130,8 @@ def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
 def test_policy_is_published_at_the_start_and_every_publish_every_updates(start):
     run = start(publish_every=2, max_in_flight=4)
     run()
-    assert run.published == [0, *range(2, run.learner.version + 1, 2)]
+    assert [version for version, _ in run.published] == [
+        0, *range(2, run.learner.version + 1, 2)]
 
 
 def test_resumed_run_continues_steps_episodes_and_progress(start):
@@ -191,12 +140,11 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
     before = first.summary
     wall_s = load_checkpoint(first.folder.checkpoint)['progress']['wall_s']
     again = start(resume=True, total_steps=800)
-    assert again.learner.agent_steps == first.learner.agent_steps
-    assert again.learner.version == first.learner.version
-    assert again.trainer.progress.mean_return == first.trainer.progress.mean_return == 5.0
-    assert again.trainer.progress.mean_length == 5.0
+    assert (again.learner.agent_steps, again.learner.version) == (
+        first.learner.agent_steps, first.learner.version)
+    progress = again.trainer.progress
+    assert progress.mean_return == progress.mean_length == 5.0
     assert again() == 'total_steps'
-    assert again.learner.agent_steps >= 800
     after = again.summary
     assert after['trajectories_received'] == before['trajectories_received'] + again.inbox.sequence
     assert after['episodes'] > before['episodes']
@@ -205,7 +153,7 @@ def test_resumed_run_continues_steps_episodes_and_progress(start):
     steps = [row['agent_steps'] for row in again.folder.progress()]
     assert first.learner.agent_steps in steps
     assert steps == sorted(steps)
-    assert steps[-1] == again.learner.agent_steps
+    assert steps[-1] == again.learner.agent_steps >= 800
     finished = start(resume=True)
     assert finished() == 'total_steps'
     assert finished.inbox.sequence == 0
@@ -239,61 +187,18 @@ def test_actor_restarts_survive_a_kill_of_the_learner(start, monkeypatch):
     assert later.summary['actor_restarts'] == 2
 
 
-class SynchronousActors:
-    """Actors that send what their credit allows; those in ``silent`` send nothing."""
-
-    def __init__(self, run, scripted, names, now, limit):
-        self.run, self.now, self.silent, self.limit = run, now, set(), limit
-        self.actors = [scripted(run.trainer.flow_stats, start_id=number + 1, actor_id=name)
-                       for number, name in enumerate(names)]
-        run.trainer.collector.inbox = self
-
-    def get(self, timeout):
-        credit = self.run.config.batch_size * (self.run.learner.version + 1)
-        for actor in self.actors:
-            record = self.run.trainer.flow_stats.actor_records.get(actor.start_id)
-            used = record.used if record else 0
-            if actor.actor_id not in self.silent and (
-                    actor.sequence < min(used + self.run.config.batch_size, credit)):
-                return actor.get(timeout)
-        self.now[0] += timeout
-        if self.now[0] > self.limit:
-            self.run.stop.set()
-        raise queue.Empty
-
-
-def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(start, scripted):
+def test_a_run_without_any_trajectory_says_for_whom_it_waits(start):
     now = [0.0]
-    run = start(synchronous=True, num_actors=2, total_steps=1500, clock=lambda: now[0])
-    actors = SynchronousActors(run, scripted, ('away', 'here'), now, limit=1000.0)
-    sizes, learn = [], run.trainer._learn
 
-    def count(batch):
-        sizes.append(len(batch.sources))
-        actors.silent = {'away'} if len(sizes) in (2, 3) else set()
-        return learn(batch)
+    def go_away(inbox):
+        if inbox.sequence == 4:
+            now[0] += 5.0
+            if now[0] > 100.0:
+                run.stop.set()
+            raise queue.Empty
 
-    run.trainer._learn = count
-    assert run() == 'total_steps'
-    assert sizes[:5] == [4, 4, 2, 2, 4]
-    assert set(sizes[4:]) == {4}
-    stalls = [line for line in run.lines if line.startswith('stalled')]
-    assert stalls == ["stalled for 30 s, waiting for 'away'; it goes on without those that are "
-                      'silent, until they send again']
-
-
-def test_a_run_without_any_trajectory_says_for_whom_it_waits(start, scripted):
-    now = [0.0]
-    run = start(clock=lambda: now[0])
-    actors = SynchronousActors(run, scripted, ('b\x1b[2J' + 'x' * 200,), now, limit=100.0)
-    publish = run.publish
-
-    def go_away():
-        if run.learner.version == 2:
-            actors.silent = {each.actor_id for each in actors.actors}
-        publish()
-
-    run.publish = go_away
+    run = start(clock=lambda: now[0],
+                inbox={'on_get': go_away, 'actor_id': 'b\x1b[2J' + 'x' * 200})
     assert run() == 'interrupted'
     stalls = [line for line in run.lines if line.startswith('stalled')]
     assert [line[:39] for line in stalls] == [
@@ -312,25 +217,30 @@ def test_a_trainer_is_busy_while_it_computes_and_not_while_it_waits(start):
 
 
 def test_checkpoints_and_status_lines_follow_their_periods(start):
-    run = start(periods=(0.0, 0.0))
-    saved = []
+    run, saved = start(periods=(0.0, 0.0)), []
     save = run.folder.save
     run.folder.save = lambda **parts: (saved.append(run.learner.version), save(**parts))
     run()
     assert set(saved) >= set(range(1, run.learner.version + 1))
     assert len(run.lines) >= run.learner.version
+    assert re.fullmatch(r'steps \d+ / 400 \(10\d%, 0:00 left\) [\d,]+/s return 5.0 lag \d+.\d '
+                        r'\(max \d+\) lost 0', ' '.join(run.lines[-1].split()))
+
+
+def failing(write, times):
+    """Return ``write``, whose first calls find a full disk."""
+    tries = itertools.count()
+
+    def sometimes(*args, **kwargs):
+        if next(tries) < times:
+            raise OSError(28, 'No space left on device')
+        return write(*args, **kwargs)
+    return sometimes
 
 
 def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
     run = start(periods=(0.0, 1e6))
-    save, tries = run.folder.save, itertools.count()
-
-    def sometimes(**parts):
-        if next(tries) < 3:
-            raise OSError(28, 'No space left on device')
-        save(**parts)
-
-    run.folder.save = sometimes
+    run.folder.save = failing(run.folder.save, 3)
     assert run() == 'total_steps'
     warnings = [line for line in run.lines if line.startswith('checkpoint not written: ')]
     assert warnings == ['checkpoint not written: [Errno 28] No space left on device; '
@@ -341,14 +251,7 @@ def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
 def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written(
         start, monkeypatch):
     run = start()
-    write, tries = run.folder.report, itertools.count()
-
-    def sometimes(row, scalars):
-        if next(tries) < 2:
-            raise OSError(28, 'No space left on device')
-        write(row, scalars)
-
-    monkeypatch.setattr(run.folder, 'report', sometimes)
+    run.folder.report = failing(run.folder.report, 2)
     # A row for every update.
     monkeypatch.setattr('vdl_ros.rl.learning.reporting.time',
                         SimpleNamespace(monotonic=itertools.count().__next__))
@@ -358,10 +261,7 @@ def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written
 
 
 def test_a_folder_that_cannot_hold_a_checkpoint_is_found_before_the_run(start, monkeypatch):
-    def full(*args, **kwargs):
-        raise OSError(28, 'No space left on device')
-
-    monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_checkpoint', full)
+    monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_checkpoint', failing(None, 1))
     with pytest.raises(OSError, match='No space left'):
         start()
 
@@ -373,30 +273,9 @@ def test_a_checkpoint_of_another_run_or_a_damaged_one_is_refused(start):
     for changed, message in (({'env_id': 'other'}, "env_id 'scripted' is not 'other'"),
                              ({'algorithm': 'ppo'}, "algorithm 'impala' is not 'ppo'")):
         with pytest.raises(ValueError, match=rf'^[^\n]*checkpoint.pt: {message}'):
-            start(resume=True, settings={**SETTINGS, **changed})
-    with pytest.raises(ValueError, match=r'^checkpoint: not of this network: [^\n]*$'):
-        start(resume=True, hidden_size=5)
+            start(resume=True, changed=changed)
     for key in ('returns', 'received', 'lag'):
         progress = {name: each for name, each in parts['progress'].items() if name != key}
         save_checkpoint(path, config=parts['config'], learner=parts['learner'], progress=progress)
         with pytest.raises(CheckpointError, match=rf"^[^\n]*checkpoint.pt: .*'{key}'"):
             start(resume=True)
-    path.write_bytes(b'')
-    with pytest.raises(CheckpointError, match='checkpoint.pt: '):
-        start(resume=True)
-
-
-def test_status_line_is_readable():
-    line = status_line(agent_steps=12345, total_steps=1_500_000, steps_per_s=67890.1,
-                       mean_return=math.nan, lag_mean=0.52, lag_max=4, lost=7)
-    assert ' '.join(line.split()) == (
-        'steps 12,345 / 1,500,000 (1%) 67,890/s return - lag 0.5 (max 4) lost 7')
-    end = realtime_text({'updates': 3.14159, 'bytes': 23456.7, 'rewards': -0.256},
-                        {'mean': 61.7, 'p50': 60.2, 'p99': 121.9}, 0.0312)
-    line = status_line(agent_steps=1, total_steps=2, steps_per_s=15.0, mean_return=2.0,
-                       success_rate=0.925, lag_mean=0.52, lag_max=4, lost=7, left_s=3725.2,
-                       more=end)
-    assert '/ 2 (50%, 1:02:06 left)' in line
-    assert 'return     2.0   success  92%   lag' in line
-    assert line.endswith('lost 7   updates 3.1/s   bytes 23,457/s   reward -0.26/s   '
-                         'reaction 62 ms (p50 60, p99 122)   late 3.1%')

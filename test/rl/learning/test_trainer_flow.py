@@ -1,44 +1,27 @@
 """The training loop: which trajectories an update takes; synchronous actors, stale ones."""
 
-import dataclasses
 import queue
-import threading
 
 import pytest
 
 from vdl_ros.rl.acting.flow_control import Credit
-from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.trainer import Trainer
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.settings import TrainConfig
-
-CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=10**6)
-SETTINGS = {'env_id': 'none', 'algorithm': 'impala'}
 
 
 class Graph:
-    """A trainer and its actors, who act whenever what was published allows it."""
+    """A run and its actors, who act whenever what was published allows it."""
 
-    def __init__(self, random_unroll, spaces, path, actors=1, num_actors=1, **config):
-        self.config = dataclasses.replace(CONFIG, **config)
-        self.learner, self.flow_stats = Learner(self.config, *spaces), FlowStats()
-        self._draw, self._stop = random_unroll, threading.Event()
-        self.credits = {number: Credit(self.config.credit) for number in range(actors)}
+    def __init__(self, start, random_unroll, actors=1, **config):
+        self._draw = random_unroll
         # By actor: the version of the policy that it acts with.
-        self.versions = dict.fromkeys(self.credits, 0)
-        self.slow = set()
-        # Sequence numbers that do not arrive.
-        self.dropped = set()
-        self.published, self.batches = [], []
-        self._channel = []
-        self.folder = RunFolder(path)
-        self.trainer = Trainer(
-            self.learner, self, self.flow_stats, self.folder, SETTINGS,
-            RunConfig(num_actors=num_actors, checkpoint_period=1e6, status_period=1e6),
-            Callbacks(lambda: self.publish(), lambda line: None, lambda line: None))
+        self.versions = dict.fromkeys(range(actors), 0)
+        # Actors that load no policies, those that send nothing, and numbers that do not arrive.
+        self.slow, self.silent, self.dropped = set(), set(), set()
+        self.batches, self._channel, self._now = [], [], 0.0
+        self.run = start(inbox=lambda flow_stats: self, clock=lambda: self._now,
+                         **{'total_steps': 10**6} | config)
+        self.learner, self.flow_stats = self.run.learner, self.run.flow_stats
+        self.credits = {number: Credit(self.run.config.credit) for number in range(actors)}
+        self._publish, self.run.publish = self.run.publish, self.publish
         learn = self.learner.algorithm.update
 
         def update(batch):
@@ -48,8 +31,8 @@ class Graph:
         self.learner.algorithm.update = update
 
     def publish(self):
+        self._publish()
         credits = dict(self.flow_stats.credits())
-        self.published.append((self.learner.version, credits))
         for number, credit in self.credits.items():
             credit.on_policy('learner', credits.get(number, ('', None))[1])
             if number not in self.slow:
@@ -59,26 +42,25 @@ class Graph:
         """Return the next trajectory: of the actors in turn, of each as many as it may send."""
         if not self._channel:
             for number, credit in self.credits.items():
-                while credit.available:
+                while number not in self.silent and credit.available:
                     sequence = credit.spend()
                     if sequence not in self.dropped:
                         self._channel.append((number, sequence, self.versions[number]))
         if not self._channel:
-            self._stop.set()  # all wait: so does the trainer, for ever
+            self._now += timeout
+            if not self.silent:
+                self.run.stop.set()  # all wait: so does the trainer, for ever
             raise queue.Empty
         number, sequence, version = self._channel.pop(0)
         self.flow_stats.arrive(f'actor{number}', number, sequence)
         return self._draw(sequence, batch=1, sequence=sequence, start_id=number,
                           actor_id=f'actor{number}', version=version)
 
-    def run(self):
-        return self.trainer.run(self._stop)
-
 
 @pytest.fixture
-def graph(random_unroll, spaces, tmp_path):
+def graph(start, random_unroll):
     def make(**settings):
-        return Graph(random_unroll, spaces, tmp_path / 'run', **settings)
+        return Graph(start, random_unroll, **settings)
     return make
 
 
@@ -110,75 +92,75 @@ def test_synchronous_trainer_waits_for_all_actors(graph):
     assert each.learner.version == 0
 
 
+def test_a_synchronous_run_goes_on_without_an_actor_until_it_is_back(graph):
+    each = graph(actors=2, num_actors=2, synchronous=True, total_steps=300)
+    learn = each.run.trainer._learn
+
+    def go_away(batch):
+        each.silent = {0} if len(each.batches) in (1, 2) else set()
+        return learn(batch)
+
+    each.run.trainer._learn = go_away
+    assert each.run() == 'total_steps'
+    sizes = [len(batch) for batch in each.batches]
+    assert sizes[:5] == [4, 4, 2, 2, 4]
+    assert set(sizes[4:]) == {4}
+    assert [line for line in each.run.lines if line.startswith('stalled')] == [
+        "stalled for 30 s, waiting for 'actor0'; it goes on without those that are silent, until "
+        'they send again']
+
+
 def test_credit_of_lost_trajectories_is_published_before_the_batch_is_full(graph):
     each = graph(actors=1, batch_size=4, max_in_flight=4, total_steps=40)
     each.dropped = {0, 1, 2}
     assert each.run() == 'total_steps'
     assert each.batches[0] == [(0, sequence) for sequence in (3, 4, 5, 6)]
-    assert [version for version, _ in each.published][:2] == [0, 0]
+    assert [version for version, _ in each.run.published][:2] == [0, 0]
 
 
 def test_stale_trajectories_are_counted_and_credited_but_not_learned_from(graph):
-    each = graph(actors=1, batch_size=1, max_in_flight=1, max_version_lag=2, total_steps=300)
+    each = graph(actors=1, batch_size=1, max_in_flight=1, max_version_lag=2)
     each.slow.add(0)
-    assert run_until_stale(each, 5) == 'interrupted'
-    # Acted with version 0: versions 0, 1 and 2 learn from it, 3 does not, for ever.
-    assert [sequence for batch in each.batches for _, sequence in batch] == [0, 1, 2]
-    assert each.learner.version == 3
-    assert each.flow_stats.stale == 5
-    assert each.flow_stats.rejected == each.flow_stats.lost == 0
-    # The actor has one trajectory under way at most: without its credit it would have waited.
-    assert [used for _, credits in each.published[1:] for _, used in credits.values()] == list(
-        range(1, 3 + 5 + 1))
-    assert [version for version, _ in each.published] == [0, 1, 2, 3, 3, 3, 3, 3, 3]
-    assert each.flow_stats.lag_max == 3
-    summary = each.trainer.reporter.summary('')
-    assert (summary['trajectories_stale'], summary['trajectories_received']) == (5, 8)
-
-
-def run_until_stale(each, count):
-    """Run until so many trajectories were too old and all was published."""
     get = each.get
 
     def stop_then(timeout):
-        if each.flow_stats.stale == count:
-            each._stop.set()
+        if each.flow_stats.stale == 5:
+            each.run.stop.set()
             raise queue.Empty
         return get(timeout)
 
     each.get = stop_then
-    return each.run()
-
-
-def test_trajectories_up_to_max_version_lag_are_learned_from(graph):
-    each = graph(actors=2, batch_size=1, max_in_flight=1, max_version_lag=4, total_steps=400)
-    each.slow.add(1)
-    assert each.run() == 'total_steps'
-    acted = [(number, version) for version, batch in enumerate(each.batches)
-             for number, _ in batch]
-    assert {version for number, version in acted if number == 1} <= set(range(5))
-    assert max(version for number, version in acted if number == 0) > 10
-    assert each.flow_stats.stale > 3
+    assert each.run() == 'interrupted'
+    # Acted with version 0: versions 0, 1 and 2 learn from it, 3 does not, for ever.
+    assert [sequence for batch in each.batches for _, sequence in batch] == [0, 1, 2]
+    assert each.learner.version == 3
+    assert each.flow_stats.rejected == each.flow_stats.lost == 0
+    # The actor has one trajectory under way at most: without its credit it would have waited.
+    assert [used for _, credits in each.run.published[1:]
+            for _, used in credits.values()] == list(range(1, 3 + 5 + 1))
+    assert [version for version, _ in each.run.published] == [0, 1, 2, 3, 3, 3, 3, 3, 3]
+    assert each.flow_stats.lag_max == 3
+    summary = each.run.summary
+    assert (summary['trajectories_stale'], summary['trajectories_received']) == (5, 8)
 
 
 def test_actor_with_a_stale_trajectory_catches_up(graph):
     each = graph(actors=2, num_actors=2, synchronous=True, batch_size=1, max_version_lag=0,
                  total_steps=150)
     each.slow.add(1)
-    publish = each.publish
+    publish = each.run.publish
 
     def publish_and_wake():
         if each.flow_stats.stale:
             each.slow.clear()
         publish()
 
-    each.publish = publish_and_wake
+    each.run.publish = publish_and_wake
     assert each.run() == 'total_steps'
     assert each.flow_stats.stale == 1
     # What actor 1 sent second was too old, and is in no batch.
     assert each.batches[:3] == [
         [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
-    assert each.trainer.reporter.summary('')['trajectories_stale'] == 1
 
 
 def test_a_frozen_policy_does_not_change_and_its_actors_get_their_credit(graph):
@@ -190,4 +172,4 @@ def test_a_frozen_policy_does_not_change_and_its_actors_get_their_credit(graph):
     assert each.batches == []
     assert each.learner.version == 1
     assert all((before[name] == array).all() for name, array in each.learner.weights().items())
-    assert (each.folder.path / 'episode.csv').exists()
+    assert (each.run.folder.path / 'episode.csv').exists()

@@ -1,68 +1,42 @@
 """The training loop of two learners, each in a thread: they learn, end and fail together."""
 
-import dataclasses
+import itertools
 import json
 import queue
-import threading
 
 import pytest
 import torch
 
 from vdl_ros.rl.distributed.collectives import Group, GroupError
-from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.rl.runs.run_config import RunConfig
-from vdl_ros.rl.runs.run_folder import RunFolder
-from vdl_ros.rl.settings import TrainConfig
-
-CONFIG = TrainConfig(unroll_length=8, hidden_size=4, batch_size=2, total_steps=1000)
-SETTINGS = {'env_id': 'scripted', 'algorithm': 'impala'}
 
 
 @pytest.fixture
-def make_trainer(scripted, spaces, tmp_path):
-    """Return a function: a trainer of a group, its inbox, lines, and what it published."""
-    def make(group, config, **inbox):
-        flow_stats, lines, published = FlowStats(), [], []
-        learner = Learner(dataclasses.replace(CONFIG, **config), *spaces, group=group)
-        trainer = Trainer(
-            learner, scripted(flow_stats, start_id=10 + group.rank, **inbox), flow_stats,
-            RunFolder(tmp_path / 'run') if group.rank == 0 else None, SETTINGS,
-            RunConfig(num_actors=1), Callbacks(
-                lambda: published.append((learner.version, dict(flow_stats.credits()))),
-                lines.append, lines.append))
-        return trainer, lines, published
-    return make
-
-
-@pytest.fixture
-def runs(pair, make_trainer, tmp_path):
+def runs(pair, start, tmp_path):
     """
     Return a function: what two runs of one group come to.
 
-    ``inboxes`` are the arguments of each one's inbox; ``prepare`` is called with rank, trainer and
-    stop event before the run.
+    ``inboxes`` are the arguments of each one's inbox; ``prepare`` is called with each run before
+    it begins.
     """
-    def run(inboxes=({}, {}), prepare=lambda rank, trainer, stop: None, **config):
+    def both(inboxes=({}, {}), prepare=lambda run: None, **config):
         def work(group):
             group.all_gather = group._both
             group.broadcast = lambda data: group._both(data)[0]
-            trainer, lines, published = make_trainer(group, config, **inboxes[group.rank])
-            stop, learner = threading.Event(), trainer.learner
-            prepare(group.rank, trainer, stop)
-            reason = trainer.run(stop)
-            return {'reason': reason, 'version': learner.version, 'lines': lines,
-                    'weights': [each.tobytes() for each in learner.weights().values()],
-                    'steps': learner.agent_steps, 'published': published,
-                    'sequence': trainer.collector.inbox.sequence}
+            run = start(None if group.rank else tmp_path / 'run', {
+                'start_id': 10 + group.rank, **inboxes[group.rank]}, group=group,
+                **{'total_steps': 1000} | config)
+            prepare(run)
+            reason = run()
+            return {'reason': reason, 'version': run.learner.version, 'lines': run.lines,
+                    'weights': [each.tobytes() for each in run.learner.weights().values()],
+                    'steps': run.learner.agent_steps, 'published': run.published,
+                    'sequence': run.inbox.sequence}
 
         return pair(work, work)
 
-    run.folder = tmp_path / 'run'
-    return run
+    both.folder = tmp_path / 'run'
+    return both
 
 
 def summary(runs):
@@ -105,33 +79,20 @@ def test_credits_of_all_actors_are_in_every_policy(runs):
     assert second['published'][-1][1] == {11: ('a', 2 * second['version'])}
 
 
-def test_stop_at_return_over_all_learners_ends_both(runs):
-    first, second = runs(stop_at_return=5.0, total_steps=10**6)
-    assert first['reason'] == second['reason'] == 'stop_at_return'
-    assert 100 <= summary(runs)['episodes'] <= 115
-
-
 @pytest.mark.parametrize('who', [0, 1])
 def test_interrupting_one_learner_ends_both(runs, who):
     """One has no actors: the other has a batch, and waits; it learns of the end at once."""
+    stops, turns = {}, itertools.count(1)
+
     def nobody(inbox):
+        if next(turns) == 3:
+            stops[who].set()
         raise queue.Empty
-
-    def prepare(rank, trainer, stop):
-        if rank == who:
-            get, trainer.turns = trainer.collector.inbox.get, 0
-
-            def counted(timeout):
-                trainer.turns += 1
-                if trainer.turns == 3:
-                    stop.set()
-                return get(timeout)
-
-            trainer.collector.inbox.get = counted
 
     inboxes = [{}, {}]
     inboxes[who] = {'on_get': nobody}
-    first, second = runs(inboxes, prepare)
+    first, second = runs(
+        inboxes, lambda run: stops.update({run.learner.group.rank: run.stop}))
     assert first['reason'] == second['reason'] == 'interrupted'
     assert first['version'] == second['version'] == 0
     assert summary(runs)['ended_by'] == 'interrupted'
@@ -149,7 +110,7 @@ def test_nonfinite_loss_of_one_learner_ends_both(runs, who):
     assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == 0
 
 
-def test_checkpoint_is_saved_when_another_learner_dies(make_trainer, tmp_path):
+def test_checkpoint_is_saved_when_another_learner_dies(start):
     class Gone(Group):
         """Two learners that do the same, until the other is gone."""
 
@@ -159,13 +120,13 @@ def test_checkpoint_is_saved_when_another_learner_dies(make_trainer, tmp_path):
             return 2 * numbers.detach()
 
         def all_reduce_gradients(self, parameters):
-            if trainer.learner.version == 4:
+            if run.learner.version == 4:
                 raise GroupError('learner 0 waited for learner 1')
 
-    trainer, *_ = make_trainer(Gone(), {})
+    run = start(group=Gone())
     with pytest.raises(GroupError, match='waited for learner 1'):
-        trainer.run(threading.Event())
-    saved = load_checkpoint(tmp_path / 'run' / 'checkpoint.pt')
+        run()
+    saved = load_checkpoint(run.folder.checkpoint)
     assert saved['learner']['version'] == 4
     assert torch.isfinite(saved['learner']['policy']['value_head.weight']).all()
-    assert not (tmp_path / 'run' / 'summary.json').exists(), 'the run is not over'
+    assert not (run.folder.path / 'summary.json').exists(), 'the run is not over'

@@ -10,24 +10,17 @@ import pytest
 from vdl_ros.rl.plots.curve_plot import draw_curve, draw_curves
 from vdl_ros.rl.plots.curves import Series, make_curve
 
-BLUE, ORANGE = (0x1f, 0x6f, 0xeb), (0xe8, 0x75, 0x0a)
+BLUE = (0x1f, 0x6f, 0xeb)
 
 
-def row(steps, value, episodes):
+def row(steps, value, episodes=1):
     return {'agent_steps': steps, 'wall_s': steps / 100, 'mean_return_100': value,
             'episodes': episodes}
 
 
-def ink(path, color):
-    """Return how many points of the picture have this colour."""
-    picture = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
-    return int((picture == color).all(-1).sum())
-
-
-def group(label='impala', seeds=3, scale=1.0, spread=5.0, band='std'):
+def group(label='impala', seeds=3, band='std'):
     x = np.arange(1.0, 60.0)
-    return make_curve(label, [Series(100 * x, scale * x + seed * spread)
-                              for seed in range(seeds)], 1, band)
+    return make_curve(label, [Series(100 * x, x + 5.0 * seed) for seed in range(seeds)], 1, band)
 
 
 def draw(path, curves, **options):
@@ -42,27 +35,14 @@ def words(path):
 
 def test_the_curve_of_a_run_is_drawn(tmp_path):
     path, drawn = tmp_path / 'curve.png', []
-    for rows in ([], [row(10, float('nan'), 0)], [row(10, 5.0, 1)],
-                 [row(100 * i, float(i % 7), 1) for i in range(1, 5)],
-                 [row(10, float('nan'), 0)] + [row(100 * i, float(i % 7), 1)
-                                              for i in range(1, 50)]):
+    for rows in ([], [row(10, float('nan'), 0)], [row(10, 5.0)],
+                 [row(10, float('nan'), 0)] + [row(100 * i, float(i % 7)) for i in range(1, 50)]):
         draw_curve(rows, path, title='vdl/Counter-v0')
-        picture = matplotlib.image.imread(path)
+        picture = np.round(255 * matplotlib.image.imread(path)[..., :3]).astype(int)
         assert picture.shape[:2] == (480, 768)
-        assert picture[..., :3].min() < 0.5 < picture[..., :3].max()
-        drawn.append(ink(path, BLUE))
+        drawn.append(int((picture == BLUE).all(-1).sum()))
     assert drawn[:2] == [0, 0], 'no episode yet'
-    assert drawn[2] > 0
-    assert drawn[4] > 3 * drawn[3] > 600, 'more rows draw more'
-
-
-def test_every_group_has_its_line_and_its_name(tmp_path):
-    path = draw(tmp_path / 'plot.png', [group('impala'), group('ppo', scale=-1.0)])
-    assert ink(path, BLUE) > 500
-    assert ink(path, ORANGE) > 500
-    path = draw(tmp_path / 'plot.svg', [group('impala'), group('ppo', seeds=1)], note='band: x')
-    assert {'impala, 3 runs', 'ppo', 'CartPole-v1', 'band: x', 'agent steps',
-            'return, mean of the last 100 episodes'} <= set(words(path))
+    assert 0 < 3 * drawn[2] < 600 < drawn[3]
 
 
 def test_labels_are_shown_unchanged(tmp_path):
@@ -70,7 +50,7 @@ def test_labels_are_shown_unchanged(tmp_path):
         path = draw(tmp_path / 'plot.svg', [group('ppo', seeds=1), group(text, seeds=1)],
                     title=f'{text} title', note=f'{text} note', y=f'{text} y')
         assert {text, f'{text} title', f'{text} note', f'{text} y', 'ppo'} <= set(words(path))
-        draw_curve([row(100, 1.0, 1), row(200, 2.0, 2)], tmp_path / 'curve.svg', title=text)
+        draw_curve([row(100, 1.0), row(200, 2.0)], tmp_path / 'curve.svg', title=text)
         assert f'{text}   2 s' in words(tmp_path / 'curve.svg')
         # The letters of formulas lean.
         assert 'Oblique' not in path.read_text() + (tmp_path / 'curve.svg').read_text(), text
@@ -92,6 +72,4 @@ def test_band_and_raw_lines_are_only_drawn_when_wanted(tmp_path):
 def test_a_picture_that_cannot_be_written_leaves_nothing(tmp_path):
     with pytest.raises(ValueError, match='xyz'):
         draw(tmp_path / 'plot.xyz', [group()])
-    with pytest.raises(OSError, match='nowhere'):
-        draw(tmp_path / 'nowhere' / 'plot.png', [group()])
     assert not list(tmp_path.iterdir())

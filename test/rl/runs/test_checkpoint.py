@@ -2,8 +2,6 @@
 
 import os
 import pickle
-import random
-import resource
 import zipfile
 
 import pytest
@@ -36,21 +34,6 @@ def test_what_was_saved_is_loaded(path, same):
     assert os.listdir(path.parent) == ['checkpoint.pt']
 
 
-def test_a_write_that_fails_raises_oserror_and_leaves_the_old_one(path):
-    """The kernel refuses to write beyond ``size`` bytes, as on a full disk."""
-    old, limits = path.read_bytes(), resource.getrlimit(resource.RLIMIT_FSIZE)
-    large = {**PARTS, 'learner': {name: torch.rand(200_000) for name in 'vw'}}
-    for size in (0, 64, 100_000, 1_000_000):
-        resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-        try:
-            with pytest.raises(OSError, match='File too large'):
-                save_checkpoint(path, **large)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-        assert path.read_bytes() == old, size
-        assert os.listdir(path.parent) == ['checkpoint.pt'], size
-
-
 def test_content_and_name_are_on_the_disk_before_and_after_the_rename(path, monkeypatch):
     synced, sync = [], os.fsync
 
@@ -64,37 +47,18 @@ def test_content_and_name_are_on_the_disk_before_and_after_the_rename(path, monk
     assert synced == [f'{path}.partial', str(path.parent)]
 
 
-def test_a_file_that_is_not_a_checkpoint_is_rejected(path):
-    for content in (b'', b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096,
-                    b'env_id: x\n', pickle.dumps({'format': FORMAT})):
+def test_a_damaged_file_or_another_one_is_rejected(path):
+    whole = path.read_bytes()
+    flipped = bytearray(whole)
+    flipped[whole.index(PARTS['learner']['w'].numpy().tobytes()) + 20] ^= 1
+    for content in (b'garbage', b'\x80\x02garbage.', b'PK\x03\x04', b'\x00' * 4096,
+                    pickle.dumps({'format': FORMAT}), flipped,
+                    *(whole[:size] for size in range(0, len(whole), 197))):
         path.write_bytes(content)
-        refused(path, 'not a readable checkpoint', content)
+        refused(path, 'not a readable checkpoint', content[:40])
     with zipfile.ZipFile(path, 'w') as archive:
         archive.writestr('readme.txt', 'hello')
     refused(path, 'not a readable checkpoint', 'another zip file')
-
-
-def test_a_truncated_file_is_rejected(path):
-    whole = path.read_bytes()
-    for size in range(0, len(whole), 197):
-        path.write_bytes(whole[:size])
-        refused(path, '', size)
-
-
-def test_a_file_with_a_changed_byte_is_rejected_or_gives_the_same_content(path, same):
-    # Some bytes of a zip file carry nothing: dates, padding.
-    draw, whole, caught = random.Random(0), path.read_bytes(), 0
-    for _ in range(100):
-        damaged = bytearray(whole)
-        damaged[draw.randrange(len(whole))] ^= 1 << draw.randrange(8)
-        path.write_bytes(damaged)
-        try:
-            found = load_checkpoint(path)
-        except CheckpointError:
-            caught += 1
-        else:
-            assert same({name: found[name] for name in PARTS}, PARTS)
-    assert caught > 30
 
 
 class Trap:

@@ -2,7 +2,7 @@
 
 import sys
 import threading
-from types import SimpleNamespace
+from unittest.mock import Mock, call
 
 import pytest
 
@@ -13,31 +13,12 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
 
 
-class FakeWandb:
-    """As much of the library as is used."""
-
-    def __init__(self):
-        self.inits, self.rows, self.finished = [], [], 0
-        self.Settings = dict
-        self.fails = lambda: None
-
-    def init(self, **options):
-        self.inits.append(options)
-        return SimpleNamespace(id='abc', log=self.log, finish=self.finish)
-
-    def log(self, scalars, step):
-        self.fails()
-        self.rows.append((scalars, step))
-
-    def finish(self):
-        self.finished += 1
-
-
 @pytest.fixture
 def wandb(monkeypatch):
-    fake = FakeWandb()
+    """Return as much of the library as is used; ``run`` is what it makes."""
+    run = Mock(id='abc')
+    fake = Mock(run=run, **{'init.return_value': run})
     monkeypatch.setitem(sys.modules, 'wandb', fake)
-    monkeypatch.setattr(trackers, 'verify_tracker', lambda name: None)
     monkeypatch.setattr('vdl_ros.rl.runs.run_folder.verify_tracker', lambda name: None)
     monkeypatch.setattr('vdl_ros.rl.plots.curve_plot.draw_curve', lambda *_, **__: None)
     monkeypatch.delenv('WANDB_MODE', raising=False)
@@ -51,39 +32,36 @@ def test_a_run_and_its_resumption_are_one_run_of_the_tracker(wandb, tmp_path):
         run.write_scalars({'charts/SPS': 5.0, 'loss': float('nan')}, 70)
         run.save(config={}, learner={'agent_steps': 70}, progress={})
         run.close({'env_id': 'x'})
-    first, second = wandb.inits
+    first, second = (each.kwargs for each in wandb.init.call_args_list)
     assert (first['config'], first['mode']) == ({'seed': 3}, 'offline')
     assert (first['id'], second['id'], second['resume']) == (None, 'abc', 'allow')
-    assert wandb.rows == [({'charts/SPS': 5.0}, 70)] * 2
-    assert wandb.finished == 2
+    assert wandb.run.log.call_args_list == [call({'charts/SPS': 5.0}, step=70)] * 2
+    assert wandb.run.finish.call_count == 2
 
 
-def test_a_tracker_that_fails_is_one_warning(wandb, tmp_path):
-    def fail():
-        raise ConnectionError('no route')
-
-    wandb.fails = fail
+def log_much(folder):
+    """Log more than the queue holds, and close; return the warnings."""
     lines = []
-    found = Tracker('wandb', tmp_path, 'p', {}, lines.append)
+    found = Tracker('wandb', folder, 'p', {}, lines.append)
     for step in range(2000):
         found.log({'x': 1.0}, step)
     found.close()
-    assert len(lines) == 1
-    assert lines[0].startswith('tracker: wandb failed, the run goes on without it: '
-                               'ConnectionError: no route')
+    return lines
+
+
+def test_a_tracker_that_fails_is_one_warning(wandb, tmp_path):
+    wandb.run.log.side_effect = ConnectionError('no route')
+    line, = log_much(tmp_path)
+    assert line.startswith('tracker: wandb failed, the run goes on without it: '
+                           'ConnectionError: no route')
 
 
 def test_a_tracker_that_hangs_delays_nothing_but_the_end(wandb, tmp_path, monkeypatch):
     monkeypatch.setattr(trackers, '_CLOSE_S', 0.1)
     over = threading.Event()
-    wandb.fails = over.wait
-    lines = []
-    found = Tracker('wandb', tmp_path, 'p', {}, lines.append)
-    for step in range(2000):
-        found.log({'x': 1.0}, step)
-    found.close()
-    assert lines == ['tracker: wandb does not end within 0 s; what is left is in progress.csv and '
-                     'the events']
+    wandb.run.log.side_effect = lambda *_, **__: over.wait()
+    assert log_much(tmp_path) == [
+        'tracker: wandb does not end within 0 s; what is left is in progress.csv and the events']
     over.set()
 
 

@@ -33,7 +33,6 @@ class Group:
         return numbers.detach()
 
     def all_reduce_min(self, number: int) -> int:
-        """Return the smallest ``number`` of all learners."""
         return number
 
     def all_reduce_gradients(self, parameters: Sequence[Tensor]) -> None:
@@ -81,10 +80,7 @@ def explained_variance(values: Tensor, returns: Tensor, valid: Tensor, group: Gr
 
 
 class DeltaExchange:
-    """Adds the mean change of all learners' weights every ``period`` updates.
-
-    All learners make the same number of updates.
-    """
+    """Adds the mean change of all learners' weights after ``period`` updates of each."""
 
     def __init__(self, network: nn.Module, period: int, group: Group) -> None:
         self._parameters = [each for each in network.parameters() if each.requires_grad]

@@ -59,14 +59,14 @@ class ProcessGroup(Group):
         self.rank, self.size, self._timeout = rank, size, timeout
         # The store of learner 0 serves the others for as long as it is held.
         self._store: Store | None = store
-        self.uses_nccl = self._together('the devices of all learners', lambda: agree_on_nccl(
+        self.uses_nccl = self._together('the devices of all learners', lambda: _agree_on_nccl(
             store, rank, size, nccl_identity(device)))
         backend = 'cpu:gloo,cuda:nccl' if self.uses_nccl else 'gloo'
         self._together('the connection of all learners', lambda: dist.init_process_group(
             backend, store=store, rank=rank, world_size=size, timeout=timedelta(seconds=timeout)))
 
     def all_reduce_sum(self, numbers: Tensor) -> Tensor:
-        """See :meth:`Group.all_reduce_sum`; the result is bit-identical on all learners."""
+        """See :class:`Group`; the result is bit-identical on all learners."""
         total = self._movable(numbers.detach(), copy=True)
         self._together('a sum', lambda: dist.all_reduce(total))
         return total.to(numbers.device)
@@ -77,7 +77,7 @@ class ProcessGroup(Group):
         return int(smallest)
 
     def all_reduce_gradients(self, parameters: Sequence[Tensor]) -> None:
-        """See :meth:`Group.all_reduce_gradients`; all are reduced as one tensor."""
+        """See :class:`Group`; all are reduced as one tensor."""
         gradients = [each.grad for each in parameters if each.grad is not None]
         flat = self._movable(torch.cat([gradient.flatten() for gradient in gradients]))
         self._together('the sum of gradients', lambda: dist.all_reduce(flat))
@@ -116,7 +116,6 @@ class ProcessGroup(Group):
         return numbers.to(numbers.device if nccl else CPU, copy=copy)
 
     def _together(self, what: str, do: Callable[[], T]) -> T:
-        """Call ``do``, which all learners call at the same time, and return its result."""
         others = _named([rank for rank in range(self.size) if rank != self.rank])
         since = time.monotonic()
         try:
@@ -207,11 +206,8 @@ def _join(
                        f'not come within group_timeout, {timeout:g} s')
 
 
-def agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
-    """Return whether all learners use NCCL, the same value on each; each calls it once.
-
-    ``identity`` is of its device, see :func:`nccl_identity`; RuntimeError: a learner is gone.
-    """
+def _agree_on_nccl(store: Store, rank: int, size: int, identity: str) -> bool:
+    """Return whether all learners use NCCL, the same value on each, by :func:`nccl_identity`."""
     store.set(f'device/{rank}', identity)
     found = [store.get(f'device/{each}') for each in range(size)]
     return all(found) and len(set(found)) == size

@@ -25,18 +25,16 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import Policy, load_weights
 
 # Sessions kept; beyond it, the one that was silent longest is dropped.
-_MOST_ACTORS = 1024
+_MAX_ACTORS = 1024
 
 
 @dataclass(frozen=True)
 class Request:
     """One observation that waits for its actions.
 
-    Attributes:
-        start_id: random number of this start of the actor.
-        step: 0, 1, 2, ...; repeated if the answer is lost.
-        arrays: checked by :meth:`StepSchema.check`.
-        age_s: seconds from the step to its arrival.
+    ``start_id`` is a random number of this start of the actor; ``step`` is repeated if the answer
+    is lost; ``arrays`` passed :meth:`StepSchema.check`; ``age_s`` are seconds from step to
+    arrival.
     """
 
     actor_id: str
@@ -80,7 +78,6 @@ class CentralInference:
     """Chooses actions for many actors and assembles their unrolls.
 
     Args:
-        flow_stats: counts the unrolls that were learned from.
         max_in_flight: unrolls of one actor that may wait to be learned from.
         timer: timer of the thread that calls :meth:`serve`.
         exploration: from an actor's name to its schedule, see :func:`exploration_schedule`.
@@ -179,7 +176,7 @@ class CentralInference:
             self._waiting.pop(silent, None)
 
     def _too_many(self) -> bool:
-        return len(self._sessions) > _MOST_ACTORS or (self._max_bytes is not None and sum(
+        return len(self._sessions) > _MAX_ACTORS or (self._max_bytes is not None and sum(
             self._unroll_schema.num_bytes(session.num_envs)
             for session in self._sessions.values()) > self._max_bytes)
 

@@ -19,17 +19,11 @@ _NAMED = 5
 
 
 class Collector:
-    """The unrolls of the next batch.
+    """The unrolls of the next batch; ``record`` is called with each that is taken.
 
     An asynchronous training takes ``batch_size`` unrolls of any actors, a synchronous one so many
     of each. Without an unroll for ``stall_timeout`` seconds a warning names the actors that the
     run waits for; a synchronous run then goes on without them, until they send again.
-
-    Args:
-        record: called with each unroll that is taken.
-
-    Attributes:
-        is_exhausted: whether no more unrolls will come.
     """
 
     def __init__(
@@ -54,7 +48,6 @@ class Collector:
 
     @property
     def _needed(self) -> int:
-        """Unrolls that an update takes."""
         present = self._num_actors if self._present is None else len(self._present)
         return self._learner.config.batch_size * min(self._num_actors, present)
 

@@ -14,7 +14,7 @@ from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
 
 # As of unrolls.
-_LARGEST_OBSERVATION, _LARGEST_ACTION = 1e9, 1e6
+_MAX_OBSERVATION, _MAX_ACTION = 1e9, 1e6
 # Share of the range of an action by which a number may lie outside: it was rounded.
 _ROUNDED = 1e-4
 
@@ -31,11 +31,7 @@ class Demonstrations:
     def fitted(
         self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
     ) -> Demonstrations:
-        """Return the same with the dtypes of the spaces.
-
-        Raises:
-            ValueError: a shape, or a value, that the spaces do not have; one line.
-        """
+        """Return the same with the dtypes of the spaces; ValueError: they do not fit them."""
         if not isinstance(observation_space, gymnasium.spaces.Box) or (
                 observation_space.dtype != np.float32 or len(observation_space.shape) != 1):
             raise ValueError(f'{self.source}: observations of the space {observation_space} '
@@ -45,8 +41,8 @@ class Demonstrations:
             raise ValueError(
                 f'{self.source}: observations of shape {list(found.shape[1:])} do not fit the '
                 f'environment: {list(observation_space.shape)}')
-        for name, values, largest in (('observations', found, _LARGEST_OBSERVATION),
-                                      ('actions', self.actions, _LARGEST_ACTION)):
+        for name, values, largest in (('observations', found, _MAX_OBSERVATION),
+                                      ('actions', self.actions, _MAX_ACTION)):
             # NaN is not within any bounds.
             if not (np.abs(values) <= largest).all():
                 raise ValueError(
@@ -95,6 +91,9 @@ class DemonstrationInbox:
     not belong to demonstrations, such as rewards, is 0.
     """
 
+    #: Unrolls that wait.
+    waiting = 0
+
     def __init__(
         self, demonstrations: Demonstrations, schema: UnrollSchema, batch: int, seed: int,
         version: Callable[[], int], flow_stats: FlowStats,
@@ -106,13 +105,7 @@ class DemonstrationInbox:
         self._version, self._flow_stats = version, flow_stats
         self._sequence = 0
 
-    @property
-    def waiting(self) -> int:
-        """Return the number of unrolls that wait."""
-        return 0
-
     def get(self, timeout: float) -> Unroll:
-        """Return an unroll."""
         steps, columns = self._schema.unroll_length, self._columns
         rows = self._draw(steps * columns).reshape(steps, columns)
         observations = self._demonstrations.observations[rows]

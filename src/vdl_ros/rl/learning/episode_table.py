@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from vdl_ros.common.files import EPISODE, EPISODES, ProgressTable
+from vdl_ros.common.files import EPISODE, EPISODES, ProgressTable, write_table
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.episode_returns import FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import Unroll
@@ -35,7 +34,6 @@ class EpisodeRecord:
 
     @torch.no_grad()
     def add(self, unroll: Unroll) -> None:
-        """Add the steps of an unroll, if it is of the actor that is recorded."""
         if self._over or (self._expected is not None and unroll.start_id != self._expected[0]):
             return
         if (unroll.start_id, unroll.sequence) != self._expected:
@@ -68,15 +66,13 @@ class EpisodeRecord:
                 return
 
     def _write(self, rows: list[list[float]]) -> None:
-        """Write the episode; a full disk must not end the run."""
         self._over = True
         name = 'logit' if isinstance(self._learner.policy.distribution, Categorical) \
             else 'parameter'
         header = ['step', 'return', 'value', 'adversary_l2', 'adversary_injects',
                   *(f'{name}_{index}' for index in range(len(rows[0]) - 5))]
         try:
-            with self._path.open('w', newline='') as file:
-                csv.writer(file).writerows([header, *rows])
+            write_table(self._path, header, *rows)
         except OSError as error:
             self._warn(f'{self._path.name} not written: {error}; the run goes on')
 

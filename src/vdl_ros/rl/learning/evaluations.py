@@ -100,17 +100,11 @@ class Evaluations:
         self._due = (self._learner.agent_steps // every + 1) * every
 
     @property
-    def without_improvement(self) -> int:
-        """Number of evaluations since the best one."""
-        best = self._best
-        return 0 if best is None else sum(
-            row['agent_steps'] > best['agent_steps'] for row in self._rows)
-
-    @property
     def is_over(self) -> bool:
-        """Whether ``eval_patience`` ends the run."""
-        patience = self._learner.config.eval_patience
-        return patience > 0 and self.without_improvement >= patience
+        """Whether the last ``eval_patience`` evaluations were no improvement."""
+        patience, best = self._learner.config.eval_patience, self._best
+        return patience > 0 and best is not None and patience <= sum(
+            row['agent_steps'] > best['agent_steps'] for row in self._rows)
 
     @property
     def text(self) -> str:
@@ -130,7 +124,6 @@ class Evaluations:
             self._take()
 
     def start_last(self) -> None:
-        """Start the evaluation of the last policy, unless there is one."""
         known = {*self._pending, *(int(row['agent_steps']) for row in self._rows[-1:])}
         if self._learner.agent_steps not in known:
             self._start()
@@ -165,7 +158,6 @@ class Evaluations:
         self._evaluator.start(policy)
 
     def _record(self, policy: EvaluatedPolicy, result: Result) -> None:
-        """Log a result and write it; what cannot be written is a warning."""
         found, at = result.evaluation, f'{policy.agent_steps:,} steps'
         if found is None:
             self._warn(f'not evaluated at {at}: {result.problem}')
@@ -197,7 +189,6 @@ class Evaluations:
         self._best = row
 
     def summary(self) -> dict[str, Any]:
-        """Return the last evaluation, the best one and their number, for summary.json."""
         def figures(row: Mapping[str, float] | None) -> dict[str, Any] | None:
             return None if row is None else {
                 name: int(row[name]) if name in ('agent_steps', 'version', 'episodes')

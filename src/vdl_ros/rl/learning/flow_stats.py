@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 # Maximum of the message's uint64 field; used is one more than the largest sequence number.
-_LARGEST = 2**64 - 1
+_MAX_USED = 2**64 - 1
 # A larger jump of sequence numbers is rejected: no credit allows it.
-_FARTHEST = 10_000
+_MAX_GAP = 10_000
 # Policies have the credits of so many actors. Of more, they have those that changed, and once in
 # so many seconds all, in case a policy was lost: with a thousand in each, a learner would spend
 # more time on credits than on trajectories (docs/benchmarks.md, "A thousand actors").
@@ -21,12 +21,10 @@ _PRESENT_S, _FORGET_S = 60.0, 600.0
 
 @dataclass
 class ActorRecord:
-    """The learner's record of one actor process.
+    """The learner's record of one actor process, whose name another one may have too.
 
-    Attributes:
-        actor_id: its name; processes may share one, after a restart or by mistake.
-        waiting: trajectories that arrived and are not used yet.
-        active_at: when one last arrived or was used, s.
+    ``waiting`` trajectories arrived and are not used yet; ``active_at`` is when one last arrived
+    or was used, s.
     """
 
     actor_id: str
@@ -40,7 +38,6 @@ class ActorRecord:
         return self.expected - self.waiting
 
     def is_silent(self, since: float) -> bool:
-        """Return whether nothing has happened since then, and nothing waits."""
         return self.active_at < since and not self.waiting
 
 
@@ -100,7 +97,7 @@ class FlowStats:
         if missing < 0:
             self.duplicates += 1
             return False, 0
-        if missing > _FARTHEST:
+        if missing > _MAX_GAP:
             self.rejected += 1
             return False, 0
         self.credit_due |= missing > 0
@@ -130,7 +127,6 @@ class FlowStats:
 
     @property
     def lag_mean(self) -> float:
-        """Mean lag in policy versions; 0 before the first."""
         return self.lag_sum / self.lag_count if self.lag_count else 0.0
 
     @property
@@ -147,7 +143,7 @@ class FlowStats:
             self.actor_records = {start_id: record for start_id, record
                                   in self.actor_records.items() if not record.is_silent(since)}
         return self.other_credits | {
-            start_id: (record.actor_id, min(record.used, _LARGEST))
+            start_id: (record.actor_id, min(record.used, _MAX_USED))
             for start_id, record in self.actor_records.items()}
 
     def credits_to_send(self) -> Mapping[int, tuple[str, int]]:

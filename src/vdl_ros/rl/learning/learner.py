@@ -24,19 +24,9 @@ from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, make_algorithm_con
 class Learner:
     """Learns a policy from unrolls.
 
-    Args:
-        algorithm_config: settings of the chosen algorithm; default: its defaults.
-        group: the learners that share the work; default: this one alone.
-        device: see :func:`choose_device`.
-        init: checkpoint with the first weights; empty: none.
-
-    Attributes:
-        schema: arrays of an unroll, their shapes and dtypes.
-        agent_steps: valid steps learned from, by all learners.
-
-    Raises:
-        ValueError: spaces that the network or the algorithm does not support, or a checkpoint
-            that cannot be read or is of another network.
+    ``init`` is a checkpoint with the first weights, or ''; ``agent_steps`` are the valid steps
+    learned from, by all learners. ValueError: spaces that the network or the algorithm does not
+    support, or a checkpoint that cannot be read or is of another network.
     """
 
     def __init__(
@@ -69,7 +59,6 @@ class Learner:
         self._timer = timer or ThreadTimer()
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
-        """Make a batch and learn from it."""
         return self.learn(self.make_batch(unrolls))
 
     def make_batch(self, unrolls: Sequence[Unroll]) -> Batch:
@@ -103,9 +92,7 @@ class Learner:
     def broadcast_state(self) -> None:
         """Load the state of learner 0; all learners call this at the same time.
 
-        Raises:
-            ValueError: learner 0 has another network, algorithm or optimizer.
-            GroupError: another learner is gone.
+        ValueError: learner 0 has another network. GroupError: another learner is gone.
         """
         if self.group.size == 1:
             return
@@ -128,18 +115,13 @@ class Learner:
         return policy
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return {
             'policy': self.policy.state_dict(), 'algorithm': self.algorithm.state(),
             'version': self.version, 'agent_steps': self.agent_steps,
             'torch_rng': torch.get_rng_state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore :meth:`state`.
-
-        Raises:
-            ValueError: the state of another network, algorithm or optimizer.
-        """
+        """Restore :meth:`state`; ValueError: it is of another network, algorithm or optimizer."""
         try:
             self.algorithm.load_state(state['algorithm'])
             self.policy.load_state_dict(state['policy'])

@@ -45,10 +45,6 @@ class Progress:
 
     The other learners send what is new (:meth:`drain_report`), and learner 0 adds it
     (:meth:`merge_reports`).
-
-    Attributes:
-        flow_stats: counts of the trajectories of this learner's actors.
-        reaction_time: of the latest actions in environments on their own clock.
     """
 
     def __init__(self, flow_stats: FlowStats, *, reports: bool = False) -> None:
@@ -135,17 +131,14 @@ class Progress:
 
     @property
     def mean_return(self) -> float:
-        """Mean return of the last 100 episodes; NaN before the first."""
         return _mean(self._kept['returns'])
 
     @property
     def mean_length(self) -> float:
-        """Mean length of the last 100 episodes, agent steps; NaN before the first."""
         return _mean(self._kept['lengths'])
 
     @property
     def success_rate(self) -> float:
-        """Share of the last 100 episodes, by their beginnings, that reached their aim; or NaN."""
         return _mean(self._kept['successes'])
 
     @property
@@ -161,7 +154,6 @@ class Progress:
         return dict(zip(names, np.mean(self._kept['adversary'], axis=0).tolist(), strict=True))
 
     def reaches(self, mean_return: float) -> bool:
-        """Return whether the mean return of the last 100 episodes is at least ``mean_return``."""
         return len(self._kept['returns']) == 100 and self.mean_return >= mean_return
 
     @property
@@ -172,7 +164,6 @@ class Progress:
 
     @property
     def totals(self) -> dict[str, Any]:
-        """Counts of FlowStats, of all learners and all starts."""
         return {name: self._totals_before[name] + getattr(self.flow_stats, name)
                 + sum(each['totals'][name] for each in self._reports.values()) for name in _TOTALS}
 
@@ -187,7 +178,6 @@ class Progress:
 
     @property
     def lag_mean(self) -> float:
-        """Mean lag in policy versions; 0 before the first."""
         total, _, count = self.lag
         return total / count if count else 0.0
 
@@ -213,7 +203,6 @@ class Progress:
         }
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return {
             **{name: list(self._kept[name]) for name in ('returns', 'lengths', 'successes')},
             'episodes': self.episodes,
@@ -235,16 +224,12 @@ class Progress:
         self._kept['ages_ms'].extend(state['ages_ms'])
 
     def actor_starts(self) -> dict[str, int]:
-        """Return the start_id of this learner's actors, by actor_id."""
         return self.flow_stats.earlier_starts | {
             record.actor_id: start_id
             for start_id, record in self.flow_stats.actor_records.items()}
 
     def restore_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """Continue the count of restarts, which may be newer than the one in the checkpoint.
-
-        ``starts`` is :meth:`actor_starts` of the learner's earlier process.
-        """
+        """Continue the count of restarts, which may be newer than the one in the checkpoint."""
         before = self._totals_before
         before['actor_restarts'] = max(before['actor_restarts'], restarts)
         self.flow_stats.earlier_starts = dict(starts)

@@ -22,12 +22,7 @@ from vdl_ros.rl.settings import TrainConfig
 
 
 class RateWindow:
-    """How much counts grow from one call of :meth:`take` to the next.
-
-    Attributes:
-        since, before: time, s, and counts at the beginning of this window.
-        seconds: length of the window that was taken last.
-    """
+    """How much counts grow from one call of :meth:`take` to the next; ``since`` is in s."""
 
     def __init__(
         self, counts: Callable[[], Mapping[str, float]],
@@ -38,7 +33,6 @@ class RateWindow:
         self.restart()
 
     def restart(self) -> None:
-        """Start again, now."""
         self.since, self.before = self._clock(), dict(self._counts())
 
     def take(self) -> tuple[dict[str, float], dict[str, float]]:
@@ -125,7 +119,6 @@ def sentence(shares: Shares, now: Circumstances) -> str:
 
 
 def _relief_of_learner(actors: float, free: float, now: Circumstances) -> str:
-    """Return what to try when actors wait a share of ``actors``, with ``free`` cores."""
     if now.on_gpu:
         return f'try num_learners:={now.num_learners + 1} with another GPU'
     if free >= 1.0 and not now.threads_are_tried:
@@ -144,10 +137,7 @@ def _largest(phases: Mapping[str, float]) -> str:
 
 
 class Bottleneck:
-    """The sentence of a run, from the scalars of its rows.
-
-    One thread adds; others may read :attr:`recent`.
-    """
+    """The sentence of a run, from the scalars of its rows; others may read ``recent``."""
 
     def __init__(
         self, settings: Mapping[str, Any], *, on_gpu: bool,
@@ -167,15 +157,12 @@ class Bottleneck:
 
     @property
     def learner_threads(self) -> int:
-        """CPU threads of the learner's network."""
         return self._now.learner_threads
 
     def set_learner_threads(self, count: int, *, tried: bool) -> None:
-        """Change the number of the learner's threads; ``tried``: no other one is faster."""
         self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)
 
     def add(self, scalars: Mapping[str, float], seconds: float) -> None:
-        """Add the scalars of a row that covers ``seconds``; of these, ``time/THREAD/PHASE``."""
         shares = {tag: share for tag, share in scalars.items() if tag.startswith(_PREFIX)}
         for tag, share in shares.items():
             sums = self._sums.setdefault(tag, [0.0, 0.0])
@@ -193,7 +180,6 @@ class Bottleneck:
             tag: sum(values) / len(values) for tag, values in found.items()}), self._now)
 
     def overall(self) -> str:
-        """Return the sentence of all rows."""
         return sentence(_by_thread({
             tag: total / max(seconds, 1e-9) for tag, (total, seconds) in self._sums.items()}),
             self._now)
@@ -218,10 +204,8 @@ _RECENT_LINES = 30
 class RunReporter:
     """Writes the reports and checkpoints of a run when they are due; without a folder, nothing.
 
-    Attributes:
-        bottleneck: what limits the speed of the run.
-        scalars: of the last row or line of progress, by tag; replaced as a whole, so other
-            threads may read it.
+    ``scalars`` are of the last row or line of progress, by tag; replaced as a whole, so other
+    threads may read them.
     """
 
     def __init__(
@@ -246,7 +230,6 @@ class RunReporter:
         self.start()
 
     def start(self) -> None:
-        """Count the periods of reports and checkpoints from now."""
         now = time.monotonic()
         self._checkpoint_due = now + self._run.checkpoint_period
         self._row_rates.restart()
@@ -261,7 +244,6 @@ class RunReporter:
                 'late': totals['late_actions'], 'actions': self._progress.reaction_time.count}
 
     def restart_windows(self) -> None:
-        """Count the shares of the threads' time from now."""
         for window in (*self._run_windows.values(), *self._row_windows.values()):
             window.restart()
 
@@ -294,7 +276,6 @@ class RunReporter:
                 self._save_actors(self._folder)
 
     def _save_actors(self, folder: RunFolder) -> None:
-        """Write the restarts of actors if there are new ones, for a restart of the learner."""
         found = self._progress.totals['actor_restarts'], self._progress.actor_starts()
         if found != self._saved_actors:
             folder.save_actors(*found)
@@ -337,21 +318,28 @@ class RunReporter:
         folder.report(row, scalars)
 
     def _status(self, now: float) -> str:
-        """Return the line of progress since the line before."""
         learner, progress = self._learner, self._progress
         grown, rates = self._status_rates.take()
         # The next row may come much later.
         self.scalars = {
             **self.scalars, 'agent_steps': learner.agent_steps, 'charts/SPS': rates['steps'],
             'charts/episodic_return': progress.mean_return}
-        reaction = in_ms(progress.reaction_time.summary())
-        return status_line(
-            agent_steps=learner.agent_steps, total_steps=learner.config.total_steps,
-            steps_per_s=rates['steps'], mean_return=progress.mean_return,
-            lag_mean=progress.lag_mean, lag_max=progress.lag[1], lost=progress.totals['lost'],
-            success_rate=progress.success_rate, left_s=self._left(now),
-            more=(self._evaluations.text if self._evaluations else '') + (
-                realtime_text(rates, reaction, _late_share(grown)) if reaction else ''))
+        steps, total_steps = learner.agent_steps, learner.config.total_steps
+        left_s, mean_return, success = self._left(now), progress.mean_return, progress.success_rate
+        left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
+        shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
+        line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
+                f'{rates["steps"]:>7,.0f}/s   return {shown:>7}   '
+                f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'
+                f'lag {progress.lag_mean:.1f} (max {progress.lag[1]})   '
+                f'lost {progress.totals["lost"]}'
+                f'{self._evaluations.text if self._evaluations else ""}')
+        if reaction := in_ms(progress.reaction_time.summary()):
+            line += (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
+                     f'reward {rates["rewards"]:.2f}/s   reaction {reaction["mean"]:.0f} ms '
+                     f'(p50 {reaction["p50"]:.0f}, p99 {reaction["p99"]:.0f})   '
+                     f'late {_late_share(grown):.1%}')
+        return line
 
     def _left(self, now: float) -> float:
         """Return the time to total_steps at the rate of the last lines, s; NaN if unknown."""
@@ -362,7 +350,6 @@ class RunReporter:
         return max(left, 0) * (now - since) / grown if grown else math.nan
 
     def save(self) -> None:
-        """Write the checkpoint, if this is learner 0."""
         if self._folder is not None:
             # First: a restart that the checkpoint has must not be counted again.
             self._save_actors(self._folder)
@@ -373,7 +360,6 @@ class RunReporter:
                 progress=self._progress.state(), **({'replay': replay} if replay else {}))
 
     def summary(self, reason: str) -> dict[str, Any]:
-        """Return the content of summary.json; see docs/runs.md."""
         learner, wall = self._learner, self._progress.wall_s
         rates = {f'{name}_per_s': round(self._counts()[name] / wall, 3) if wall else 0.0
                  for name in ('updates', 'bytes', 'rewards')}
@@ -392,7 +378,6 @@ class RunReporter:
             'bottleneck': self.bottleneck.overall()}
 
     def close(self, reason: str) -> None:
-        """Write summary.json and the learning curve, log the bottleneck, and close the folder."""
         if self._folder is not None:
             if limit := self.bottleneck.overall():
                 self._calls.log(limit)
@@ -403,34 +388,9 @@ def _late_share(grown: Mapping[str, float]) -> float:
     return grown['late'] / max(grown['late'] + grown['actions'], 1.0)
 
 
-def status_line(
-    *, agent_steps: int, total_steps: int, steps_per_s: float, mean_return: float,
-    lag_mean: float, lag_max: int, lost: int, success_rate: float = math.nan,
-    left_s: float = math.nan, more: str = '',
-) -> str:
-    """Return one line of progress for the log; without what is NaN."""
-    shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
-    success = '' if math.isnan(success_rate) else f'success {success_rate:>4.0%}   '
-    left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
-    return (f'steps {agent_steps:>9,} / {total_steps:,} ({agent_steps / total_steps:.0%}{left})   '
-            f'{steps_per_s:>7,.0f}/s   '
-            f'return {shown:>7}   {success}lag {lag_mean:.1f} (max {lag_max})   lost {lost}'
-            f'{more}')
-
-
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(math.ceil(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     if hours >= 48:
         return f'{hours / 24:.0f} days'
     return f'{hours}:{minutes:02}:{rest:02}' if hours else f'{minutes}:{rest:02}'
-
-
-def realtime_text(
-    rates: Mapping[str, float], reaction_ms: Mapping[str, float], late_share: float,
-) -> str:
-    """Return the end of a line of progress of environments on their own clock."""
-    return (f'   updates {rates["updates"]:.1f}/s   bytes {rates["bytes"]:,.0f}/s   '
-            f'reward {rates["rewards"]:.2f}/s   reaction {reaction_ms["mean"]:.0f} ms '
-            f'(p50 {reaction_ms["p50"]:.0f}, p99 {reaction_ms["p99"]:.0f})   '
-            f'late {late_share:.1%}')

@@ -52,7 +52,6 @@ class Trainer:
     Args:
         folder: folder of the run; None for all learners but learner 0.
         settings: every setting as resolved, including ``env_id``.
-        run: uses its actors, periods and time-outs.
         evaluator: evaluates the policy every ``eval_every`` steps; None: nothing does.
         timers: timers of the process's threads by name; ``training`` is the trainer's own.
         clock: time for ``stall_timeout`` and the last evaluation, s.
@@ -61,9 +60,8 @@ class Trainer:
         busy: whether it makes an update, and does not wait for unrolls; for other threads.
 
     Raises:
-        CheckpointError: the folder's checkpoint cannot be read.
+        ValueError: the checkpoint cannot be read, or is of another environment or network.
         OSError: the folder cannot be written.
-        ValueError: the checkpoint is of another environment, algorithm or network.
     """
 
     def __init__(
@@ -97,7 +95,6 @@ class Trainer:
         self.reporter.save()
 
     def _resume(self, folder: RunFolder, settings: Mapping[str, Any]) -> None:
-        """Restore learner and progress from the folder's checkpoint, if there is one."""
         learner, save_replay = self.learner, folder.config.save_replay
         for name, value, reason in (
                 ('algorithm', learner.config.algorithm, not learner.algorithm.replay_arrays()
@@ -174,7 +171,6 @@ class Trainer:
         return reason
 
     def _train(self, stop: threading.Event) -> Generator[None, None, str]:
-        """Repeat the steps of the loop until the run is over; return why it ended."""
         while True:
             reason = self._reason_to_end()
             batch = None if reason else self.collector.collect(stop)
@@ -208,7 +204,6 @@ class Trainer:
                 stop.wait(COLLECT_S)
 
     def _reason_to_end(self) -> str:
-        """Return why the run is over, or ''."""
         config = self.learner.config
         if self.learner.agent_steps >= config.total_steps:
             return 'total_steps'
@@ -246,7 +241,6 @@ class Trainer:
         return ready == self.group.size, publish > 0, found[0] if found else ''
 
     def _learn(self, batch: Batch) -> bool:
-        """Make one update; return whether to publish the policy."""
         self.busy = True
         version, config = self.learner.version, self.learner.config
         self._metrics = self.learner.learn(batch)
@@ -255,7 +249,6 @@ class Trainer:
         return config.freeze or self.learner.version % config.publish_every == 0
 
     def _publish(self) -> None:
-        """Publish the policy with the credits of all learners' actors."""
         self.flow_stats.credit_due = False
         self._merge_progress()
         with self._timer('publish'):
@@ -263,7 +256,6 @@ class Trainer:
         self.collector.restart_clock()
 
     def _merge_progress(self) -> None:
-        """Send the other learners' progress to learner 0."""
         if self.group.size == 1:
             return
         with self._timer('encode'):

@@ -49,7 +49,7 @@ def draw_curve(rows: Sequence[Mapping[str, float]], path: Path, *, title: str) -
         title = f'{title}   {last["wall_s"]:.0f} s'
     axes.set_xlim(left=0)
     axes.set_title(title, loc='left', fontsize=11)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 @_without_math
@@ -57,16 +57,14 @@ def draw_curves(
     curves: Sequence[Curve], path: Path, *, x: str, y: str, title: str, note: str = '',
     width: float = 8.0, raw: bool = False,
 ) -> None:
-    """Draw the line and the band of each group of runs.
+    """Draw the line and the band of each group of runs, in the order of the legend.
 
-    Args:
-        curves: one for each group, in the order of the legend.
-        path: the image file, .png, .pdf or .svg; written whole or not at all.
-        x: quantity of the x axis: ``steps``, ``time`` (in s) or ``episodes``.
-        y: quantity of the y axis: ``return``, ``length``, or a name to show unchanged.
-        raw: also draw each run without smoothing.
+    ``path`` is written whole or not at all; ``x`` is ``steps``, ``time`` (in s) or ``episodes``,
+    ``y`` ``return``, ``length``, or a name to show unchanged; ``raw``: also draw each run.
     """
-    labels = [_wrap(_label(curve), 13 * (width - 1.3)) for curve in curves]
+    counts = (f', {len(curve.runs)} runs' if len(curve.runs) > 1 else '' for curve in curves)
+    labels = [_wrap(f'{curve.label}{count}', 13 * (width - 1.3))
+              for curve, count in zip(curves, counts, strict=True)]
     title, note = _wrap(title, 9 * (width - 1)), _wrap(note, 15 * (width - 1))
     columns = _legend_columns(labels, width)
     # The height of the axes does not depend on the texts.
@@ -101,7 +99,7 @@ def draw_curves(
     # Set afterwards: matplotlib omits labels that start with an underscore.
     for text, label in zip(legend.get_texts(), labels, strict=True):
         text.set_text(label)
-    _save(figure, path)
+    save_figure(figure, path)
 
 
 def _axes(figure: Figure, x: str, y_label: str) -> Axes:
@@ -116,7 +114,6 @@ def _axes(figure: Figure, x: str, y_label: str) -> Axes:
 
 
 def _line(axes: Axes, x: NDArray[np.float64], y: NDArray[np.float64], number: int) -> Line2D:
-    """Draw the line of curve ``number``; a single point as a dot."""
     line, = axes.plot(x, y, color=_COLORS[number % len(_COLORS)], linewidth=2,
                       linestyle=_DASHES[number // len(_COLORS) % len(_DASHES)],
                       marker='o' if len(x) == 1 else '', zorder=2.5)
@@ -129,11 +126,6 @@ def _time_unit(seconds: float) -> tuple[float, str]:
     return (60.0, 'minutes') if seconds >= 10 * 60 else (1.0, 's')
 
 
-def _label(curve: Curve) -> str:
-    count = len(curve.runs)
-    return f'{curve.label}, {count} runs' if count > 1 else curve.label
-
-
 def _wrap(text: str, letters: float) -> str:
     """Break lines wider than the axes, which would make the layout shrink the axes."""
     return '\n'.join(textwrap.wrap(text, int(letters)))
@@ -144,11 +136,10 @@ def _lines(text: str) -> int:
 
 
 def _legend_columns(labels: Sequence[str], width: float) -> int:
-    """Return how many columns of the widest label fit, at 13 letters per inch."""
     widest = max(len(line) for label in labels for line in label.splitlines() or ['']) + 6
     return max(1, min(len(labels), int(13 * (width - 1) / widest)))
 
 
-def _save(figure: Figure, path: Path) -> None:
+def save_figure(figure: Figure, path: Path) -> None:
     with atomic_file(path) as partial:
         figure.savefig(partial, format=path.suffix[1:].lower())

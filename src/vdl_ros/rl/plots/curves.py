@@ -26,12 +26,7 @@ _BOOTSTRAP_SEED = 0
 
 @dataclass(frozen=True, eq=False)
 class Series:
-    """One quantity of one run.
-
-    Attributes:
-        x: [N], N > 0, strictly increasing.
-        y: [N], finite.
-    """
+    """One quantity of one run: x [N], N > 0, strictly increasing; y [N], finite."""
 
     x: Array
     y: Array
@@ -41,11 +36,8 @@ class Series:
 class Curve:
     """The curve of one group of runs.
 
-    Attributes:
-        x: [M], within the range of all its runs.
-        line: [M], over the smoothed runs.
-        band: [2, M], lower and upper edge; None for one run or without a band.
-        windows: smoothing window of each run, in points.
+    ``x`` is [M], within the range of all its runs; ``line`` [M], over the smoothed runs; ``band``
+    [2, M], lower and upper edge, or None; ``windows`` are the smoothing windows, in points.
     """
 
     label: str
@@ -110,10 +102,10 @@ def align(runs: Sequence[Series]) -> tuple[Array, Array]:
 
 
 def interquartile_mean(y: Array) -> Array:
-    """Return the mean without the lowest and the highest quarter of the runs, [..., M].
+    """Return the mean of runs [..., R, M] without the lowest and highest quarter, [..., M].
 
-    Agarwal et al. 2021, arXiv:2108.13264. A quarter is rounded down, so up to three runs it is
-    the mean. ``y`` is [..., R, M], one row for each run.
+    Agarwal et al. 2021, arXiv:2108.13264. A quarter is rounded down, so up to three runs it is the
+    mean.
     """
     cut = y.shape[-2] // 4
     found: Array = np.sort(y, axis=-2)[..., cut:y.shape[-2] - cut, :].mean(-2)

@@ -24,9 +24,7 @@ def save_checkpoint(
 ) -> None:
     """Write a checkpoint whole or not at all: after a crash the previous one is still there.
 
-    Args:
-        learner: :meth:`Learner.state`.
-        progress: counts and returns of the run so far: numbers, texts, lists, dicts.
+    ``learner`` is :meth:`Learner.state`, ``progress`` of numbers, texts, lists and dicts.
     """
     save_tensor_file(
         path, {'format': FORMAT, 'config': config, 'learner': learner, 'progress': progress})
@@ -35,11 +33,8 @@ def save_checkpoint(
 def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return what :func:`save_checkpoint` wrote; no code in the file is run.
 
-    Args:
-        path: the file, or the folder of a run, see :func:`checkpoint_file`.
-
-    Raises:
-        CheckpointError: missing, corrupt, malicious, or of another format.
+    ``path`` is the file, or the folder of a run. CheckpointError: missing, corrupt, malicious, or
+    of another format.
     """
     file = checkpoint_file(path)
     if path.is_dir() and not file.is_file():
@@ -55,7 +50,6 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def pack(state: dict[str, Any]) -> bytes:
-    """Return tensors and plain values as the bytes of a file."""
     stream = io.BytesIO()
     torch.save(state, stream)
     return stream.getvalue()
@@ -75,9 +69,7 @@ _NETWORK = ('algorithm', 'network', 'hidden_size', 'lstm_size', 'last_action_rew
 def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> None:
     """Copy the weights of a checkpoint into ``policy``, with its statistics of observations.
 
-    Raises:
-        CheckpointError: not a readable checkpoint, or of another network; the message names the
-            first difference, and the settings that differ.
+    A CheckpointError names the first difference of another network, and the settings that differ.
     """
     checkpoint = load_checkpoint(path)
     found, wanted = checkpoint['learner'].get('policy'), policy.state_dict()

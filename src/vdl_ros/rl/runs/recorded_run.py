@@ -36,12 +36,9 @@ class RunReadError(ValueError):
 class RecordedRun:
     """One run as it was recorded.
 
-    Attributes:
-        settings: of config.yaml, by name; empty if there is no config.yaml.
-        columns: of progress.csv, [N] each, by name; N > 0.
-
-    Raises:
-        RunReadError: the path does not exist, cannot be read, or has no progress yet.
+    ``settings`` are of config.yaml, by name, {} without one; ``columns`` of progress.csv, [N]
+    each, by name, N > 0. RunReadError: the path does not exist, cannot be read, or has no progress
+    yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -88,13 +85,11 @@ class RecordedRun:
             raise RunReadError(f'{self.path}: {name} against {axis}: {error}') from None
 
     def names(self) -> list[str]:
-        """Return the names that :meth:`series` accepts as y."""
         short = [name for name, column in QUANTITIES.items() if column in self.columns]
         return [*short, *self.columns, *sorted(self._scalars)]
 
     @cached_property
     def _scalars(self) -> dict[str, tuple[Array, Array]]:
-        """Steps and values of each TensorBoard tag."""
         # Imported here because it takes a second, and most plots use only progress.csv.
         from tensorboard.backend.event_processing.event_accumulator import (
             SCALARS,
@@ -183,7 +178,6 @@ def check_group(runs: Sequence[RecordedRun]) -> None:
 
 
 def environments(groups: Sequence[Sequence[RecordedRun]]) -> list[str]:
-    """Return the known environments of all runs, without duplicates."""
     found = (run.settings.get('env_id') for group in groups for run in group)
     return list(dict.fromkeys(str(env_id) for env_id in found if env_id is not None))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.common.files import unique_name, write_text
+from vdl_ros.common.files import read_json, unique_name, write_text
 from vdl_ros.common.settings import SettingError, current_name, setting
 
 
@@ -56,7 +55,7 @@ class RunConfig:
 
     @property
     def own_actors(self) -> int:
-        """Number of actors of this learner; actors are assigned in turn."""
+        """Actors are assigned to learners in turn."""
         return len(range(self.learner_rank, self.num_actors, self.num_learners))
 
 
@@ -91,7 +90,6 @@ def verify_run(run: RunConfig) -> None:
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Return host and port of a ``group_address``, or raise a SettingError."""
     host, _, port = address.rpartition(':')
     if not host or not port.isdecimal() or not 0 < int(port) < 2**16:
         raise SettingError(f'group_address: {address!r} is not allowed: host:port, with a port '
@@ -142,12 +140,10 @@ def saved_settings(folder: Path) -> dict[str, object]:
 
 def check_unfinished(folder: Path, total_steps: int) -> None:
     """Raise a SettingError if a run has ended by ``total_steps``, and has no steps left."""
-    try:
-        summary = json.loads((folder / 'summary.json').read_text())
-        ended, steps = summary['ended_by'], int(summary['agent_steps'])
-    except (OSError, ValueError, KeyError, TypeError):
-        return  # interrupted before it could write one
-    if ended == 'total_steps' and steps >= total_steps:
+    # An interrupted run may have none.
+    summary = read_json(folder / 'summary.json')
+    steps = summary.get('agent_steps', 0)
+    if summary.get('ended_by') == 'total_steps' and steps >= total_steps:
         raise SettingError(f'total_steps: {total_steps} is not allowed with resume: {folder} has '
                            f'made {steps} agent steps and ended; a larger number goes on')
 

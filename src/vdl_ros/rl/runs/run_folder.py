@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 import shutil
 import zipfile
@@ -12,6 +11,7 @@ from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.tensorboard import SummaryWriter
@@ -23,26 +23,22 @@ from vdl_ros.common.files import (
     ProgressTable,
     atomic_file,
     lock,
+    read_json,
     write_text,
 )
-from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
+from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
 
 
-class ArrayFileError(ValueError):
-    """A file that cannot be used; the message names the file and the reason."""
-
-
 def save_array_file(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays to a file beside ``path``, uncompressed, then rename it."""
-    contents: dict[str, Any] = dict(arrays)
     with atomic_file(path) as partial, partial.open('wb') as file:
-        np.savez(file, **contents)
+        np.savez(file, **dict[str, Any](arrays))
 
 
 def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
-    """Return what :func:`save_array_file` wrote; ArrayFileError: missing or damaged."""
+    """Return what :func:`save_array_file` wrote; CheckpointError: missing or damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
@@ -54,17 +50,15 @@ def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
     # What numpy and zipfile raise at damaged files is of any kind.
     except Exception as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:120]
-        raise ArrayFileError(f'{path}: not a readable {kind}: {reason}') from None
+        raise CheckpointError(f'{path}: not a readable {kind}: {reason}') from None
 
 
 _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'success_rate_100',
             'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
 # Values of columns that runs of earlier versions do not have.
 _DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
-# Names of checkpoints that are kept.
-_KEPT = re.compile(r'checkpoint-\d+\.pt')
-# Likewise of replays.
-_REPLAY = re.compile(r'replay-\d+\.npz')
+# Names of checkpoints that are kept, and of replays.
+_NUMBERED = re.compile(r'(checkpoint-\d+\.pt)|(replay-\d+\.npz)')
 
 
 class RunFolderError(ValueError):
@@ -72,20 +66,12 @@ class RunFolderError(ValueError):
 
 
 class RunFolder:
-    """The files of one run.
+    """The files of one run, see docs/runs.md.
 
-    ``config.yaml`` holds every setting as resolved; ``events.out.*`` is for TensorBoard;
-    ``progress.csv`` has a row for each report; then ``checkpoint.pt``, ``best.pt`` if policies are
-    evaluated, and at the end ``summary.json`` and ``curve.png``. One process at a time may write a
-    folder: a lock is held until :meth:`close`, or until the process ends.
-
-    Attributes:
-        restarted: whether this launch created the folder before.
-
-    Raises:
-        RunFolderError: the folder holds another run, is in use by another process, cannot be
-            created, or has no checkpoint to resume.
-        SettingError: the tracker is not installed.
+    One process at a time may write a folder: a lock is held until :meth:`close`, or until the
+    process ends. ``restarted``: this launch created the folder before. RunFolderError: the folder
+    holds another run, is in use by another process, cannot be created, or has no checkpoint to
+    resume. SettingError: the tracker is not installed.
     """
 
     def __init__(
@@ -93,6 +79,7 @@ class RunFolder:
         config: RunFolderConfig | None = None,
     ) -> None:
         self.path, self.config = path, config or RunFolderConfig()
+        self.checkpoint, self.best = path / CHECKPOINT, path / BEST
         self._launch_file, self._actors_file = path / LAUNCH_FILE, path / '.actors.json'
         verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
@@ -123,7 +110,6 @@ class RunFolder:
                 f'run_dir: {path} is not empty; name another, or resume this one')
 
     def _claim(self, launch_id: str, resume: bool) -> None:
-        """Lock the folder and write the launch's id into it."""
         try:
             lock(self._lock)
         except BlockingIOError:
@@ -137,18 +123,7 @@ class RunFolder:
         self._lock.write(launch_id)
         self._lock.flush()
 
-    @property
-    def checkpoint(self) -> Path:
-        """The checkpoint's file."""
-        return self.path / CHECKPOINT
-
-    @property
-    def best(self) -> Path:
-        """The file of the policy with the best evaluation."""
-        return self.path / BEST
-
     def load(self) -> dict[str, Any] | None:
-        """Return the checkpoint to resume from, or None for a new run."""
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
 
     def open(
@@ -190,7 +165,6 @@ class RunFolder:
             raise
 
     def _close_events(self) -> None:
-        """Close the events; what cannot be written to them is in progress.csv."""
         events, self._events = self._events, None
         if events is not None:
             with contextlib.suppress(OSError):
@@ -200,18 +174,20 @@ class RunFolder:
         self, replay: Mapping[str, NDArray[Any]] | None = None, **parts: dict[str, Any],
     ) -> None:
         """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given."""
-        if replay is None:
-            save_checkpoint(self.checkpoint, **parts)
-        else:
-            file = self._replay_file(int(parts['learner']['agent_steps']))
-            save_array_file(file, replay)
-            save_checkpoint(self.checkpoint, **parts)
+        agent_steps = int(parts['learner']['agent_steps'])
+        if replay is not None:
+            save_array_file(self._replay_file(agent_steps), replay)
+        save_checkpoint(self.checkpoint, **parts)
+        if replay is not None:
             # That of the checkpoint before is not needed any more.
-            for each in self.path.glob('replay-*.npz'):
-                if each != file and _REPLAY.fullmatch(each.name):
+            for each in self._numbered('replay-*.npz'):
+                if each != self._replay_file(agent_steps):
                     each.unlink()
         if self.config.keep_checkpoints:
-            self._keep(int(parts['learner']['agent_steps']))
+            self._keep(agent_steps)
+
+    def _numbered(self, pattern: str) -> list[Path]:
+        return [each for each in self.path.glob(pattern) if _NUMBERED.fullmatch(each.name)]
 
     def _replay_file(self, agent_steps: int) -> Path:
         return self.path / f'replay-{agent_steps}.npz'
@@ -222,7 +198,6 @@ class RunFolder:
         return load_array_file(file, 'replay') if file.is_file() else None
 
     def _keep(self, agent_steps: int) -> None:
-        """Keep the checkpoint under a name with its steps; remove the oldest ones."""
         kept = self.path / f'checkpoint-{agent_steps}.pt'
         kept.unlink(missing_ok=True)
         try:
@@ -232,27 +207,20 @@ class RunFolder:
             # Some file systems have no links.
             with atomic_file(kept) as partial:
                 shutil.copyfile(self.checkpoint, partial)
-        found = [each for each in self.path.glob('checkpoint-*.pt') if _KEPT.fullmatch(each.name)]
         # By time: a run may have been set back to an earlier checkpoint.
-        found.sort(key=lambda each: (each.stat().st_mtime_ns, each.name))
+        found = sorted(self._numbered('checkpoint-*.pt'),
+                       key=lambda each: (each.stat().st_mtime_ns, each.name))
         for each in found[:-self.config.keep_checkpoints]:
             each.unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        """Write the restarts of actors, and the start_id of each; newer than the checkpoint."""
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
 
     def load_actors(self) -> tuple[int, dict[str, int]]:
-        """Return what :meth:`save_actors` wrote; (0, {}) if it cannot be read."""
-        try:
-            found = json.loads(self._actors_file.read_text())
-            return int(found['restarts']), {
-                str(name): int(start_id) for name, start_id in found['starts'].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return 0, {}
+        found = read_json(self._actors_file)
+        return found.get('restarts', 0), found.get('starts', {})
 
     def progress(self) -> list[dict[str, float]]:
-        """Return the rows of progress.csv so far."""
         return self._progress.rows()
 
     def close(self, summary: Mapping[str, Any]) -> None:
@@ -260,15 +228,10 @@ class RunFolder:
         self._close_events()
         if self._tracker is not None:
             self._tracker.close()
-        write_text(self.path / 'summary.json', json.dumps(_finite(summary), indent=2) + '\n')
+        # NaN and infinity, which JSON does not have, become null.
+        text = msgspec.json.format(msgspec.json.encode(summary, enc_hook=float)).decode()
+        write_text(self.path / 'summary.json', f'{text}\n')
         # Imported here because it takes a second.
         from vdl_ros.rl.plots.curve_plot import draw_curve
         draw_curve(self.progress(), self.path / 'curve.png', title=str(summary['env_id']))
         self._lock.close()
-
-
-def _finite(value: Any) -> Any:
-    """Return ``value`` with None for NaN and infinity, which JSON does not have."""
-    if isinstance(value, Mapping):
-        return {key: _finite(each) for key, each in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

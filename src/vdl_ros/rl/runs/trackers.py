@@ -29,64 +29,53 @@ _QUEUE = 1000
 _CLOSE_S = 60.0
 
 
-class _Run:
-    """A run of wandb or trackio, which have the same functions."""
-
-    def __init__(self, run: Any, run_id: str) -> None:
-        self._run, self.run_id = run, run_id
-
-    def log(self, scalars: Mapping[str, float], step: int) -> None:
-        self._run.log(dict(scalars), step=step)
-
-    def close(self) -> None:
-        self._run.finish()
+# The id of a run; what takes its scalars and their step; what ends it.
+_Backend = tuple[str, Callable[[dict[str, float], int], object], Callable[[], object]]
 
 
-def _wandb(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Run:
+def _wandb(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Backend:
     import wandb
     run: Any = wandb.init(
         project=project, name=folder.name, dir=str(folder), config=dict(config),
         id=run_id or None, resume='allow' if run_id else None,
         mode=os.environ.get('WANDB_MODE', 'offline'), settings=wandb.Settings(silent=True))
-    return _Run(run, str(run.id))
+    return str(run.id), lambda scalars, step: run.log(scalars, step=step), run.finish
 
 
-def _trackio(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Run:
+def _trackio(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Backend:
     # Read when it is imported.
     os.environ.setdefault('TRACKIO_DIR', str((folder / 'trackio').resolve()))
     import trackio
     name = run_id or folder.name
-    return _Run(trackio.init(
+    run = trackio.init(
         project=project, name=name, config=dict(config), resume='allow' if run_id else 'never',
-        auto_log_gpu=False, auto_log_cpu=False), name)
+        auto_log_gpu=False, auto_log_cpu=False)
+    return name, lambda scalars, step: run.log(scalars, step=step), run.finish
 
 
-class _Mlflow:
-    def __init__(self, folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> None:
-        # A folder needs no further libraries, a database does.
-        os.environ.setdefault('MLFLOW_ALLOW_FILE_STORE', 'true')
-        import mlflow
-        uri = os.environ.get('MLFLOW_TRACKING_URI') or (folder / 'mlruns').resolve().as_uri()
-        self._client: Any = mlflow.MlflowClient(tracking_uri=uri)
-        if not run_id:
-            experiment = self._client.get_experiment_by_name(project)
-            experiment_id = (self._client.create_experiment(project) if experiment is None
-                             else experiment.experiment_id)
-            run_id = self._client.create_run(experiment_id, run_name=folder.name).info.run_id
-            for name, value in config.items():
-                self._client.log_param(run_id, name, value)
-        self.run_id = run_id
+def _mlflow(folder: Path, project: str, config: Mapping[str, Any], run_id: str) -> _Backend:
+    # A folder needs no further libraries, a database does.
+    os.environ.setdefault('MLFLOW_ALLOW_FILE_STORE', 'true')
+    import mlflow
+    uri = os.environ.get('MLFLOW_TRACKING_URI') or (folder / 'mlruns').resolve().as_uri()
+    client: Any = mlflow.MlflowClient(tracking_uri=uri)
+    if not run_id:
+        experiment = client.get_experiment_by_name(project)
+        experiment_id = (client.create_experiment(project) if experiment is None
+                         else experiment.experiment_id)
+        run_id = client.create_run(experiment_id, run_name=folder.name).info.run_id
+        for name, value in config.items():
+            client.log_param(run_id, name, value)
 
-    def log(self, scalars: Mapping[str, float], step: int) -> None:
+    def log(scalars: dict[str, float], step: int) -> None:
         for name, value in scalars.items():
-            self._client.log_metric(self.run_id, name, value, step=step)
+            client.log_metric(run_id, name, value, step=step)
 
-    def close(self) -> None:
-        self._client.set_terminated(self.run_id)
+    return run_id, log, lambda: client.set_terminated(run_id)
 
 
-_BACKENDS: dict[str, Callable[[Path, str, Mapping[str, Any], str], _Run | _Mlflow]] = {
-    'wandb': _wandb, 'trackio': _trackio, 'mlflow': _Mlflow}
+_BACKENDS: dict[str, Callable[[Path, str, Mapping[str, Any], str], _Backend]] = {
+    'wandb': _wandb, 'trackio': _trackio, 'mlflow': _mlflow}
 
 
 def verify_tracker(name: str) -> None:
@@ -122,7 +111,6 @@ class Tracker:
             self._rows.put_nowait((finite, agent_steps))
 
     def close(self) -> None:
-        """Wait a while for what is left."""
         try:
             self._rows.put(None, timeout=_CLOSE_S)
             self._thread.join(_CLOSE_S)
@@ -145,10 +133,11 @@ class Tracker:
     def _send(self) -> None:
         file = self._folder / f'.{self._name}_run_id'
         run_id = file.read_text().strip() if file.is_file() else ''
-        backend = _BACKENDS[self._name](self._folder, self._project, self._config, run_id)
-        write_text(file, backend.run_id)
+        run_id, log, end = _BACKENDS[self._name](
+            self._folder, self._project, self._config, run_id)
+        write_text(file, run_id)
         while (row := self._rows.get()) is not None:
-            backend.log(*row)
-        backend.close()
+            log(*row)
+        end()
         # For the loop in _work.
         self._rows.put(None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import shutil
 import signal
@@ -14,7 +13,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from vdl_ros.common.files import in_use
+from vdl_ros.common.files import in_use, read_json
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
 _GRACE_S = 60.0
@@ -32,10 +31,8 @@ class TrainingError(RuntimeError):
 class TrainingProcess:
     """A run of ``vdl_ros.local_training``, which learns in one process without ROS.
 
-    Attributes:
-        folder: of the run; the output of its process is beside it, in ``<name>.log``.
-        settings: by name, as texts; with ``total_steps``.
-        start_settings: more of them, which a run does not keep: each start gets them.
+    ``settings`` are texts by name, with ``total_steps``; a run does not keep ``start_settings``:
+    each start gets them. The output of its process is beside the folder, in ``<name>.log``.
     """
 
     folder: Path
@@ -44,17 +41,14 @@ class TrainingProcess:
 
     @property
     def log(self) -> Path:
-        """The file with what the process prints."""
         return self.folder.with_name(f'{self.folder.name}.log')
 
     @property
     def runs(self) -> list[TrainingProcess]:
-        """The runs that it writes: itself."""
         return [self]
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is a checkpoint to resume from."""
         return all((run.folder / 'checkpoint.pt').is_file() for run in self.runs)
 
     def summary(self) -> dict[str, Any] | None:
@@ -63,36 +57,26 @@ class TrainingProcess:
         return None if None in found else found[0]
 
     def _summary(self) -> dict[str, Any] | None:
-        try:
-            found = json.loads((self.folder / 'summary.json').read_text())
-        except (OSError, ValueError):
-            return None
-        if found['ended_by'] not in _COMPLETE or (
-                found['ended_by'] == 'total_steps'
+        found = read_json(self.folder / 'summary.json')
+        reason = found.get('ended_by')
+        if reason not in _COMPLETE or (
+                reason == 'total_steps'
                 and found['agent_steps'] < int(self.settings['total_steps'])):
             return None
-        return dict(found)
+        return found
 
     def command(self) -> list[str]:
-        """Return the command that starts the run, or resumes it."""
-        if self.is_begun:
-            settings: Mapping[str, str] = {
-                'resume': str(self.folder), 'total_steps': self.settings['total_steps']}
-        else:
-            settings = {'run_dir': str(self.folder), **self.settings}
+        settings = {'resume': str(self.folder), 'total_steps': self.settings['total_steps']} \
+            if self.is_begun else {'run_dir': str(self.folder), **self.settings}
         return [sys.executable, '-m', 'vdl_ros.local_training',
-                *(word for name, value in {**settings, **self.start_settings}.items()
-                  for word in (f'--{name}', value))]
+                *options({**settings, **self.start_settings})]
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
         """Run it until it is complete, or resume it; return its summary.
 
         Call it in a thread that lives as long: the training ends, with a checkpoint, when this
         thread or process dies. ``stop`` is asked all the time; once it returns true, the training
-        is interrupted, keeps its checkpoint, and None is returned.
-
-        Raises:
-            TrainingError: the process failed.
+        is interrupted, keeps its checkpoint, and None is returned. A TrainingError names the log.
         """
         if found := self.summary():
             return found
@@ -120,8 +104,11 @@ class TrainingProcess:
         return found
 
 
+def options(settings: Mapping[str, str]) -> list[str]:
+    return [word for name, value in settings.items() for word in (f'--{name}', value)]
+
+
 def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    """End a training, which saves its checkpoint if it does so in time."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(_GRACE_S)

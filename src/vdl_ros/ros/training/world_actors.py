@@ -29,10 +29,8 @@ from vdl_ros.ros.training.messages import policy_config, to_episode
 class WorldAgent:
     """One agent: the policies of its learner, and its part of the worlds.
 
-    Attributes:
-        config: settings of its learner; {} before the first policy.
-        mode: records its unrolls; None before the worlds are made.
-        had_learner: whether its learner has subscribed to its trajectories.
+    ``config`` are the settings of its learner, {} before the first policy; ``mode``, which records
+    its unrolls, is None before the worlds are made.
     """
 
     def __init__(self, node: Node, name: str, actor_id: str, credit_timeout: float) -> None:
@@ -42,13 +40,15 @@ class WorldAgent:
         self.config: dict[str, Any] = {}
         self.message: Policy | None = None
         self.mode: LocalInferenceMode | None = None
-        self.had_learner = False
         self.sequence = 0
+        # Whether its learner has subscribed to its trajectories.
+        self._had_learner = False
+        # Whether an unroll is under way; and recorded: its learner was there at its start.
+        self.has_begun = self._records = False
         self._episodes = node.create_publisher(
             Episode, f'{name}/episodes', qos.TOPICS['episodes'])
 
     def publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
-        """Publish episodes of its bodies."""
         for episode in episodes:
             self._episodes.publish(to_episode(
                 episode, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
@@ -59,21 +59,36 @@ class WorldAgent:
         """Whether its learner is gone; then it acts with its last policy, and records nothing."""
         assert self.mode is not None
         has_learner = self.mode.has_learner
-        self.had_learner |= has_learner
-        return self.had_learner and not has_learner
+        self._had_learner |= has_learner
+        return self._had_learner and not has_learner
+
+    def begin(self, *, records: bool) -> None:
+        if not self.has_begun:
+            self.has_begun, self._records = True, records
+
+    def finish(self, timer: ThreadTimer) -> None:
+        """Publish the unroll that is complete, if it is recorded."""
+        assert self.mode is not None
+        with timer('encode'):
+            unroll = self.mode.actor.finish()
+        self.has_begun = False
+        if self._records:
+            self.mode.publish(*unroll)
+
+    def leave(self) -> None:
+        if self.mode is not None:
+            self.sequence = self.mode.sequence
+            self.mode.close()
+            self.mode = None
+        self.has_begun = self._had_learner = False
 
 
 class WorldActors:
     """Steps the worlds once all agents have a policy.
 
     The worlds wait for an agent whose learner has no credit for it, and for nobody if all learners
-    are gone.
-
-    Args:
-        num_worlds: number of worlds; 0: that of the learners.
-        threads: CPU threads of the agents' networks.
-        credit_timeout: as ActorConfig has it, s.
-        timer: of the thread that calls :meth:`act`.
+    are gone. ``num_worlds`` 0 is that of the learners; ``timer`` is of the thread that calls
+    :meth:`act`.
     """
 
     def __init__(
@@ -87,15 +102,12 @@ class WorldActors:
         self.agents = [WorldAgent(node, name, actor_id, credit_timeout) for name in names]
         self._shared: SharedActors | None = None
         self._close: Callable[[], None] = lambda: None
-        # Agents whose unroll is not recorded: their learner was gone at its start.
-        self._unrecorded: set[int] = set()
-        self._begun: set[int] = set()
 
     def act(self) -> bool:
         """Load policies that came, and step until an unroll is complete; False: it waits."""
-        for index, agent in enumerate(self.agents):
+        for agent in self.agents:
             # An unroll is of one policy; a newer one waits.
-            message = None if index in self._begun else agent.policies.take()
+            message = None if agent.has_begun else agent.policies.take()
             if message is not None:
                 try:
                     with self._timer('receive'):
@@ -108,37 +120,20 @@ class WorldActors:
         alone = [agent.is_alone for agent in self.agents]
         if all(alone):
             return False
-        modes = [agent.mode for agent in self.agents if agent.mode is not None]
-        if not all(index in self._begun or alone[index] or mode.is_ready()
-                   for index, mode in enumerate(modes)):
+        if not all(agent.has_begun or is_alone or (agent.mode and agent.mode.is_ready())
+                   for agent, is_alone in zip(self.agents, alone, strict=True)):
             return False
-        self._unrecorded |= {index for index in range(len(modes))
-                             if alone[index] and index not in self._begun}
-        self._begun = set(range(len(modes)))
+        for agent, is_alone in zip(self.agents, alone, strict=True):
+            agent.begin(records=not is_alone)
         complete: list[int] = []
         while not complete:
             complete = self._shared.step()
         for index in complete:
-            self._finish(index)
+            self.agents[index].finish(self._timer)
         return True
 
-    def _finish(self, index: int) -> None:
-        mode = self.agents[index].mode
-        assert mode is not None
-        with self._timer('encode'):
-            unroll = mode.actor.finish()
-        self._begun.discard(index)
-        if index in self._unrecorded:
-            self._unrecorded.discard(index)
-        else:
-            mode.publish(*unroll)
-
     def _on_policy(self, agent: WorldAgent, message: Policy) -> None:
-        """Use a policy from the next step on; make the worlds if it is the last one missing.
-
-        Raises:
-            ValueError: the message is malformed, or its settings cannot be used.
-        """
+        """Use a policy from the next step on; make the worlds if it is the last one missing."""
         config = policy_config(message)
         if config != agent.config or agent.mode is None:
             _check(agent.name, config)
@@ -151,11 +146,7 @@ class WorldActors:
         agent.mode.on_policy(message)
 
     def _make(self) -> None:
-        """Make the worlds and the actors.
-
-        Raises:
-            ValueError: settings that contradict each other, or cannot be used.
-        """
+        """Make the worlds and the actors; ValueError: settings contradict each other."""
         envs = [select(EnvConfig, agent.config) for agent in self.agents]
         for agent, env in zip(self.agents, envs, strict=True):
             for field in dataclasses.fields(EnvConfig):
@@ -200,19 +191,12 @@ class WorldActors:
     def close(self) -> None:
         """Close the worlds and the topics of trajectories."""
         for agent in self.agents:
-            if agent.mode is not None:
-                agent.sequence = agent.mode.sequence
-                agent.mode.close()
-                agent.mode = None
-            agent.had_learner = False
+            agent.leave()
         self._close()
         self._close, self._shared = lambda: None, None
-        self._unrecorded.clear()
-        self._begun.clear()
 
 
 def _check(name: str, config: Mapping[str, Any]) -> None:
-    """Refuse settings that agents in one world do not have."""
     if config.get('inference') == 'learner':
         raise SettingError(f"inference: 'learner' of {name} is not allowed with several agents in "
                            "one world: 'actor'")
