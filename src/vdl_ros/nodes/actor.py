@@ -235,6 +235,3 @@ class ActorNode(BaseNode):
 
 
 main = ActorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -238,6 +238,3 @@ class ArmControllerNode(BaseNode):
 
 
 main = ArmControllerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

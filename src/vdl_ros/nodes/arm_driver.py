@@ -133,6 +133,3 @@ class ArmDriverNode(BaseNode, LifecycleNode):
 
 
 main = ArmDriverNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

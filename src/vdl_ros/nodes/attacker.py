@@ -68,6 +68,3 @@ class AttackerNode(BaseNode):
 
 
 main = AttackerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -241,7 +241,3 @@ def main(args: Sequence[str] | None = None) -> int:
         words.remove('--yes')
         words += ['--ros-args', '-p', 'yes:=true']
     return CalibrateNode.main(words)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -74,6 +74,3 @@ class CameraNode(BaseNode):
 
 
 main = CameraNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

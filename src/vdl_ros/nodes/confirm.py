@@ -45,6 +45,3 @@ class ConfirmNode(BaseNode):
 
 
 main = ConfirmNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

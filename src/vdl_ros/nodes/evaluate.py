@@ -168,7 +168,3 @@ def main(args: Sequence[str] | None = None) -> int:
         # Quoted for YAML, of which a parameter's value is.
         words[:1] = ['--ros-args', '-p', f'checkpoint:={json.dumps(words[0])}', '--']
     return EvaluateNode.main(words)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

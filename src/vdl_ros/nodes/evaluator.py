@@ -100,6 +100,3 @@ class EvaluatorNode(BaseNode):
 
 
 main = EvaluatorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -328,7 +328,3 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.policy:
         return PolicyGoToNode.main(words[count:], place, options.timeout)
     return GoToNode.main(words[count:], place)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -198,6 +198,3 @@ class LearnerNode(BaseNode):
 
 
 main = LearnerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

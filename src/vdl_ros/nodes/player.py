@@ -149,6 +149,3 @@ class PlayerNode(BaseNode):
 
 
 main = PlayerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

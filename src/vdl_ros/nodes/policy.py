@@ -224,6 +224,3 @@ class PolicyNode(BaseNode):
 
 
 main = PolicyNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

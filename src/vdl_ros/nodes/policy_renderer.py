@@ -168,6 +168,3 @@ def make_player(config: Mapping[str, Any]) -> PolicyPlayer:
 
 
 main = PolicyRendererNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -115,6 +115,3 @@ class _JointTracking:
 
 
 main = PoseEstimatorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

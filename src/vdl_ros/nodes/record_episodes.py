@@ -239,7 +239,3 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.env:
         return record_policy(options)
     return RecordEpisodesNode.main(words[count:], options)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -78,6 +78,3 @@ class RecorderNode(BaseNode):
 
 
 main = RecorderNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

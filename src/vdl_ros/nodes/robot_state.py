@@ -77,6 +77,3 @@ class RobotStateNode(BaseNode):
 
 
 main = RobotStateNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -151,6 +151,3 @@ class SimArmNode(BaseNode):
 
 
 main = SimArmNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -64,6 +64,3 @@ class TopicStatsNode(BaseNode):
 
 
 main = TopicStatsNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

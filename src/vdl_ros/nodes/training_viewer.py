@@ -118,6 +118,3 @@ class TrainingViewerNode(BaseNode):
 
 
 main = TrainingViewerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -292,6 +292,3 @@ class ViewerNode(BaseNode):
 
 
 main = ViewerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

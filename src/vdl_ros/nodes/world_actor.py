@@ -62,6 +62,3 @@ class WorldActorNode(BaseNode):
 
 
 main = WorldActorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())
