@@ -55,5 +55,4 @@ ARGUMENTS = [
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('actors.launch.py', ARGUMENTS, SETTINGS, start)

@@ -85,7 +85,6 @@ ARGUMENTS = [
 
 
 def start(context):
-    """Return the nodes that the arguments select."""
     given = launch_arguments.given(context, Graph, *SETTINGS)
     graph = select(Graph, given)
     if graph.arm_calibration:
@@ -200,5 +199,4 @@ def rviz(context):
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('arm.launch.py', ARGUMENTS, SETTINGS, start, local=True)

@@ -28,5 +28,4 @@ def start(context):
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('cluster.launch.py', ARGUMENTS, SETTINGS, start)

@@ -36,5 +36,4 @@ ARGUMENTS = [
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('learner.launch.py', ARGUMENTS, SETTINGS, start)

@@ -3,12 +3,11 @@
 import threading
 
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
-from vdl_ros.ros import qos
 
 
 @pytest.mark.slow
@@ -16,11 +15,10 @@ def test_actors_without_weights_attack_by_a_surrogate_and_report_it(launch, peer
     config = TrainConfig(total_steps=100)
     local_training.train(EnvConfig(), config, make_algorithm_config(config, {}), run.path,
                          threading.Event())
-    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py',
-                   f'run_dir:={run.path.parent / "attacked"}', 'env_id:=CartPole-v1',
-                   'inference:=learner', 'total_steps:=100000000', 'adversarial_mode:=fgsm',
-                   'adversarial_epsilon:=0.1', f'adversarial_checkpoint:={run.checkpoint}')
+    health = peer.listen('/diagnostics')
+    train = launch.file('train', f'run_dir:={run.path.parent / "attacked"}', 'env_id:=CartPole-v1',
+                        'inference:=learner', 'total_steps:=100000000', 'adversarial_mode:=fgsm',
+                        'adversarial_epsilon:=0.1', f'adversarial_checkpoint:={run.checkpoint}')
 
     def told():
         return [each for array in health for each in array.status if 'attacks' in each.message]

@@ -16,8 +16,8 @@ from vdl_ros.pose.frames import Frames
 @pytest.fixture
 def capture(launch):
     def start(output, *arguments):
-        return launch('ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={output}',
-                      'image_width:=64', 'image_height:=64', *arguments)
+        return launch.file('capture', f'output:={output}', 'image_width:=64', 'image_height:=64',
+                           *arguments)
     return start
 
 
@@ -44,7 +44,7 @@ def check_frames(folder, count, indices):
 @pytest.mark.parametrize('number', [
     signal.SIGKILL, pytest.param(signal.SIGINT, marks=pytest.mark.slow)])
 def test_frames_match_their_labels_also_of_a_capture_that_is_interrupted_and_resumed(
-        capture, run_here, tmp_path, number):
+        capture, run_here, refused, tmp_path, number):
     folder = tmp_path / 'frames'
     first = capture(folder, 'frames:=100000', 'seed:=7')
     first.wait_for(lambda: folder.exists() and len(Frames(folder)), 'some frames')
@@ -72,10 +72,8 @@ def test_frames_match_their_labels_also_of_a_capture_that_is_interrupted_and_res
     assert before == {each.name: each.read_bytes() for each in folder.iterdir()}
     for path, reason in ((folder, 'seed: 1 is not allowed: the capture in'),
                          (tmp_path, 'exists and is no data set')):
-        status, said = run_here(
+        assert reason in refused(
             capture_node.main, f'output:={path}', 'frames:=100000', 'seed:=1', *size)
-        assert status == 2
-        assert reason in said
 
 
 def save(pixels, path):

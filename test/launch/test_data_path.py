@@ -13,7 +13,7 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.msg import Trajectory
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import ImpalaConfig, TrainConfig
@@ -40,7 +40,7 @@ class Recorder:
         self.under_way: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
         self.most_under_way, self.credit = 0, train.credit
         self._clock = peer.node.get_clock()
-        self._publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self._publisher = qos.pub(peer.node, 'policy')
         peer.node.create_subscription(
             Trajectory, 'trajectories', self.receive, qos.TOPICS['trajectories'])
 
@@ -91,8 +91,8 @@ def test_images_numbers_and_actions_arrive_whole_in_order_and_once(launch, peer)
         EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2), TrainConfig(
             unroll_length=6, batch_size=1, max_in_flight=2, network='mlp', hidden_size=4), peer)
     # Credit comes when the slower one has sent its share, however long that takes.
-    actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p', f'actor_id:={name}',
-                     '-p', 'credit_timeout:=3600.0') for name in ACTORS]
+    actors = [launch.node('actor', f'actor_id:={name}', 'credit_timeout:=3600.0')
+              for name in ACTORS]
     recorder.publish()
     peer.until(lambda: all(len(each) >= UNROLLS for each in recorder.kept.values()),
                f'{UNROLLS} trajectories of each actor')

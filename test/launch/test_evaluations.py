@@ -17,10 +17,10 @@ def evaluations(run):
 
 @pytest.mark.slow
 def test_a_training_is_evaluated_although_its_evaluator_dies(launch, run):
-    train = launch(
-        'ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', 'env_id:=CartPole-v1',
-        'total_steps:=1000000000', 'stop_at_return:=1e9', 'num_actors:=1', 'eval_every:=2000',
-        'eval_episodes:=4', 'eval_patience:=1000000', 'checkpoint_period:=1')
+    train = launch.file('train', f'run_dir:={run}', 'env_id:=CartPole-v1',
+                        'total_steps:=1000000000', 'stop_at_return:=1e9', 'num_actors:=1',
+                        'eval_every:=2000', 'eval_episodes:=4', 'eval_patience:=1000000',
+                        'checkpoint_period:=1')
     train.wait_for(lambda: evaluations(run), 'an evaluation')
     train.nodes('evaluator')[0].kill()
     count = len(evaluations(run)) + 2
@@ -36,9 +36,8 @@ def test_a_training_is_evaluated_although_its_evaluator_dies(launch, run):
         round(float(row['mean_return']), 3) for row in evaluations(run))
     assert run.scalars('evaluation/mean_return')
 
-    again = launch(
-        'ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}', 'num_actors:=1',
-        'eval_patience:=1', 'stop_at_return:=1e9')
+    again = launch.file('train', f'resume:={run}', 'num_actors:=1', 'eval_patience:=1',
+                        'stop_at_return:=1e9')
     assert again.wait() == 0, again.output
     assert run.summary['ended_by'] == 'eval_patience'
     assert run.summary['evaluation']['last']['agent_steps'] == run.summary['agent_steps']

@@ -33,9 +33,8 @@ def load(run):
 def test_a_recorded_training_is_learned_again_to_the_same_weights(launch, tmp_path):
     recorded, again, bag = (tmp_path / name for name in ('recorded', 'again', 'bag'))
     # One actor: of several the learner and the recorder may receive in different orders.
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_id:=CartPole-v1',
-                   f'record:={bag}', f'run_dir:={recorded}', 'num_actors:=1',
-                   'total_steps:=10000', 'stop_at_return:=1e9')
+    train = launch.file('train', 'env_id:=CartPole-v1', f'record:={bag}', f'run_dir:={recorded}',
+                        'num_actors:=1', 'total_steps:=10000', 'stop_at_return:=1e9')
     assert train.wait() == 0, train.output
     assert train.family() == []
     (sequence,), versions = read(bag)[0].values(), read(bag)[1]
@@ -43,8 +42,8 @@ def test_a_recorded_training_is_learned_again_to_the_same_weights(launch, tmp_pa
     assert sequence == list(range(len(sequence)))
     assert versions
     assert versions == sorted(set(versions))
-    replay = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'bag:={bag}',
-                    f'config:={recorded / "config.yaml"}', f'run_dir:={again}')
+    replay = launch.file('train', f'bag:={bag}', f'config:={recorded / "config.yaml"}',
+                         f'run_dir:={again}')
     assert replay.wait() == 0, replay.output
     assert replay.family() == []
     assert 'trajectories played' in replay.output

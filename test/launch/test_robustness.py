@@ -10,7 +10,7 @@ from ament_index_python.packages import get_package_prefix
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
 
-from vdl_ros.msg import Observation, Policy, Tensor, Trajectory
+from vdl_ros.msg import Observation, Tensor, Trajectory
 from vdl_ros.ros import qos
 
 LONG = ('env_id:=CartPole-v1', 'total_steps:=100000000', 'stop_at_return:=1e9',
@@ -49,8 +49,8 @@ def send_rubbish(peer, train, policies, kind, topic):
 
 def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
         launch, run, peer):
-    policies = peer.listen(Policy, 'policy', qos.LATCHED)
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *LONG)
+    policies = peer.listen('policy')
+    train = launch.file('train', f'run_dir:={run}', *LONG)
 
     known = {}
 
@@ -105,8 +105,8 @@ def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
     assert first['trajectories_rejected'] >= len(WRONG)
     assert first['agent_steps'] > steps
 
-    again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
-                   'num_actors:=1', f'total_steps:={first["agent_steps"] + 5_000}')
+    again = launch.file('train', f'resume:={run}', 'num_actors:=1',
+                        f'total_steps:={first["agent_steps"] + 5_000}')
     assert again.wait() == 0, again.output
     second = run.summary
     assert second['ended_by'] == 'total_steps'
@@ -122,9 +122,8 @@ def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
 
 def test_central_inference_survives_a_stranger_and_nothing_outlives_a_killed_launch(
         launch, run, peer):
-    policies = peer.listen(Policy, 'policy', qos.LATCHED)
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *LONG,
-                   'inference:=learner')
+    policies = peer.listen('policy')
+    train = launch.file('train', f'run_dir:={run}', *LONG, 'inference:=learner')
     peer.until(lambda: run.steps > 2_000 and policies and len(run.actors['starts']) == 2,
                'progress of both actors')
     send_rubbish(peer, train, policies, Observation, 'observations')

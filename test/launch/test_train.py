@@ -3,9 +3,6 @@
 import pytest
 import yaml
 from PIL import Image
-from statistics_msgs.msg import MetricsMessage
-
-from vdl_ros.ros import qos
 
 
 def lag_bound(run):
@@ -21,8 +18,7 @@ def lag_bound(run):
 
 
 def test_cartpole_is_solved_and_everything_is_written(launch, run):
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'env_id:=CartPole-v1', 'video:=true')
+    train = launch.file('train', f'run_dir:={run}', 'env_id:=CartPole-v1', 'video:=true')
     assert train.wait() == 0, train.output
     found = run.summary
     assert found['mean_return_100'] >= 475
@@ -65,8 +61,8 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
     assert train.family() == []
 
     video = run.path / 'episode.mp4'
-    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py',
-                      f'checkpoint:={run.checkpoint}', 'episodes:=20', f'video:={video}')
+    evaluate = launch.file('evaluate', f'checkpoint:={run.checkpoint}', 'episodes:=20',
+                           f'video:={video}')
     assert evaluate.wait() == 0, evaluate.output
     line = next(line for line in evaluate.output.splitlines() if '20 episodes: mean' in line)
     # At random about 20. The last updates may have made it worse than in the episodes before.
@@ -76,11 +72,11 @@ def test_cartpole_is_solved_and_everything_is_written(launch, run):
 
 @pytest.mark.slow
 def test_environments_on_their_own_clock_report_reaction_time(launch, run, peer):
-    received = peer.listen(MetricsMessage, '/statistics', qos.TOPICS['/statistics'])
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}',
-                   'env_id:=CartPole-v1', 'num_actors:=1', 'realtime_fps:=100',
-                   'action_delay:=0.04', 'random_observation_delay:=0.02',
-                   'observe_last_actions:=6', 'status_period:=1.0', 'stop_at_return:=1e9')
+    received = peer.listen('/statistics')
+    train = launch.file('train', f'run_dir:={run}', 'env_id:=CartPole-v1', 'num_actors:=1',
+                        'realtime_fps:=100', 'action_delay:=0.04',
+                        'random_observation_delay:=0.02', 'observe_last_actions:=6',
+                        'status_period:=1.0', 'stop_at_return:=1e9')
     peer.until(lambda: {'reaction_time', 'late_actions'} <= {
         each.metrics_source for each in received}, 'reaction times')
     peer.until(lambda: run.steps, 'a row of progress')
@@ -100,9 +96,9 @@ def test_environments_on_their_own_clock_report_reaction_time(launch, run, peer)
 
 
 def test_the_two_halves_find_each_other_and_actors_outlive_their_learner(launch, run):
-    actors = launch('ros2', 'launch', 'vdl_ros', 'actors.launch.py', 'num_actors:=2')
-    learner = launch('ros2', 'launch', 'vdl_ros', 'learner.launch.py', f'run_dir:={run}',
-                     'env_id:=vdl/Counter-v0', 'total_steps:=5000', 'stop_at_return:=1e9')
+    actors = launch.file('actors', 'num_actors:=2')
+    learner = launch.file('learner', f'run_dir:={run}', 'env_id:=vdl/Counter-v0',
+                          'total_steps:=5000', 'stop_at_return:=1e9')
     assert learner.wait() == 0, learner.output
     assert run.summary['env_id'] == 'vdl/Counter-v0'
     assert run.summary['agent_steps'] >= 5_000

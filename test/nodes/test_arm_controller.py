@@ -223,7 +223,7 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller, still):
 
 
 def test_a_process_that_stood_still_or_is_interrupted_leaves_motors_off(launch, peer, still):
-    arm = Controlled(peer, launch('ros2', 'run', 'vdl_ros', 'arm_controller'))
+    arm = Controlled(peer, launch.node('arm_controller'))
     arm.turn(still)
     node = psutil.Process(arm.running.process.pid)
     node.suspend()

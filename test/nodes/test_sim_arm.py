@@ -141,7 +141,7 @@ def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer
 def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_driver(
         launch, twin, peer):
     states = stop_states(peer)
-    arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
+    arm = Twin(peer, launch.node('sim_arm'))
     stop = peer.talk('arm/emergency_stop')
     stop.publish(stop_request('/test', 'a test'))
     peer.until(lambda: states and states[-1].engaged, 'the stop')
@@ -151,7 +151,7 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
     os.kill(arm.running.process.pid, signal.SIGKILL)
     arm.running.wait()
     states.clear()
-    arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
+    arm = Twin(peer, launch.node('sim_arm'))
     peer.until(lambda: states and arm.sent, 'the state')
     assert (states[-1].engaged, states[-1].header.stamp) == (True, stamp)
     arm.running.interrupt()

@@ -78,7 +78,6 @@ class EvaluateNode(BaseNode):
 
     @property
     def is_attack(self) -> bool:
-        """Whether the policy is to be attacked."""
         return self._attack.adversarial_mode != NONE
 
     def play(self, stop: threading.Event, attacked: bool = False) -> Evaluation:
@@ -122,7 +121,6 @@ class EvaluateNode(BaseNode):
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
 
     def run(self, stop: threading.Event) -> int:
-        """Play, log the results, record a video."""
         try:
             result = self.play(stop)
         except EnvStopped:

@@ -86,13 +86,11 @@ class EvaluatorNode(BaseNode):
         return self._evaluator
 
     def stop(self) -> None:
-        """Close the environments."""
         if self._evaluator is not None:
             self._evaluator.close()
             self._evaluator = None
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Run callbacks and evaluate in turn."""
         while not stop.is_set():
             call_back(executor, PAUSE_S)
             self.evaluate(stop)

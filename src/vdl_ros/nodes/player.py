@@ -64,7 +64,6 @@ class PlayerNode(BaseNode):
         return count
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Play to the end, or until stopped."""
         if self.trajectories is not None:
             return self._relearn(self.trajectories, stop, executor)
         count = self.play(stop, executor)

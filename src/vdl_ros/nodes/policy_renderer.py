@@ -140,14 +140,12 @@ class PolicyRendererNode(BaseNode):
             self.get_logger().warning(f'no images of the policy: {problem}')
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Run callbacks and render in turn."""
         while not stop.wait(self.pause()):
             call_back(executor, 0.0)
             self.render()
         return EXIT_OK
 
     def stop(self) -> None:
-        """Close the environment."""
         if self._player is not None:
             self._player.close()
             self._player = None

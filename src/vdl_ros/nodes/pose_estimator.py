@@ -105,7 +105,6 @@ class _JointTracking:
             seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
 
     def update(self, stamp: Time, found: Estimate) -> None:
-        """Update with the estimate of a picture."""
         track = self._tracker.update(
             seconds(stamp), found.values[0, JOINT_OUTPUTS], found.std[0, JOINT_OUTPUTS])
         if track.std.max() <= self._config.joint_std:

@@ -185,7 +185,6 @@ class RecordEpisodesNode(BaseNode):
 
 
 def parser() -> OneLineParser:
-    """Return the command line."""
     found = OneLineParser(
         prog='record_episodes', description='Record demonstrations, one bag for each episode.',
         epilog=f'keys: {HELP}')
@@ -232,7 +231,6 @@ def record_policy(options: argparse.Namespace) -> int:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
     words = list(sys.argv[1:] if args is None else args)
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])

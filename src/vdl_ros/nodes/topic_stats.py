@@ -23,7 +23,6 @@ from vdl_ros.ros.statistics.statistics import is_of_topic, read
 EXIT_NOTHING = 1
 
 
-
 class TopicStatsNode(BaseNode):
     """Collects reports in a table."""
 
@@ -41,7 +40,6 @@ class TopicStatsNode(BaseNode):
             self.table.add(read(message), time.monotonic())
 
     def text(self) -> str:
-        """Return the current table."""
         return table_text(self.table.rows(time.monotonic()), self.table.left_out)
 
     def work(self, executor: Executor, stop: threading.Event) -> int:

@@ -57,7 +57,6 @@ class TrainingViewerNode(BaseNode):
         self.get_logger().info(f'view of the training: {self._server.url}')
 
     def stop(self) -> None:
-        """End the server."""
         self._server.stop()
 
     def _on_policy(self, message: Policy) -> None:

@@ -57,7 +57,6 @@ class WorldActorNode(BaseNode):
         return EXIT_OK
 
     def stop(self) -> None:
-        """Close the worlds."""
         self.actors.close()
 
 

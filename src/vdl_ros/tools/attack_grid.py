@@ -83,7 +83,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the grid, and return the exit status."""
     options = _parser().parse_args(args)
     try:
         found = [load_checkpoint(path) for path in options.init]

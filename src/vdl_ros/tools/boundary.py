@@ -31,7 +31,6 @@ _PONG = {'FIRE': 'NOOP', 'RIGHTFIRE': 'RIGHT', 'LEFTFIRE': 'LEFT'}
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Plot, and return the exit status."""
     parser = OneLineParser(
         prog='boundary', description='Plot what a policy does around attacked observations: along '
         'the perturbation, and along random noise.')

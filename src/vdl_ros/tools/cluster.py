@@ -72,7 +72,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Act on the cluster; return the exit status."""
     options = _parser().parse_intermixed_args(args)
     try:
         action, given = _words(options.words)

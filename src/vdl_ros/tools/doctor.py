@@ -44,7 +44,6 @@ def report(findings: list[checks.Finding], colour: bool) -> str:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run the checks, print the findings, return the exit status."""
     parser = argparse.ArgumentParser(
         prog='doctor', description='Check this machine; measure messages between two processes.')
     parser.add_argument('--json', action='store_true', help='print one JSON object')
