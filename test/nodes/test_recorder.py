@@ -1,6 +1,8 @@
 """The node recorder: every received message is in the bag, however the recording ends."""
 
 import resource
+from collections import defaultdict
+from functools import partial
 
 import pytest
 from rclpy.duration import Duration
@@ -16,10 +18,7 @@ class Talker:
 
     def __init__(self, peer):
         self.peer = peer
-
-        def publisher(topic, profile):
-            return peer.node.create_publisher(String, topic, profile)
-
+        publisher = partial(peer.node.create_publisher, String)
         self.latched = publisher('state', qos.LATCHED)
         self.latched.publish(String(data='early'))
         self.talks = [publisher(f'talk_{number}', qos.REPORT) for number in range(5)]
@@ -36,18 +35,16 @@ def talker(peer):
 
 
 def messages(output):
+    found = defaultdict(list)
     with AnyReader([output]) as reader:
-        found: dict[str, list[str]] = {}
         for connection, _, data in reader.messages():
             if connection.msgtype == 'std_msgs/msg/String':
-                found.setdefault(connection.topic, []).append(
-                    reader.deserialize(data, connection.msgtype).data)
-        return found
+                found[connection.topic].append(reader.deserialize(data, connection.msgtype).data)
+    return found
 
 
 def test_every_received_message_is_in_the_bag(launch, talker, tmp_path):
-    process = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
-                     f'output:={tmp_path / "bag"}')
+    process = launch.node('recorder', f'output:={tmp_path / "bag"}')
     talker.until_recorded()
     # As many on each topic as its queue holds: none is lost, however late they are taken.
     sent = [f'message {number}' for number in range(qos.REPORT.depth)]
@@ -67,8 +64,7 @@ def test_every_received_message_is_in_the_bag(launch, talker, tmp_path):
 
 
 def test_a_full_disk_ends_the_recording_with_the_reason(launch, peer, talker, tmp_path):
-    process = launch('ros2', 'run', 'vdl_ros', 'recorder', '--ros-args', '-p',
-                     f'output:={tmp_path / "bag"}')
+    process = launch.node('recorder', f'output:={tmp_path / "bag"}')
     # A file may not grow beyond 64 KiB: to the recorder it is as if the disk were full.
     resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (1 << 16, 1 << 16))
     peer.until(lambda: process.process.poll() is not None, 'the end of the recorder',
@@ -78,12 +74,14 @@ def test_a_full_disk_ends_the_recording_with_the_reason(launch, peer, talker, tm
     assert 'Traceback' not in process.output
 
 
-def record(node_here, output, *parameters):
-    return node_here(recorder.RecorderNode, f'output:={output}', *parameters)
+@pytest.fixture
+def record(node_here, tmp_path):
+    return lambda parameter: node_here(
+        recorder.RecorderNode, f'output:={tmp_path / "bag"}', parameter)
 
 
-def test_only_matching_topics_are_recorded(node_here, peer, talker, tmp_path):
-    running = record(node_here, tmp_path / 'bag', 'topics:=st*,/sensor')
+def test_only_matching_topics_are_recorded(record, peer, talker, tmp_path):
+    running = record('topics:=st*,/sensor')
     peer.until(lambda: 'recording /state' in running.output
                and 'recording /sensor' in running.output, 'both topics')
     assert not any(each.get_subscription_count() for each in talker.talks)
@@ -93,14 +91,12 @@ def test_only_matching_topics_are_recorded(node_here, peer, talker, tmp_path):
     assert {*messages(tmp_path / 'bag')} <= {'/state', '/sensor'}
 
 
-def test_an_existing_bag_is_an_error(run_here, tmp_path):
-    status, output = run_here(recorder.main, f'output:={tmp_path}')
-    assert status == 2
-    assert f'{tmp_path} exists; name another bag' in output
+def test_an_existing_bag_is_an_error(refused, tmp_path):
+    assert f'{tmp_path} exists; name another bag' in refused(
+        recorder.main, f'output:={tmp_path}')
 
 
-def test_the_topics_of_a_contract_are_recorded_and_no_others(
-        node_here, peer, talker, tmp_path):
+def test_the_topics_of_a_contract_are_recorded_and_no_others(record, peer, talker, tmp_path):
     (tmp_path / 'talking.yaml').write_text('''
 rate: 1.0
 topics: {talk: {topic: talk_0, type: std_msgs/msg/String, timeout: 1.0}}
@@ -112,7 +108,7 @@ reset: {none: true}
 reward: {function: 'a:b'}
 episode_steps: 1
 ''')
-    running = record(node_here, tmp_path / 'bag', f'robot:={tmp_path}/talking.yaml')
+    running = record(f'robot:={tmp_path}/talking.yaml')
     talk = talker.talks[0]
     peer.until(lambda: talk.get_subscription_count() and talker.sensor.get_subscription_count()
                and running.node.bag.count, 'the recorder',
