@@ -1,6 +1,7 @@
 """The command go_to with twin and controller: it gets there, is refused, interrupted, stopped."""
 
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -31,17 +32,18 @@ class Moves:
     def end(self, *place, moves=lambda: False, act=lambda _: None):
         """Return the command when it has ended; ``act`` on it once ``moves``."""
         while True:
-            move = self._once(place, moves, act)
-            if not self.stood_still(move):
-                return move
+            process = self.start(*place)
+            ended = partial(self.has_ended, process)
+            self._peer.until(lambda ended=ended: moves() or ended(), 'it moves, or ends')
+            if not ended():
+                act(process)
+            self._peer.until(ended, 'the end')
+            if not self.stood_still(process):
+                return process
 
-    def _once(self, place, moves, act):
-        move = self.start(*place)
-        self._peer.until(lambda: moves() or move.process.poll() is not None, 'it moves, or ends')
-        if move.process.poll() is None:
-            act(move)
-        self._peer.until(lambda: move.process.poll() is not None, 'the end')
-        return move
+    @staticmethod
+    def has_ended(process):
+        return process.process.poll() is not None
 
     @staticmethod
     def stood_still(move):
@@ -102,18 +104,18 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
 
 def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
     node_here(ArmControllerNode, 'viewer_timeout:=10.0', 'goal_timeout:=60.0')
-    motors = peer.listen('arm/motors_sent')
-    status = peer.listen('arm/trajectory_status')
+    motors, status = map(peer.listen, ('arm/motors_sent', 'arm/trajectory_status'))
     peer.until(lambda: status and status[-1].reason == 'no sign of life of the viewer',
                'the arm without a viewer')
-    move = launch('ros2', 'run', 'vdl_ros', 'go_to', '0.15', '-0.1', '0.15')
+    go_to = Moves(launch, peer)
+    move = go_to.start('0.15', '-0.1', '0.15')
     move.wait_for(lambda: 'waiting for sign of life of the viewer' in move.output, 'it waits')
     assert not any(moves(message) for message in motors)
     alive = peer.talk('arm/viewer_alive')
     with peer.saying(lambda: alive.publish(Empty())):
         peer.until(lambda: move.process.poll() is not None, 'the end')
-        if Moves.stood_still(move):
-            move = Moves(launch, peer).end('0.15', '-0.1', '0.15')
+        if go_to.stood_still(move):
+            move = go_to.end('0.15', '-0.1', '0.15')
     assert move.wait() == 0, move.output
     assert any(moves(message) for message in motors)
 

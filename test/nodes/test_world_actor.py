@@ -56,12 +56,9 @@ def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path):
     assert 'Traceback' not in actor.output
 
 
-def test_wrong_names_of_agents_are_one_line_and_status_2(run_here):
+def test_wrong_names_of_agents_are_refused(refused):
     for agents in ('', 'red,red', 'Red'):
-        status, output = run_here(world_actor.main, f'agents:={agents!r}')
-        assert status == 2, agents
-        assert 'is not allowed' in output
-        assert output.count('\n') == 1
+        assert 'is not allowed' in refused(world_actor.main, f'agents:={agents!r}')
 
 
 @contextlib.contextmanager

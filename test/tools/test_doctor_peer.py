@@ -160,10 +160,7 @@ def test_input_that_cannot_be_used_is_one_line(monkeypatch, capsys):
 HELLO = {'request': 'hello', 'token': 'a' * 32, 'ports': {'discovery': 7410, 'data': 7411}}
 BAD_REQUESTS = [
     (b'\xff' * 20000, 'JSON is malformed'),
-    (b'[' * 16000 + b'\n', 'Expected `object`, got `array`: b\'[[['),
-    (b'{"request": 1}\n', 'Expected `str`, got `int` - at `$.request`'),
     (b'{"request": "\\u001b[2J"}\n', "Invalid enum value '"),
-    (b'{"request": "give", "bytes": 1e12}\n', 'Expected `int`'),
     (b'{"request": "hello", "ports": {"discovery": 53, "data": 53}}\n',
      'Expected `int` >= 1024 - at `$.ports.discovery`'),
 ]

@@ -8,7 +8,6 @@ import signal
 import optuna
 import pytest
 import yaml
-from browser import Browser
 
 from vdl_ros.experiments.checker import read_specs
 from vdl_ros.experiments.search import make_sampler
@@ -81,22 +80,6 @@ def test_a_search_writes_its_files_and_a_page_that_needs_no_network(specs, capsy
     assert experiment.main(['some.yaml', 'searched', '--mode', 'enjoy', '--at', str(folder)]) == 0
     best = folder / f'trial-{summary["best"]["trial"]}'
     assert [each.stat().st_size > 1000 for each in best.glob('*/enjoy.mp4')] == [True]
-
-
-@pytest.mark.slow
-def test_the_page_opens_in_a_browser_from_its_file(specs, tmp_path, own_signals):
-    assert experiment.main(['some.yaml', 'trained', '--sessions', '1']) == 0
-    page = tmp_path / 'runs' / 'some' / 'trained' / 'train' / 'index.html'
-    browser = Browser(tmp_path / 'driver.log')
-    try:
-        browser.open(page.as_uri())
-        title, rows, *widths = browser.run(
-            'return [document.title, document.querySelectorAll("tr").length,'
-            ' ...[...document.images].map(each => each.naturalWidth)]')
-    finally:
-        browser.close()
-    assert (title, rows) == ('trained', 2)
-    assert [width > 100 for width in widths] == [True]
 
 
 @pytest.mark.slow
