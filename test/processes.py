@@ -203,9 +203,10 @@ class Launcher:
     def file(self, name: str, *arguments: str, **options) -> Launched:
         return self('ros2', 'launch', 'vdl_ros', f'{name}.launch.py', *arguments, **options)
 
-    def node(self, name: str, *parameters: str, **options) -> Launched:
+    def node(self, name: str, *parameters: str, namespace: str = '/', **options) -> Launched:
         words = [word for each in parameters for word in ('-p', each)]
-        return self('ros2', 'run', 'vdl_ros', name, '--ros-args', *words, **options)
+        return self('ros2', 'run', 'vdl_ros', name, '--ros-args', '-r', f'__ns:={namespace}',
+                    *words, **options)
 
 
 @pytest.fixture

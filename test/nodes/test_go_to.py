@@ -1,9 +1,9 @@
 """The command go_to with twin and controller: it gets there, is refused, interrupted, stopped."""
 
+import math
 import re
 from functools import partial
 
-import numpy as np
 import pytest
 from geometry_msgs.msg import PointStamped
 from std_msgs.msg import Empty
@@ -50,6 +50,11 @@ class Moves:
         return re.search('stood still|no update for', move.output) is not None
 
 
+def away(states, *place):
+    """Return how far tool0 is from a place, m."""
+    return math.dist(Kinematics(load()).pose(states[-1].position)[:3, 3], place)
+
+
 @pytest.fixture(autouse=True)
 def twin(node_here):
     for each in (RobotStateNode, SimArmNode):
@@ -63,21 +68,17 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     def is_moving():
         return status[-1].state == 'running'
 
-    def distance():
-        tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
-        return np.linalg.norm(tool - [0.15, -0.1, 0.15])
-
     states, status, stopped = map(peer.listen, (
         'arm/joint_states', 'arm/trajectory_status', 'arm/emergency_stop_state'))
     go_to = Moves(launch, peer)
     peer.until(lambda: states and status and stopped, 'the arm')
     move = go_to.end('0.15', '-0.1', '0.15')
     assert move.wait() == 0, move.output
-    away = re.search(r'tool0 is (\d+) mm from \(0.15, -0.1, 0.15\) m', move.output)
-    assert away is not None
-    assert int(away[1]) < 30
+    millimetres, = re.findall(r'tool0 is (\d+) mm from \(0.15, -0.1, 0.15\) m', move.output)
+    assert int(millimetres) < 30
     # On a busy machine its end may be seen here before the last messages.
-    peer.until(lambda: status[-1].state == 'done' and distance() < 0.03, 'the arm there')
+    peer.until(lambda: status[-1].state == 'done' and away(states, 0.15, -0.1, 0.15) < 0.03,
+               'the arm there')
 
     far = go_to.start('0.9', '0', '0.1')
     assert far.wait() == 2
@@ -123,10 +124,6 @@ def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
 def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
         launch, node_here, peer):
 
-    def distance():
-        tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
-        return np.linalg.norm(tool - [0.12, 0.1, 0.2])
-
     def is_moving():
         # Long enough for the command to have seen it too.
         return len(status) > 5 and all(
@@ -144,10 +141,9 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
     if go_to.stood_still(move):
         move = go_to.end('0.12', '0.1', '0.2')
     assert move.wait() == 0, move.output
-    away = re.search(r'tool0 is (\d+) mm from \(0.12, 0.1, 0.2\) m, after ', move.output)
-    assert away is not None
-    assert int(away[1]) <= 20
-    peer.until(lambda: states and distance() < 0.02, 'the arm there')
+    millimetres, = re.findall(r'tool0 is (\d+) mm from \(0.12, 0.1, 0.2\) m, after ', move.output)
+    assert int(millimetres) <= 20
+    peer.until(lambda: states and away(states, 0.12, 0.1, 0.2) < 0.02, 'the arm there')
 
     far = go_to.end('1', '1', '1')
     assert far.wait() == 1

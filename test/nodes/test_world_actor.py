@@ -26,20 +26,14 @@ from vdl_ros.ros.training.world_actors import WorldActors
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path):
-    env = {**os.environ, 'PYTHONPATH': f'{TESTS}:{os.environ.get("PYTHONPATH", "")}'}
-
-    def start(node, *parameters, namespace='/'):
-        words = [word for each in parameters for word in ('-p', each)]
-        return launch('ros2', 'run', 'vdl_ros', node, '--ros-args', '-r', f'__ns:={namespace}',
-                      '-p', 'env_modules:=duel_world', *words, env=env)
-
-    actor = start('world_actor', 'agents:=red,blue')
+def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path, monkeypatch):
+    monkeypatch.setenv('PYTHONPATH', f'{TESTS}:{os.environ.get("PYTHONPATH", "")}')
+    actor = launch.node('world_actor', 'env_modules:=duel_world', 'agents:=red,blue')
     # Episodes of red bodies have 3 and 5 steps, those of the blue one 5; blue ends first.
-    learners = {name: start(
-        'learner', 'env_id:=test/duel', f'bodies:={name}_*', 'num_envs:=2', 'num_actors:=1',
-        f'algorithm:={algorithm}', f'total_steps:={steps}', f'unroll_length:={length}',
-        f'run_dir:={tmp_path / name}', namespace=f'/{name}')
+    learners = {name: launch.node(
+        'learner', 'env_modules:=duel_world', 'env_id:=test/duel', f'bodies:={name}_*',
+        'num_envs:=2', 'num_actors:=1', f'algorithm:={algorithm}', f'total_steps:={steps}',
+        f'unroll_length:={length}', f'run_dir:={tmp_path / name}', namespace=f'/{name}')
         for name, algorithm, steps, length in (
             ('red', 'ppo', 4000, 20), ('blue', 'impala', 300, 7))}
     for name, learner in learners.items():
