@@ -130,12 +130,9 @@ class ArmControllerNode(BaseNode):
 
     def _on_joint_states(self, message: JointState) -> None:
         self._statistics.received(message.header.stamp)
-        try:
+        with self.refusing('joint states'):
             self._measured = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'joint states refused: {error}')
-            return
-        self._measured_at = seconds(message.header.stamp)
+            self._measured_at = seconds(message.header.stamp)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._emergency = message

@@ -95,11 +95,8 @@ class GoToNode(BaseNode):
         self.description = message.data
 
     def _on_joint_states(self, message: JointState) -> None:
-        try:
+        with self.refusing('joint states'):
             self.measured = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'joint states refused: {error}')
-        else:
             self.measurements += 1
 
     def _on_status(self, message: JointTrajectoryStatus) -> None:

@@ -29,7 +29,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError, EpisodeLabels
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
@@ -212,22 +212,16 @@ def parser() -> OneLineParser:
     return found
 
 
-def record_policy(options: argparse.Namespace) -> int:
-    """Record a policy in an environment; return the exit status."""
+def record_policy(options: argparse.Namespace) -> None:
     # Imported here because it takes a second.
     from vdl_ros.demonstrations.env_recorder import record_environment
-    try:
-        if options.policy is None:
-            raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
-        episodes, failures = record_environment(
-            options.env, options.policy, options.episodes, options.output, task=options.task,
-            seed=options.seed, deterministic=not options.sampled)
-    except (ValueError, OSError) as error:
-        print(f'record_episodes: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    if options.policy is None:
+        raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
+    episodes, failures = record_environment(
+        options.env, options.policy, options.episodes, options.output, task=options.task,
+        seed=options.seed, deterministic=not options.sampled)
     print(f'{options.output}: {episodes} episodes; {failures} others without success were left '
           'out')
-    return EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -235,5 +229,5 @@ def main(args: Sequence[str] | None = None) -> int:
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])
     if options.env:
-        return record_policy(options)
+        return run_tool('record_episodes', lambda: record_policy(options))
     return RecordEpisodesNode.main(words[count:], options)
