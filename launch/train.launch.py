@@ -129,7 +129,6 @@ def start(context):
 
 
 def actors(context, one):
-    """Return the actors; they receive the environment from the learner."""
     recorded = bool(context.launch_configurations.get('record'))
     # Also when it resumes another run.
     return GroupAction([include(

@@ -73,7 +73,6 @@ class ArmControllerNode(BaseNode):
         self._report()
 
     def stop(self) -> None:
-        """Abort the running trajectory, motors off."""
         self._cancel('arm_controller was stopped')
         self._motors.wait_for_acks()
 

@@ -94,11 +94,7 @@ class CalibrateNode(BaseNode):
             self._motors.wait_for_acks()
 
     def _wired(self, executor: Executor, stop: threading.Event) -> Signs:
-        """Return the signs of the arm's driver; those of the manual if it has none, as the twin.
-
-        Raises:
-            CalibrationError: it does not answer, or not with signs.
-        """
+        """Return the driver's signs; those of the manual if it has none, as the twin."""
         service = f'{self._driver}/get_parameters'
         names = [f'{name}_sign' for name in JOINTS]
         try:
@@ -162,7 +158,6 @@ class CalibrateNode(BaseNode):
             self._motors.send(Motors())
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Ask, move, estimate, write."""
         said = False
         since = time.monotonic()
         while self._missing and not stop.is_set():
@@ -222,7 +217,6 @@ def _agreed(executor: Executor, stop: threading.Event) -> bool:
 
 
 def _end(reason: str, motors: str = 'motors off') -> int:
-    """Say why nothing was written."""
     print(f'calibrate: {reason}: {motors}, nothing written', file=sys.stderr)
     return EXIT_ABORTED
 

@@ -34,8 +34,8 @@ from vdl_ros.ros.process import EXIT_OK, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import to_episode
 
-# Steps; three seconds at 30 frames/s.
-_SHORTEST_VIDEO = 100
+# Three seconds at 30 frames/s.
+_MIN_VIDEO_STEPS = 100
 
 
 class EvaluateNode(BaseNode):
@@ -115,7 +115,7 @@ class EvaluateNode(BaseNode):
         with set_up():
             returns, length = record_episodes(
                 self._env, self._config.seed, self._saved.act(self._config.deterministic), path,
-                min_steps=_SHORTEST_VIDEO)
+                min_steps=_MIN_VIDEO_STEPS)
         count = '' if len(returns) == 1 else f'{len(returns)} episodes, '
         self.get_logger().info(f'{path}: {count}{length} steps, '
                                f'{"mean " if count else ""}return {np.mean(returns):g}')

@@ -54,7 +54,6 @@ class EvaluatorNode(BaseNode):
         self._message = message
 
     def evaluate(self, stop: threading.Event) -> None:
-        """Evaluate the newest policy, if there is one, and publish the result."""
         if self._message is None:
             return
         message, self._message = self._message, None

@@ -188,7 +188,6 @@ def _text(place: Place) -> str:
 
 
 def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
-    """Return whether the status is that of a trajectory to ``goal``."""
     targets = dict(zip(status.name, status.target, strict=False))
     return set(targets) == set(goal.names) and all(
         abs(targets[name] - position) < SAME
@@ -269,11 +268,7 @@ class PolicyGoToNode(BaseNode):
         return EXIT_OK
 
     def _follow(self, executor: Executor, stop: threading.Event) -> str:
-        """Send the target until it is taken, and wait; return why to give it up, '' if reached.
-
-        Raises:
-            TargetLostError: the policy has given it up, or has another one.
-        """
+        """Send the target until it is taken, and wait; return why to give it up, '' if reached."""
         end = time.monotonic() + self._timeout
         due, paused_since, is_taken = 0.0, math.inf, False
         while not stop.is_set():

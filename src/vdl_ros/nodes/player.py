@@ -117,7 +117,6 @@ class PlayerNode(BaseNode):
 
     @staticmethod
     def _wait(until: float, stop: threading.Event, executor: Executor) -> None:
-        """Spin until a time of the monotonic clock."""
         while (left := until - time.monotonic()) > 0.0 and not stop.is_set():
             executor.spin_once(timeout_sec=min(left, 0.1))
 

@@ -78,13 +78,11 @@ class RecordEpisodesNode(BaseNode):
 
     @property
     def saved(self) -> str:
-        """Return how many episodes are saved, in words."""
         count = self.bags.saved
         return '1 episode is saved' if count == 1 else f'{count} episodes are saved'
 
     @property
     def silent(self) -> list[str]:
-        """Return the topics of the contract that nobody publishes."""
         return [topic.topic for topic in self._contract.topics.values()
                 if not self.count_publishers(topic.topic)]
 

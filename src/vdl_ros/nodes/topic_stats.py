@@ -43,7 +43,6 @@ class TopicStatsNode(BaseNode):
         return table_text(self.table.rows(time.monotonic()), self.table.left_out)
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Print tables until ``stop`` is set, or one."""
         config, screen = self.settings(TopicStatsConfig), Screen(sys.stdout)
         try:
             if config.once:

@@ -178,14 +178,12 @@ class ViewerNode(BaseNode):
         self._episodes = plain(message.data, 200)
 
     def _process_input(self) -> None:
-        """Handle the users' inputs and command the motors of held buttons."""
         self._standstill.update()
         self._handle_events()
         self._command_held()
         self._publish_target()
 
     def _publish_target(self) -> None:
-        """Publish where a user has dragged the target."""
         place = self._target.dragged()
         if place is None or self._arm_status.emergency or self._standstill.recent:
             return
@@ -250,7 +248,6 @@ class ViewerNode(BaseNode):
         self._motors.send(motors, with_lamp=with_lamp)
 
     def _move_to(self, positions: Mapping[str, float]) -> None:
-        """Publish a trajectory of one point, slow enough for the motors."""
         if self._geometry is None or self._arm_status.emergency:
             return
         if self._standstill.recent:

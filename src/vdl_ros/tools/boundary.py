@@ -87,7 +87,6 @@ def _plot(options: argparse.Namespace) -> None:
 
 
 def _action_names(envs: VectorEnvironment, env_id: str) -> list[str]:
-    """Return the names of discrete actions, those of buttons in games."""
     if env_id.startswith(factory.ATARI):
         return [each.name for each in envs.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
     return [f'action {index}' for index in range(int(

@@ -86,12 +86,7 @@ def _act(options: argparse.Namespace) -> int:
 
 
 def learner_and_actor_settings(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the launch arguments of learner 0, of the other learners and of actors.
-
-    Raises:
-        SettingError: an unknown name, one that the hosts file sets, or a value that is not
-            allowed.
-    """
+    """Return the launch arguments of learner 0, of the other learners and of actors."""
     known = settings_of(*FIRST, SurrogateConfig)
     own = {*settings_of(ClusterConfig), 'config'}
     values = {}

@@ -31,7 +31,6 @@ COLOURS = {'ok': '\033[32m', 'warn': '\033[33m', 'fail': '\033[31m'}
 
 
 def report(findings: list[checks.Finding], colour: bool) -> str:
-    """Return the findings as aligned lines."""
     width = max((len(item.name) for item in findings), default=0)
     lines = []
     for item in findings:
