@@ -170,9 +170,19 @@ class Launched:
         self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
         return self.process.returncode
 
+    def ends(self) -> None:
+        """Wait for its end, with status 0 and no process left."""
+        assert self.wait() == 0, self.output
+        assert self.family() == []
+
     def interrupt(self) -> None:
         """Send SIGINT to the process group, as Ctrl-C in a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
+
+    def stop(self) -> None:
+        """Interrupt it, and wait for its end."""
+        self.interrupt()
+        self.ends()
 
     def end(self) -> None:
         """End all processes; SIGINT first, because killed ones leave shared memory behind."""

@@ -88,9 +88,7 @@ def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
         viewer.send_signal(signal.SIGCONT)
     peer.until(lambda: status[-1].state == 'running' and sent[-1].base, 'it turns again',
                every=1.0, say=ask)
-    process.interrupt()
-    assert process.wait() == 0
-    assert not process.family()
+    process.stop()
 
 
 def has_ended(pid):

@@ -105,8 +105,7 @@ def test_a_policy_brings_the_usb_arm_to_a_target_and_gives_way_to_a_hand(
     hand.publish(MotorCommand(sender='/viewer'))
     peer.until(lambda: status[-1].success, 'success', say=ask)
     assert twin.away < 0.03
-    process.interrupt()
-    assert process.wait() == 0
+    process.stop()
     assert bench.data[-1] == '000000'
 
 
@@ -131,5 +130,4 @@ def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(launch, 
     peer.until(lambda: status[-1].success and away() < 0.03, 'success', say=ask)
     (node,) = process.nodes('policy')
     assert not [each.path for each in node.memory_maps() if 'torch' in each.path]
-    process.interrupt()
-    assert process.wait() == 0, process.output
+    process.stop()

@@ -37,8 +37,7 @@ def test_two_learners_learn_cartpole_with_one_policy(launch, run, peer):
     # Five times what a random policy gets.
     peer.until(lambda: any(float(row['mean_return_100']) >= 110 for row in run.progress),
                'learning')
-    train.interrupt()
-    assert train.wait() == 0, train.output
+    train.stop()
     assert len({each.learner_id for each in policies}) == 1
     found = run.summary
     assert found['ended_by'] == 'interrupted'
@@ -70,9 +69,7 @@ def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run):
         assert f'with learner {rank}' in train.output
     beyond = run.steps + 10_000
     train.wait_for(lambda: run.steps > beyond, 'progress of the new group')
-    train.interrupt()
-    assert train.wait() == 0, train.output
-    assert train.family() == []
+    train.stop()
     found = run.summary
     assert found['ended_by'] == 'interrupted'
     assert (found['learner_restarts'], found['actor_restarts']) == (2, 0)
@@ -94,8 +91,7 @@ def test_learners_and_actors_started_apart_find_each_other(launch, run, tmp_path
     assert run.summary['env_id'] == 'vdl/Counter-v0'
     assert run.summary['learners'] == 2
     for each in actors:
-        each.interrupt()
-        assert each.wait() == 0, each.output
+        each.stop()
 
 
 @pytest.mark.parametrize('rank', [0, 1])
@@ -106,8 +102,7 @@ def test_a_learner_stays_while_the_other_takes_longer_to_start_than_it_waits(lau
     missing = f'learner {1 - rank} did not come within group_timeout, 1 s'
     alone.wait_for(lambda: alone.output.count(missing) >= 3, 'waiting')
     assert alone.output.count('process started') == 1, alone.output
-    alone.interrupt()
-    assert alone.wait() == 0, alone.output
+    alone.stop()
 
 
 def test_a_learner_that_is_told_otherwise_than_the_first_is_refused(launch, run):

@@ -35,8 +35,7 @@ def test_a_recorded_training_is_learned_again_to_the_same_weights(launch, tmp_pa
     # One actor: of several the learner and the recorder may receive in different orders.
     train = launch.file('train', 'env_id:=CartPole-v1', f'record:={bag}', f'run_dir:={recorded}',
                         'num_actors:=1', 'total_steps:=10000', 'stop_at_return:=1e9')
-    assert train.wait() == 0, train.output
-    assert train.family() == []
+    train.ends()
     (sequence,), versions = read(bag)[0].values(), read(bag)[1]
     # Whole messages, each once and in its turn, from the first.
     assert sequence == list(range(len(sequence)))
@@ -44,8 +43,7 @@ def test_a_recorded_training_is_learned_again_to_the_same_weights(launch, tmp_pa
     assert versions == sorted(set(versions))
     replay = launch.file('train', f'bag:={bag}', f'config:={recorded / "config.yaml"}',
                          f'run_dir:={again}')
-    assert replay.wait() == 0, replay.output
-    assert replay.family() == []
+    replay.ends()
     assert 'trajectories played' in replay.output
     (first, weights), (second, weights_again) = load(recorded), load(again)
     for name in ('ended_by', 'agent_steps', 'updates', 'episodes', 'mean_return_100',

@@ -49,7 +49,6 @@ def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, p
     # Untrained it hardly reaches any; on a busy machine many actions are late.
     training.wait_for(lambda: any(float(row['success_rate_100']) > 0.0 for row in run.progress),
                       'a target that is reached')
-    training.interrupt()
-    assert training.wait() == 0, training.output
+    training.stop()
     peer.until(lambda: not moves(sent[-1]), 'motors off')
     assert run.summary['trajectories_lost'] == 0

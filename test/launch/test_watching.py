@@ -66,9 +66,7 @@ def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
     train.wait_for(lambda: 'no policy_renderer runs' in browser.text, 'the note')
     steps = figures(browser, 'agent steps')
     train.wait_for(lambda: figures(browser, 'agent steps') > steps, 'more steps')
-    train.interrupt()
-    assert train.wait() == 0, train.output
-    assert train.family() == []
+    train.stop()
     assert run.summary['bottleneck']
     assert run.summary['bottleneck'] in train.output
     with pytest.raises(urllib.error.URLError):

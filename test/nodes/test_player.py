@@ -60,8 +60,7 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
     assert ends[1] - ends[0] >= (COUNT - 2) * SPACING_NS
     assert {each.data for each in state} == {'latched'}
     assert not motors
-    process.interrupt()
-    assert process.wait() == 0
+    process.stop()
 
 
 def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, play, bag):

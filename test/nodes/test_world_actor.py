@@ -45,8 +45,7 @@ def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path, monkeypatc
         length = RecordedRun(tmp_path / name).columns['mean_length_100'][-1]
         assert length == pytest.approx(4.0 if name == 'red' else 5.0, abs=0.1)
     assert 'red (4 bodies), blue (2 bodies)' in actor.output
-    actor.interrupt()
-    assert actor.wait() == 0
+    actor.stop()
     assert 'Traceback' not in actor.output
 
 

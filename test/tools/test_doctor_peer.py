@@ -56,8 +56,7 @@ class Doctors:
 
     def end(self):
         self.answering.wait_for(lambda: 'is done' in self.answering.output, 'the last session')
-        self.answering.interrupt()
-        assert self.answering.wait() == 0, self.answering.output
+        self.answering.stop()
         assert 'Traceback' not in self.answering.output
 
 
@@ -185,8 +184,7 @@ def test_bad_requests_are_one_line_each_and_the_next_asker_is_answered(answering
         stream.flush()
         assert json.loads(stream.readline()) == {'error': 'arrived before hello'}
         assert 'domain' in json.loads(stream.readline())['settings']
-    process.interrupt()
-    assert process.wait() == 0
+    process.stop()
     assert 'Traceback' not in process.output
 
 
