@@ -96,8 +96,8 @@ def test_invalid_trajectories_are_refused_as_a_whole_and_stop_the_arm(peer, cont
         arm.until_off()
         assert f'trajectory refused: {reason}' in arm.running.output
     states = peer.talk('arm/joint_states')
-    arm.until(lambda: '1 names but 0 positions' in arm.running.output, 'a line',
-              lambda: states.publish(JointState(name=['base'])))
+    peer.until(lambda: '1 names but 0 positions' in arm.running.output, 'a line',
+               say=lambda: states.publish(JointState(name=['base'])))
     arm.turn()
 
 
