@@ -16,18 +16,9 @@ from vdl_ros.ros import qos
 LONG = ('env_id:=CartPole-v1', 'total_steps:=100000000', 'stop_at_return:=1e9',
         'checkpoint_period:=1.0', 'learning_rate:=0.001')
 
-
-def tensor(dtype, shape, size=8):
-    return Tensor(name='rewards', dtype=dtype, shape=shape, data=array.array('B', bytes(size)))
-
-
-WRONG = {
-    'no tensors': [],
-    'unknown dtype': [tensor('object', [1])],
-    'too few bytes': [tensor('float32', [99])],
-    'overflowing shape': [tensor('float32', [2**32 - 1] * 4)],
-    'wrong shape': [tensor('float32', [2])],
-}
+# Others: test/ros/messages/test_tensors.py.
+WRONG = [[], [Tensor(name='rewards', dtype='float32', shape=[2**32 - 1] * 4,
+                     data=array.array('B', bytes(8)))]]
 
 
 def send_rubbish(peer, train, policies, kind, topic):
@@ -36,7 +27,7 @@ def send_rubbish(peer, train, policies, kind, topic):
     publisher = peer.talk(kind, topic, qos.STREAM)
 
     def send():
-        for tensors in WRONG.values():
+        for tensors in WRONG:
             publisher.publish(kind(
                 header=Header(stamp=Time(sec=-2**31)), actor_id='stranger',
                 learner_id=learner_id, tensors=tensors))

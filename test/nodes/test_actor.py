@@ -11,14 +11,17 @@ import numpy as np
 import pytest
 import rclpy
 
+from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.nodes.actor import ActorNode
 from vdl_ros.rl.acting.flow_control import LearnerChoice
+from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.policy import make_policy, weights
-from vdl_ros.rl.settings import TrainConfig
+from vdl_ros.rl.runs.checkpoint import save_checkpoint
+from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import to_tensors
 from vdl_ros.ros.training import actor as actor_modes
@@ -197,3 +200,17 @@ def test_an_actor_without_a_learner_logs_where_it_looked(actor, said):
     actor.tell_if_alone()
     assert 'no learner' not in said()
     actor.destroy_publisher(learner)
+
+
+def test_an_actor_without_weights_attacks_by_a_surrogate_and_reports_it(actor, take, tmp_path):
+    env, train = EnvConfig(), TrainConfig(hidden_size=4)
+    algorithm = make_algorithm_config(train, {})
+    learner = Learner(train, *factory.spaces(env), algorithm_config=algorithm)
+    save_checkpoint(tmp_path / 'surrogate.pt', config=as_dict(env, train, algorithm),
+                    learner=learner.state(), progress={})
+    actor._surrogate = SurrogateConfig(adversarial_checkpoint=str(tmp_path / 'surrogate.pt'))
+    take({**SETTINGS, 'inference': 'learner', 'adversarial_mode': 'fgsm',
+          'adversarial_epsilon': 0.1})
+    warning, values = actor._health()
+    assert warning == 'attacks what the policy observes: fgsm, epsilon 0.1'
+    assert values['observations attacked'] > 0

@@ -76,9 +76,6 @@ class Person:
         self.peer.until(condition, what, every=PERIOD / len(senders),
                         say=lambda: self.publish(next(turns), **values))
 
-    def moving(self):
-        return self.bench.data[-1] != '000000'
-
     def move(self):
         """Let the base turn, for some transfers."""
         count = len(self.bench.data)
@@ -150,10 +147,10 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
     for kind in ('quiet', 'busy'):
         person.move()
         last = person.published_at
-        while kind == 'busy' and person.moving():
+        while kind == 'busy' and bench.data[-1] != '000000':
             for _ in range(200):
                 person.release()
-        person.until(lambda: not person.moving(), 'the stop')
+        person.until(lambda: bench.data[-1] == '000000', 'the stop')
         stop = next(each for each in bench.transfers
                     if each.time > last and each.data == '000000')
         assert stop.time - last > 0.49
@@ -272,27 +269,8 @@ def test_commands_become_bytes_and_invalid_ones_stop_the_motors(person, bench):
     person.until(lambda: not guardian.is_running(), 'the end of the guardian')
 
 
-def test_disconnection_while_moving(person, bench):
-    driver = person.start_here()
-    person.move()
-    bench.fail('unplugged')
-    person.hold(lambda: 'motors off: arm 1267:0000: disconnected' in driver.output, 'noticed',
-                base=1)
-    entries = person.diagnosed('disconnected', state='fault', motors='unknown')
-    assert entries['level'] == DiagnosticStatus.WARN
-    assert person.state == 'active'
-    person.go_on()  # what it commands when it comes back
-    count = len(bench.data)
-    bench.fail('')
-    person.hold(lambda: 'connected again, motors off' in driver.output, 'back', base=1)
-    person.go_on()
-    assert set(bench.data[count:]) == {'000000'}, 'a command must be released first'
-    # Alone: the next would hide it from a driver that has not looked yet.
-    person.diagnosed('', say=lambda: person.publish(), **{'locked out': 'none'})
-    person.move()
-
-
-def test_unavailable_arm_is_logged_once_until_available(person, bench):
+def test_a_missing_arm_is_logged_once_until_it_is_there_and_one_that_was_lost_stands_still(
+        person, bench):
     words = 'arm 1267:0000: no such USB device is connected'
     bench.fail('unplugged')
     driver = person.start_here(ready=words)
@@ -303,6 +281,19 @@ def test_unavailable_arm_is_logged_once_until_available(person, bench):
     assert driver.output.count(words) == 2
     bench.fail('')
     person.until(lambda: READY in driver.output, 'found')
+    person.move()
+    bench.fail('unplugged')
+    person.hold(lambda: 'motors off: arm 1267:0000: disconnected' in driver.output, 'noticed',
+                base=1)
+    person.diagnosed('disconnected', state='fault', motors='unknown')
+    person.go_on()  # what it commands when it comes back
+    count = len(bench.data)
+    bench.fail('')
+    person.hold(lambda: 'connected again, motors off' in driver.output, 'back', base=1)
+    person.go_on()
+    assert set(bench.data[count:]) == {'000000'}, 'a command must be released first'
+    # Alone: the next would hide it from a driver that has not looked yet.
+    person.diagnosed('', say=lambda: person.publish(), **{'locked out': 'none'})
     person.move()
 
 

@@ -158,7 +158,7 @@ def test_a_learner_receives_the_trajectories_in_their_order_within_its_credit(
 
     peer.until(lambda: len(learner.received) == len(RECORDED), 'all', say=use)
     peer.until(lambda: not running.is_running, 'the end')
-    assert running.status == 0
+    assert running.end() == 0
     assert [each.policy_version for each in learner.received] == list(range(len(RECORDED)))
     assert {each.learner_id for each in learner.received} == {'launch/1'}
     for start_id in ACTORS:
@@ -185,9 +185,8 @@ def test_the_player_ends_when_its_learner_does(peer, play, trajectories):
             learner.learner_id = next_id
             learner.publish()
         peer.until(lambda running=running: not running.is_running, 'the end')
-        assert running.status == status, line
+        assert running.end() == status, line
         assert line in running.output
-        running.end()
         peer.node.destroy_publisher(learner.publisher)
 
 

@@ -2,7 +2,6 @@
 
 import math
 import threading
-from types import SimpleNamespace
 
 import msgspec.structs
 import psutil
@@ -20,6 +19,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import policy as policy_node
+from vdl_ros.play.arm_policy import ArmPolicy
 from vdl_ros.play.onnx_export import export_policy
 from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
@@ -226,11 +226,11 @@ def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, t
 
 
 def test_an_action_that_is_none_switches_the_motors_off(start, monkeypatch):
-    def refuse(observation):
+    def refuse(observation, starts):
         raise ActionError('values: not all are finite')
 
-    monkeypatch.setattr(policy_node, 'open_policy', lambda path, geometry: SimpleNamespace(
-        act=refuse, algorithm='ppo', agent_steps=0))
+    monkeypatch.setattr(
+        policy_node, 'open_policy', lambda path, geometry: ArmPolicy(refuse, 'ppo', 0))
     arm = start()
     arm.until(lambda: arm.status[-1].reason == 'policy: values: not all are finite', 'the reason',
               say=lambda: arm.status[-1].state == 'idle' and arm.ask())
