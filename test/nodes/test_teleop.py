@@ -179,14 +179,12 @@ def test_the_emergency_stop(person):
     assert (person.stops[0].engage, person.stops[0].sender) == (True, '/teleop')
     assert person.stops[0].header.stamp.sec > 0
     count = len(person.received)
-    person.type(b'bb')
     assert not person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not confirmed it'
     engaged = EmergencyStopState(engaged=True, sender='/teleop')
     engaged.header.stamp.sec = 7
     person.driver.publish(engaged)
     person.wait_for(lambda: person.shown() == b'EMERGENCY STOP by /teleop: r releases it', 'it')
-    person.type(b'bb')
-    person.type(b'r')
+    person.type(b'bbr')
     person.wait_for(lambda: len(person.stops) == 2, 'the release')
     assert (person.stops[1].engage, person.stops[1].releases.sec) == (False, 7)
     assert person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not released it'
@@ -197,7 +195,6 @@ def test_the_emergency_stop(person):
     person.wait_for(lambda: person.motors() == {'base': 1}, 'on', every=2.0,
                     say=lambda: person.type(b'b'))
     person.driver.publish(EmergencyStopState(engaged=True, sender='/viewer'))
-    person.wait_for(lambda: person.shown().startswith(b'EMERGENCY STOP by /viewer'), 'another')
     person.until_off()
     person.type(b'\x1b')
     person.wait_for(lambda: not person.running.is_running, 'the end')
