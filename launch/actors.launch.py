@@ -30,7 +30,6 @@ class Numbers:
 
 
 def start(context):
-    """Start the actors; an actor that fails is restarted."""
     given = launch_arguments.given(context, *SETTINGS)
     if context.launch_configurations.get('record'):
         given['await_recorder'] = True
@@ -55,5 +54,4 @@ ARGUMENTS = [
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('actors.launch.py', ARGUMENTS, SETTINGS, start)

@@ -85,7 +85,6 @@ ARGUMENTS = [
 
 
 def start(context):
-    """Return the nodes that the arguments select."""
     given = launch_arguments.given(context, Graph, *SETTINGS)
     graph = select(Graph, given)
     if graph.arm_calibration:
@@ -133,7 +132,6 @@ def start(context):
 
 
 def image_source(graph):
-    """Return the source of images, and lines for the log."""
     source = graph.camera
     if source == 'auto':
         source = {'sim': 'sim', 'real': '/dev/video0', 'none': 'none'}[graph.arm]
@@ -166,13 +164,11 @@ def calibrated(given, path):
 
 
 def camera_feedback():
-    """Return the controller's parameters for feedback of the camera."""
     text = find_resource('config/arm/camera_feedback.yaml').read_text()
     return yaml.safe_load(text)['/**']['ros__parameters']
 
 
 def simulated_time(given, name):
-    """Return the parameter use_sim_time if simulated time is published."""
     return {'use_sim_time': True} if given.get('publish_clock') and name != 'sim_arm' else {}
 
 
@@ -200,5 +196,4 @@ def rviz(context):
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('arm.launch.py', ARGUMENTS, SETTINGS, start, local=True)

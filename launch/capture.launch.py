@@ -24,7 +24,6 @@ ARGUMENTS = [*launch_arguments.declare(Graph, *SETTINGS), launch_arguments.RECOR
 
 
 def start(context):
-    """Start the nodes for these arguments."""
     given = launch_arguments.given(context, *SETTINGS)
     graph = select(Graph, launch_arguments.given(context, Graph))
 
@@ -45,5 +44,4 @@ def start(context):
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('capture.launch.py', ARGUMENTS, SETTINGS, start, local=True)

@@ -17,7 +17,6 @@ BRINGING_S = 120.0
 
 
 def start(context):
-    """Start the program that starts and follows the tasks; the launch ends with it."""
     given = launch_arguments.given(context, *SETTINGS)
     words = [f'{name}:={as_text(value)}' for name, value in given.items()]
     words += [f'{name}:={text}' for name in OF_EVERY_TASK
@@ -28,5 +27,4 @@ def start(context):
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('cluster.launch.py', ARGUMENTS, SETTINGS, start)

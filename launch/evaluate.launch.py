@@ -12,7 +12,6 @@ ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 
 
 def start(context):
-    """Start the evaluation; the launch ends with it."""
     given = launch_arguments.given(context, *SETTINGS, node='evaluate')
     evaluate = launch_nodes.node(context, 'evaluate', given, SETTINGS, 'evaluate')
     ends = partial(launch_nodes.end_with, on_success=True)
@@ -21,6 +20,5 @@ def start(context):
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described(
         'evaluate.launch.py', ARGUMENTS, SETTINGS, start, local=True)

@@ -19,7 +19,6 @@ SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values
 
 
 def start(context):
-    """Start the learner; if it fails it is restarted and resumes from its checkpoint."""
     given = launch_arguments.given(context, *SETTINGS, node='learner')
     rank = given.get('learner_rank', 0)
     single = given.get('num_learners', 1) == 1
@@ -36,5 +35,4 @@ ARGUMENTS = [
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described('learner.launch.py', ARGUMENTS, SETTINGS, start)

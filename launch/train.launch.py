@@ -85,7 +85,6 @@ def include(file, **arguments):
 
 
 def start(context):
-    """Start the learners, and the actors or the player."""
     given = launch_arguments.given(context, *SETTINGS, *SHOWN, node='learner')
     given = settings_of_init(given) | given
     watching = select(Watching, given)
@@ -130,7 +129,6 @@ def start(context):
 
 
 def actors(context, one):
-    """Return the actors; they receive the environment from the learner."""
     recorded = bool(context.launch_configurations.get('record'))
     # Also when it resumes another run.
     return GroupAction([include(
@@ -171,12 +169,10 @@ def watchers(context, watching, given):
 
 
 def free_address():
-    """Return the loopback address with a free port."""
     with socket.create_server(('127.0.0.1', 0)) as free:
         return f'127.0.0.1:{free.getsockname()[1]}'
 
 
 def generate_launch_description():
-    """Return the launch description."""
     return launch_nodes.described(
         'train.launch.py', ARGUMENTS, (*SETTINGS, *SHOWN), start, local=True)

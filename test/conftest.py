@@ -22,7 +22,6 @@ from processes import without_shared_memory
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 
@@ -118,6 +117,17 @@ def run_here(capfd, own_signals):
     torch.set_num_threads(threads)
 
 
+@pytest.fixture
+def refused(run_here):
+    """Return a function that returns the line with which a node refuses its parameters."""
+    def line(main, *parameters):
+        status, said = run_here(main, *parameters)
+        assert status == 2, (parameters, said)
+        found, = said.splitlines()
+        return found
+    return line
+
+
 class Run:
     """A run folder."""
 
@@ -166,12 +176,6 @@ class Run:
         rows = self.progress
         return int(rows[-1]['agent_steps']) if rows else 0
 
-    @property
-    def best_return(self) -> float:
-        """The highest mean return in progress.csv; 0 before the first episode."""
-        return max((float(row['mean_return_100']) for row in self.progress
-                    if row['mean_return_100'] != 'nan'), default=0.0)
-
 
 @pytest.fixture
 def run(tmp_path):
@@ -179,23 +183,9 @@ def run(tmp_path):
     return Run(tmp_path / 'run')
 
 
-@pytest.fixture
-def holds():
-    """Return a function that checks whether an unfinished bag has messages of all topics."""
-    def has_topics(bag, *topics):
-        missing = set(topics)
-        with contextlib.suppress(BagError):  # its header is not on the disk yet
-            for message in BagReader(bag):
-                missing.discard(message.topic)
-                if not missing:
-                    return True
-        return False
-    return has_topics
-
-
-def end_of(topic):
-    """Return type, name and profile of a topic of the package."""
-    return qos.TABLE[topic].message, topic, qos.TOPICS[topic]
+def end_of(topic, *more):
+    """Return type, name and profile, which are given or those of a name in qos.TABLE."""
+    return (topic, *more) if more else (qos.TABLE[topic].message, topic, qos.TOPICS[topic])
 
 
 class Peer:
@@ -209,20 +199,15 @@ class Peer:
         self._executor.add_node(self.node)
 
     def listen(self, *topic):
-        """
-        Return the list that received messages are appended to.
-
-        Args:
-            topic: a name in qos.TABLE, or type, name and profile.
-        """
+        """Return the list of messages; the topic is as for :func:`end_of`."""
         received = []
-        kind, name, profile = topic if topic[1:] else end_of(*topic)
+        kind, name, profile = end_of(*topic)
         self.node.create_subscription(kind, name, received.append, profile)
         return received
 
     def talk(self, *topic):
-        """Return a publisher, of a topic as for :meth:`listen`, once it has a subscriber."""
-        publisher = self.node.create_publisher(*(topic if topic[1:] else end_of(*topic)))
+        """Return a publisher, once it has a subscriber."""
+        publisher = self.node.create_publisher(*end_of(*topic))
         self.until(publisher.get_subscription_count, f'a subscriber of {publisher.topic_name}')
         return publisher
 
@@ -241,7 +226,8 @@ class Peer:
         deadline = time.monotonic() + timeout
         due = time.monotonic()
         while not (value := condition()):
-            assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s; {self.graph()}'
+            assert time.monotonic() < deadline, (
+                f'{what}: not within {timeout:g} s; nodes {self.node.get_node_names()}')
             if say is not None and time.monotonic() >= due:
                 due += every
                 say()
@@ -264,12 +250,6 @@ class Peer:
         finally:
             stop.set()
             thread.join()
-
-    def graph(self):
-        """Return the nodes and topics of the graph, for error messages."""
-        ends = {name: (self.node.count_publishers(name), self.node.count_subscribers(name))
-                for name, _ in self.node.get_topic_names_and_types()}
-        return f'nodes {self.node.get_node_names()}, publishers and subscribers {ends}'
 
     def close(self):
         self._executor.shutdown()

@@ -3,42 +3,26 @@
 import contextlib
 import os
 import subprocess
-import uuid
 from pathlib import Path
 
-import pytest
-from two_hosts import ip
+from two_hosts import ip, namespaces
 
 
 @contextlib.contextmanager
-def namespaces(addresses: dict[str, str]):
+def bridged(addresses: dict[str, str]):
     """Yield the namespaces of hosts with these addresses, by name; the first has the bridge."""
-    tag = uuid.uuid4().hex[:8]
-    names = {name: f'vdl-{tag}-{name}' for name in addresses}
-    bridge = next(iter(names.values()))
-    try:
-        ip('netns', 'add', bridge)
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f'may not make network namespaces: {error.stderr.strip()}')
-    try:
+    with namespaces(*addresses) as names:
+        bridge, *others = names.values()
         ip('-n', bridge, 'link', 'add', 'hosts', 'type', 'bridge')
-        for index, (name, namespace) in enumerate(names.items()):
-            if namespace == bridge:
-                device = 'hosts'
-            else:
-                ip('netns', 'add', namespace)
-                # The ends have the namespaces from the start: their names are no one else's.
-                ip('-n', bridge, 'link', 'add', f'to{index}', 'type', 'veth',
-                   'peer', 'name', 'net', 'netns', namespace)
-                ip('-n', bridge, 'link', 'set', f'to{index}', 'master', 'hosts', 'up')
-                device = 'net'
-            ip('-n', namespace, 'addr', 'add', f'{addresses[name]}/24', 'dev', device)
-            for each in (device, 'lo'):
-                ip('-n', namespace, 'link', 'set', each, 'up')
+        for index, host in enumerate(others):
+            ip('-n', bridge, 'link', 'add', f'to{index}', 'type', 'veth',
+               'peer', 'name', 'net', 'netns', host)
+            ip('-n', bridge, 'link', 'set', f'to{index}', 'master', 'hosts', 'up')
+        for host, address in zip(names.values(), addresses.values(), strict=True):
+            device = 'hosts' if host == bridge else 'net'
+            ip('-n', host, 'addr', 'add', f'{address}/24', 'dev', device)
+            ip('-n', host, 'link', 'set', device, 'up')
         yield names
-    finally:
-        for namespace in names.values():
-            subprocess.run(['ip', 'netns', 'del', namespace], check=False, capture_output=True)
 
 
 def key(path: Path) -> Path:

@@ -142,19 +142,16 @@ class Launched:
 
     def family(self) -> list[psutil.Process]:
         """Return the running processes that this command has started so far."""
-        try:
+        with contextlib.suppress(psutil.Error):
             for child in self._family.children(recursive=True):
                 self._seen.setdefault(child.pid, child)
-        except psutil.Error:
-            pass
         return [each for each in self._seen.values() if self._is_running(each)]
 
     @staticmethod
     def _is_running(process: psutil.Process) -> bool:
-        try:
+        with contextlib.suppress(psutil.NoSuchProcess):  # it has just ended
             return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-        except psutil.NoSuchProcess:  # it has just ended
-            return False
+        return False
 
     def wait_for(self, condition, what: str, timeout: float = 240.0):
         """Return the value of ``condition`` once it is true."""
@@ -173,37 +170,59 @@ class Launched:
         self.wait_for(lambda: self.process.poll() is not None, 'the end', timeout)
         return self.process.returncode
 
+    def ends(self) -> None:
+        """Wait for its end, with status 0 and no process left."""
+        assert self.wait() == 0, self.output
+        assert self.family() == []
+
     def interrupt(self) -> None:
         """Send SIGINT to the process group, as Ctrl-C in a terminal does."""
         os.killpg(self.process.pid, signal.SIGINT)
 
+    def stop(self) -> None:
+        """Interrupt it, and wait for its end."""
+        self.interrupt()
+        self.ends()
+
     def end(self) -> None:
         """End all processes; SIGINT first, because killed ones leave shared memory behind."""
-        family = self.family()
-        for process in [self._family, *family]:
+        family = [self._family, *self.family()]
+        for process in family:
             with contextlib.suppress(psutil.Error):
                 process.send_signal(signal.SIGINT)
-        psutil.wait_procs([self._family, *family], timeout=20.0)
-        family = self.family()
-        for process in [self._family, *family]:
-            try:
+        psutil.wait_procs(family, timeout=20.0)
+        for process in [self._family, *self.family()]:
+            with contextlib.suppress(psutil.Error):
                 process.kill()
-            except psutil.Error:
-                continue
         self.process.wait()
         self._stream.close()
 
 
+class Launcher:
+    """Starts commands, launch files of the package and nodes with parameters."""
+
+    def __init__(self, folder: Path):
+        self._folder, self.started = folder, []
+
+    def __call__(self, *command: str, env: dict[str, str] | None = None,
+                 forked: bool = True) -> Launched:
+        log = self._folder / f'output-{len(self.started)}.txt'
+        self.started.append(Launched(list(command), log, env, forked))
+        return self.started[-1]
+
+    def file(self, name: str, *arguments: str, **options) -> Launched:
+        return self('ros2', 'launch', 'vdl_ros', f'{name}.launch.py', *arguments, **options)
+
+    def node(self, name: str, *parameters: str, namespace: str = '/', **options) -> Launched:
+        words = [word for each in parameters for word in ('-p', each)]
+        return self('ros2', 'run', 'vdl_ros', name, '--ros-args', '-r', f'__ns:={namespace}',
+                    *words, **options)
+
+
 @pytest.fixture
 def launch(tmp_path):
-    """Return a function that starts a command; its processes end with the test."""
-    started: list[Launched] = []
-
-    def start(*command: str, env: dict[str, str] | None = None, forked: bool = True) -> Launched:
-        log = tmp_path / f'output-{len(started)}.txt'
-        started.append(Launched(list(command), log, env, forked))
-        return started[-1]
-
-    yield start
-    for each in started:
+    """Return a :class:`Launcher`, whose processes end with the test."""
+    launcher = Launcher(tmp_path)
+    yield launcher
+    for each in launcher.started:
         each.end()

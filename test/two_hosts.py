@@ -1,7 +1,8 @@
-"""Two hosts: network namespaces of this machine, joined by a link or by a router."""
+"""Hosts of tests: network namespaces of this machine, joined by a link, a router or a bridge."""
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import uuid
 
@@ -21,53 +22,53 @@ def run_on(host: str, *command: str) -> None:
     subprocess.run(on(host, *command), check=True, capture_output=True)
 
 
-@pytest.fixture
-def namespaces():
-    """Return three network namespaces without links."""
+@contextlib.contextmanager
+def namespaces(*names: str):
+    """Yield network namespaces without links, by name."""
     tag = uuid.uuid4().hex[:8]
-    names = [f'vdl-{tag}-{side}' for side in 'abc']
+    found = {name: f'vdl-{tag}-{name}' for name in names}
     try:
-        ip('netns', 'add', names[0])
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f'may not make network namespaces: {error.stderr.strip()}')
-    try:
-        for name in names[1:]:
-            ip('netns', 'add', name)
-        for name in names:
-            run_on(name, 'ip', 'link', 'set', 'lo', 'up')
-        yield names
+        for index, host in enumerate(found.values()):
+            try:
+                ip('netns', 'add', host)
+            except subprocess.CalledProcessError as error:
+                if index:
+                    raise
+                pytest.skip(f'may not make network namespaces: {error.stderr.strip()}')
+            ip('-n', host, 'link', 'set', 'lo', 'up')
+        yield found
     finally:
-        for name in names:
-            subprocess.run(['ip', 'netns', 'del', name], check=False, capture_output=True)
+        for host in found.values():
+            subprocess.run(['ip', 'netns', 'del', host], check=False, capture_output=True)
 
 
-def join(names: list[str], network: str, ends: tuple[int, int] = (1, 2)) -> None:
+def join(first: str, second: str, network: str, ends: tuple[int, int] = (1, 2)) -> None:
     """Join two namespaces; the interface to NETWORK.0/24 is called ``link-NETWORK``."""
-    tag = uuid.uuid4().hex[:8]
-    links = [f'v{tag}{side}' for side in 'ab']
-    ip('link', 'add', links[0], 'type', 'veth', 'peer', 'name', links[1])
-    for name, link, end in zip(names, links, ends, strict=True):
-        ip('link', 'set', link, 'netns', name, 'name', f'link-{network}')
-        run_on(name, 'ip', 'addr', 'add', f'{network}.{end}/24', 'dev', f'link-{network}')
-        run_on(name, 'ip', 'link', 'set', f'link-{network}', 'up')
+    link = f'link-{network}'
+    # The ends have the namespaces from the start: their names are no one else's.
+    ip('-n', first, 'link', 'add', link, 'type', 'veth', 'peer', 'name', link, 'netns', second)
+    for host, end in zip((first, second), ends, strict=True):
+        ip('-n', host, 'addr', 'add', f'{network}.{end}/24', 'dev', link)
+        ip('-n', host, 'link', 'set', link, 'up')
 
 
 @pytest.fixture
-def hosts(namespaces):
+def hosts():
     """Return two hosts on one network, 10.91.7.1 and 10.91.7.2."""
-    names = namespaces[:2]
-    join(names, '10.91.7')
-    for name in names:
-        run_on(name, 'ip', 'route', 'add', 'default', 'dev', 'link-10.91.7')
-    return names
+    with namespaces('a', 'b') as names:
+        join(*names.values(), '10.91.7')
+        for host in names.values():
+            ip('-n', host, 'route', 'add', 'default', 'dev', 'link-10.91.7')
+        yield [*names.values()]
 
 
 @pytest.fixture
-def routed_hosts(namespaces):
+def routed_hosts():
     """Return two hosts on two networks with a router between, 10.91.7.1 and 10.91.8.1."""
-    first, second, router = namespaces
-    run_on(router, 'sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward')
-    for name, network in ((first, '10.91.7'), (second, '10.91.8')):
-        join([name, router], network)
-        run_on(name, 'ip', 'route', 'add', 'default', 'via', f'{network}.2')
-    return [first, second]
+    with namespaces('a', 'b', 'router') as names:
+        *ends, router = names.values()
+        run_on(router, 'sh', '-c', 'echo 1 > /proc/sys/net/ipv4/ip_forward')
+        for host, network in zip(ends, ('10.91.7', '10.91.8'), strict=True):
+            join(host, router, network)
+            ip('-n', host, 'route', 'add', 'default', 'via', f'{network}.2')
+        yield ends

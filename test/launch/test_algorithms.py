@@ -13,7 +13,7 @@ RETURNS = [n * (n + 1) / 2 for n in range(5, 16)]
 
 def train(launch, run, *settings):
     """Train to the end; return the run's summary."""
-    training = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', *settings)
+    training = launch.file('train', f'run_dir:={run}', *settings)
     assert training.wait() == 0, training.output
     found = run.summary
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
@@ -22,8 +22,7 @@ def train(launch, run, *settings):
 
 def played(launch, run, *settings):
     """Evaluate the policy; return the line about its episodes, and their mean return."""
-    evaluate = launch('ros2', 'launch', 'vdl_ros', 'evaluate.launch.py',
-                      f'checkpoint:={run.checkpoint}', *settings)
+    evaluate = launch.file('evaluate', f'checkpoint:={run.checkpoint}', *settings)
     assert evaluate.wait() == 0, evaluate.output
     line, mean = re.search(r'(\d+ episodes: mean ([\d.]+),.*)', evaluate.output).groups()
     return line, float(mean)
@@ -66,8 +65,8 @@ def test_an_image_numbers_and_actions_of_parts_are_learned_resumed_and_played(
     assert min(RETURNS) <= first['mean_return_100'] <= max(RETURNS)
     # Every other episode of an environment terminates, and is a success.
     assert 0.3 < first['success_rate_100'] < 0.7
-    again = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'resume:={run}',
-                   f'total_steps:={first["agent_steps"] + 1}', 'num_actors:=2')
+    again = launch.file('train', f'resume:={run}', f'total_steps:={first["agent_steps"] + 1}',
+                        'num_actors:=2')
     assert again.wait() == 0, again.output
     assert run.summary['agent_steps'] > first['agent_steps']
     assert run.summary['updates'] > first['updates']

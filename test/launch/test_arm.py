@@ -13,15 +13,12 @@ import yaml
 from ament_index_python.packages import PackageNotFoundError
 from rcl_interfaces.srv import GetParameters
 from rclpy.qos import DurabilityPolicy
-from sensor_msgs.msg import CameraInfo, Image, JointState
-from std_msgs.msg import String
-from tf2_msgs.msg import TFMessage
-from trajectory_msgs.msg import JointTrajectory
+from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.settings import SettingError
-from vdl_ros.msg import ArmPose, JointTrajectoryStatus, MotorCommand
+from vdl_ros.msg import MotorCommand
 from vdl_ros.pose.estimator import save_model
 from vdl_ros.pose.networks import make_model
 from vdl_ros.ros import qos
@@ -39,32 +36,20 @@ LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'port': '0'}
 AT_WORK = {'viewer': 'view: http', 'recorder': 'recording to', 'camera': 'waiting for'}
 
 
-@pytest.fixture
-def arm_launch(launch):
-    def start(*arguments):
-        return launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *arguments)
-    return start
-
-
 def nanoseconds(message):
     return message.header.stamp.sec * 10**9 + message.header.stamp.nanosec
 
 
 def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
-        arm_launch, peer, tmp_path):
+        launch, peer, tmp_path):
     lengths = {'forearm_length': '0.2', 'hand_length': '0.13'}
-    process = arm_launch(
-        'port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}', 'camera_distance:=1.1',
-        'xacro_args:=' + ' '.join(f'{name}={value}' for name, value in lengths.items()))
-    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
-    images = peer.listen(Image, 'camera/image_raw', qos.TOPICS['camera/image_raw'])
-    infos = peer.listen(CameraInfo, 'camera/camera_info', qos.TOPICS['camera/camera_info'])
-    status = peer.listen(
-        JointTrajectoryStatus, 'arm/trajectory_status', qos.TOPICS['arm/trajectory_status'])
-    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-    frames = peer.listen(TFMessage, '/tf', qos.TOPICS['/tf'])
-    description = peer.listen(String, 'robot_description', qos.TOPICS['robot_description'])
-    talk = peer.talk(JointTrajectory, 'arm/joint_trajectory', qos.TOPICS['arm/joint_trajectory'])
+    process = launch.file('arm', 'port:=0', 'sim_seed:=5', f'record:={tmp_path / "bag"}',
+                          'camera_distance:=1.1', 'xacro_args:=' + ' '.join(
+                              f'{name}={value}' for name, value in lengths.items()))
+    states, images, infos, status, sent, frames, description = map(peer.listen, (
+        'arm/joint_states', 'camera/image_raw', 'camera/camera_info', 'arm/trajectory_status',
+        'arm/motors_sent', '/tf', 'robot_description'))
+    talk = peer.talk('arm/joint_trajectory')
     peer.until(lambda: states and images and infos and frames and description and status,
                'every topic')
     process.wait_for(lambda: 'view: http://127.0.0.1:' in process.output
@@ -103,9 +88,7 @@ def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
         viewer.send_signal(signal.SIGCONT)
     peer.until(lambda: status[-1].state == 'running' and sent[-1].base, 'it turns again',
                every=1.0, say=ask)
-    process.interrupt()
-    assert process.wait() == 0
-    assert not process.family()
+    process.stop()
 
 
 def has_ended(pid):
@@ -118,11 +101,11 @@ def has_ended(pid):
 
 @pytest.mark.parametrize('victim', VICTIMS)
 def test_killing_any_process_stops_the_motors(
-        arm_launch, peer, bench, tmp_path, monkeypatch, victim):
+        launch, peer, bench, tmp_path, monkeypatch, victim):
     monkeypatch.chdir(tmp_path)  # where the bag is written
     arguments = LEAST | VICTIMS[victim]
-    process = arm_launch(*REAL, *(f'{name}:={value}' for name, value in arguments.items()))
-    motors = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    process = launch.file('arm', *REAL, *(f'{name}:={value}' for name, value in arguments.items()))
+    motors = peer.talk('arm/motors')
     started = set(VICTIMS) - {'launch'} if victim == 'launch' else {
         'arm_driver', 'robot_state', victim}
 
@@ -148,28 +131,24 @@ def test_killing_any_process_stops_the_motors(
 
 
 def test_camera_feedback_under_attack_gives_the_controller_only_estimates(
-        arm_launch, peer, tmp_path):
+        launch, peer, tmp_path):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
     # Untrained: wrong estimates with high confidence; the controller has nothing else.
     save_model(model, 'resnet', make_model('resnet').state_dict(),
                {'scale': [0.02] * 6, 'threshold': 100.0}, {})
-    process = arm_launch(
-        'feedback:=camera', f'model:={model}', 'view:=false', 'stop_band:=0.01',
-        'adversarial_mode:=fgsm', 'adversarial_epsilon:=0.01')
-    states = peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+    process = launch.file('arm', 'feedback:=camera', f'model:={model}', 'view:=false',
+                          'stop_band:=0.01', 'adversarial_mode:=fgsm', 'adversarial_epsilon:=0.01')
+    states, poses, frames = map(peer.listen, ('arm/joint_states', 'arm/pose', '/tf'))
     truth = peer.listen(JointState, 'arm/joint_truth', qos.TOPICS['arm/joint_states'])
-    poses = peer.listen(ArmPose, 'arm/pose', qos.TOPICS['arm/pose'])
-    frames = peer.listen(TFMessage, '/tf', qos.TOPICS['/tf'])
     peer.until(lambda: len(states) > 5 and truth and poses and frames, 'poses')
     assert all(list(each.name) == ['base', 'shoulder', 'elbow'] for each in states)
     assert list(truth[-1].name) == list(JOINTS)
     peer.until(lambda: any(transform.child_frame_id == 'estimated/forearm'
                            for message in frames for transform in message.transforms), 'the ghost')
     # Parameters come from camera_feedback.yaml, or from the user.
-    names = ['start_band', 'stop_band', 'goal_timeout', 'response_time']
-    found = peer.call(GetParameters, 'arm_controller/get_parameters',
-                      GetParameters.Request(names=names)).values
+    found = peer.call(GetParameters, 'arm_controller/get_parameters', GetParameters.Request(
+        names=['start_band', 'stop_band', 'goal_timeout', 'response_time'])).values
     assert [each.double_value for each in found] == [0.06, 0.01, 5.0, 0.06]
     # A label and its image have one stamp, to the nanosecond.
     stamps = set()
@@ -192,19 +171,13 @@ def test_camera_feedback_under_attack_gives_the_controller_only_estimates(
 def test_rviz_subscribes_to_existing_topics():
     text = (Path(__file__).resolve().parents[2] / 'config' / 'rviz' / 'arm.rviz').read_text()
     displays = yaml.safe_load(text)['Visualization Manager']['Displays']
-    found = {}
-    for each in displays:
-        for key in ('Topic', 'Description Topic'):
-            if key in each:
-                found[each['Name']] = each[key]['Value'], each[key]['Durability Policy']
-    assert {name: topic for name, (topic, _) in found.items()} == {
-        'Arm': '/robot_description', 'Estimated pose': '/robot_description',
-        'Target': '/arm/trajectory_markers', 'Policy target': '/arm/target',
-        'Emergency stop': '/arm/emergency_stop_marker',
-        'Camera': '/camera/image_raw'}
-    for topic, durability in found.values():
-        latched = qos.TOPICS[topic.lstrip('/')].durability == DurabilityPolicy.TRANSIENT_LOCAL
-        assert latched == (durability == 'Transient Local')
+    found = [each[key] for each in displays for key in ('Topic', 'Description Topic')
+             if key in each]
+    assert len(found) == 6
+    for each in found:
+        profile = qos.TOPICS[each['Value'].lstrip('/')]
+        latched = profile.durability == DurabilityPolicy.TRANSIENT_LOCAL
+        assert latched == (each['Durability Policy'] == 'Transient Local'), each['Value']
 
 
 def test_missing_rviz_is_refused_in_one_line(monkeypatch):

@@ -15,7 +15,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.simulation import ArmSimulation, SimulatedLink
 from vdl_ros.common.files import find_resource
-from vdl_ros.msg import MotorCommand, TargetStatus
+from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 
 # Where it stands, and where its base should turn to; this policy turns no other joint.
@@ -32,8 +32,7 @@ class TwinOnUsb:
         self._simulation = ArmSimulation(seed=3)
         self._simulation.reset(dict(zip(JOINTS, START.tolist(), strict=True)))
         self._link = SimulatedLink(self._simulation, Signs())
-        self._states = peer.node.create_publisher(
-            JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states'])
+        self._states = qos.pub(peer.node, 'arm/joint_states')
         self._moved_at = time.monotonic()
 
     def move(self):
@@ -59,7 +58,7 @@ class TwinOnUsb:
 
 def asking(peer, status):
     """Return a function that asks for the target, once more if a busy machine gave it up."""
-    targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    targets = peer.talk('arm/target')
     asked = [-math.inf]
 
     def ask():
@@ -76,12 +75,12 @@ def asking(peer, status):
 def test_a_policy_brings_the_usb_arm_to_a_target_and_gives_way_to_a_hand(
         launch, peer, bench, tmp_path):
     checkpoint = reach_checkpoint.write(tmp_path / 'checkpoint.pt')
-    process = launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', f'policy:={checkpoint}',
-                     'arm:=real', 'usb_backend:=fake_owi535:make', 'camera:=none', 'view:=false',
-                     'gripper_max_run_time:=60')
-    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
+    process = launch.file('arm', f'policy:={checkpoint}', 'arm:=real',
+                          'usb_backend:=fake_owi535:make', 'camera:=none', 'view:=false',
+                          'gripper_max_run_time:=60')
+    status = peer.listen('arm/target_status')
     request = asking(peer, status)
-    hand = peer.talk(MotorCommand, 'arm/motors', qos.TOPICS['arm/motors'])
+    hand = peer.talk('arm/motors')
     process.wait_for(lambda: 'the arm follows arm/motors' in process.output, 'the driver')
     twin = TwinOnUsb(peer, bench)
     begin = twin.away
@@ -106,22 +105,19 @@ def test_a_policy_brings_the_usb_arm_to_a_target_and_gives_way_to_a_hand(
     hand.publish(MotorCommand(sender='/viewer'))
     peer.until(lambda: status[-1].success, 'success', say=ask)
     assert twin.away < 0.03
-    process.interrupt()
-    assert process.wait() == 0
+    process.stop()
     assert bench.data[-1] == '000000'
 
 
 def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(launch, peer, tmp_path):
     path = tmp_path / 'reach.onnx'
     exported = launch('ros2', 'run', 'vdl_ros', 'export_policy',
-                      str(find_resource('models/reach.pt')), '--format', 'onnx',
-                      '--output', str(path))
+                      str(find_resource('models/reach.pt')), '--output', str(path))
     assert exported.wait() == 0, exported.output
     assert f'{path}: vdl_ros/OWI535Reach-v0, ppo, ' in exported.output
-    process = launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', f'policy:={path}',
-                     'camera:=none', 'view:=false', 'controller:=false')
-    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
-    joints = peer.listen(JointState, 'arm/joint_states', qos.subscription('arm/joint_states'))
+    process = launch.file('arm', f'policy:={path}', 'camera:=none', 'view:=false',
+                          'controller:=false')
+    status, joints = map(peer.listen, ('arm/target_status', 'arm/joint_states'))
     ask = asking(peer, status)
     peer.until(lambda: status and joints, 'the policy node and the twin')
 
@@ -134,5 +130,4 @@ def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(launch, 
     peer.until(lambda: status[-1].success and away() < 0.03, 'success', say=ask)
     (node,) = process.nodes('policy')
     assert not [each.path for each in node.memory_maps() if 'torch' in each.path]
-    process.interrupt()
-    assert process.wait() == 0, process.output
+    process.stop()

@@ -4,16 +4,13 @@ import signal
 
 import numpy as np
 import pytest
-from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus
+from diagnostic_msgs.msg import DiagnosticStatus
 from geometry_msgs.msg import PointStamped
-from sensor_msgs.msg import Image, JointState
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.msg import ArmPose, MotorCommand, TargetStatus
 from vdl_ros.nodes import attacker
 from vdl_ros.pose.estimator import PoseEstimator, crop_square, model_path
 from vdl_ros.pose.networks import JOINT_OUTPUTS
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.images import from_image
 
@@ -31,15 +28,10 @@ def by_stamp(messages):
 @pytest.mark.slow
 def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop(
         launch, peer):
-    process = launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'view:=false', 'policy:=reach',
-                     'feedback:=camera', *MODE, *SLOW)
-    clean = peer.listen(Image, 'camera/image_raw', qos.SENSOR)
-    attacked = peer.listen(Image, 'camera/image_attacked', qos.SENSOR)
-    poses = peer.listen(ArmPose, 'arm/pose', qos.SENSOR)
-    states = peer.listen(JointState, 'arm/joint_states', qos.SENSOR)
-    health = peer.listen(DiagnosticArray, '/diagnostics', qos.TOPICS['/diagnostics'])
-    status = peer.listen(TargetStatus, 'arm/target_status', qos.TOPICS['arm/target_status'])
-    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
+    process = launch.file('arm', 'view:=false', 'policy:=reach', 'feedback:=camera', *MODE, *SLOW)
+    clean, attacked, poses, states, health, status, sent = map(peer.listen, (
+        'camera/image_raw', 'camera/image_attacked', 'arm/pose', 'arm/joint_states',
+        '/diagnostics', 'arm/target_status', 'arm/motors_sent'))
 
     def common():
         return {*by_stamp(clean)} & {*by_stamp(attacked)} & {*by_stamp(poses)}
@@ -76,7 +68,7 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
         assert (np.array(each.position) <= limits.upper[:3]).all()
 
     # So does the age: images that are held back stop the motors.
-    targets = peer.talk(PointStamped, 'arm/target', qos.TOPICS['arm/target'])
+    targets = peer.talk('arm/target')
     asked = []
 
     def ask():
@@ -99,12 +91,9 @@ def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop
     peer.until(lambda: moves(sent[-1]), 'it goes on', every=1.0, say=ask)
 
 
-def test_bad_parameters_are_refused_in_one_line(run_here):
+def test_bad_parameters_are_refused_in_one_line(refused):
     for parameters, reason in (
             ((), "adversarial_mode: 'none' is not allowed here"),
             (('adversarial_mode:=fgsm_vf',), 'a pose network has no value'),
             (('adversarial_mode:=fgsm', 'adversarial_checkpoint:=/nowhere.pt'), '/nowhere.pt')):
-        status, said = run_here(attacker.main, *parameters)
-        assert status == 2, parameters
-        line, = said.strip().splitlines()
-        assert reason in line, parameters
+        assert reason in refused(attacker.main, *parameters), parameters

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 from conftest import Run
-from network_hosts import Sshd, key, namespaces, ssh_config
+from network_hosts import Sshd, bridged, key, ssh_config
 from two_hosts import ip, on
 
 pytestmark = pytest.mark.slow
@@ -19,7 +19,7 @@ PORT = 2222
 @pytest.fixture
 def hosts():
     """Return the namespaces of home and of three hosts; what still runs there is killed."""
-    with namespaces(ADDRESSES) as names:
+    with bridged(ADDRESSES) as names:
         yield names
         for name in names.values():
             for process in running(name):

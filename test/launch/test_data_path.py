@@ -13,7 +13,7 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.msg import Trajectory
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import ImpalaConfig, TrainConfig
@@ -40,7 +40,7 @@ class Recorder:
         self.under_way: dict[str, list[Trajectory]] = {name: [] for name in ACTORS}
         self.most_under_way, self.credit = 0, train.credit
         self._clock = peer.node.get_clock()
-        self._publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+        self._publisher = qos.pub(peer.node, 'policy')
         peer.node.create_subscription(
             Trajectory, 'trajectories', self.receive, qos.TOPICS['trajectories'])
 
@@ -64,41 +64,18 @@ class Recorder:
             self.publish()
 
 
-def expected_stream(identity: int, steps: int):
-    """Return observation, reward, terminated, truncated and first for steps of one counter."""
-    observations, rewards, terminated, truncated, first = [(0, 0, identity)], [], [], [], [True]
-    episode = time = 0
-    for _ in range(steps):
-        length = episode_length(episode, identity)
-        if time == length:  # the step that the environment resets itself in
-            episode, time = episode + 1, 0
-            rewards.append(0.0)
-            terminated.append(False)
-            truncated.append(False)
-            first.append(True)
-        else:
-            time += 1
-            rewards.append(float(time))
-            terminated.append(time == length and episode % 2 == 0)
-            truncated.append(time == length and episode % 2 == 1)
-            first.append(False)
-        observations.append((episode, time, identity))
-    return observations, rewards, terminated, truncated, first
-
-
 def test_images_numbers_and_actions_arrive_whole_in_order_and_once(launch, peer):
     recorder = Recorder(
         EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2), TrainConfig(
             unroll_length=6, batch_size=1, max_in_flight=2, network='mlp', hidden_size=4), peer)
     # Credit comes when the slower one has sent its share, however long that takes.
-    actors = [launch('ros2', 'run', 'vdl_ros', 'actor', '--ros-args', '-p', f'actor_id:={name}',
-                     '-p', 'credit_timeout:=3600.0') for name in ACTORS]
+    actors = [launch.node('actor', f'actor_id:={name}', 'credit_timeout:=3600.0')
+              for name in ACTORS]
     recorder.publish()
     peer.until(lambda: all(len(each) >= UNROLLS for each in recorder.kept.values()),
                f'{UNROLLS} trajectories of each actor')
     for actor in actors:
-        actor.interrupt()
-        assert actor.wait() == 0, actor.output
+        actor.stop()
     schema, seeds = recorder.learner.schema, []
     for messages in recorder.kept.values():
         assert [message.sequence for message in messages] == list(range(len(messages)))
@@ -121,24 +98,28 @@ def test_images_numbers_and_actions_arrive_whole_in_order_and_once(launch, peer)
         assert actions.max(axis=(0, 1)).tolist() == [1, 2]
         images, vectors = schema.observation_space.split(np.concatenate([
             each[:-1] for each in rows]))
-        seeds.append([round(float(each)) for each in vectors[0, :, 2] * 1000])
-        for b, identity in enumerate(seeds[-1]):
-            wanted, *streams = expected_stream(identity, len(vectors) - 1)
-            for name, stream in zip(
-                    ('rewards', 'terminated', 'truncated', 'is_reset'), streams, strict=True):
-                got = np.concatenate([arrays[name][:6] for arrays in parts])[:len(stream), b]
-                np.testing.assert_array_equal(got, stream, err_msg=name)
-            age = 0
-            for t, (episode, time, _) in enumerate(wanted):
-                phase = [float(time % 3 == number) for number in range(3)]
-                np.testing.assert_array_equal(vectors[t, b], np.array(
-                    [episode / 1000, time / 1000, identity / 1000, *phase, time % 2,
-                     episode % 2], np.float32), err_msg=f'{t}')
-                age = 0 if streams[-1][t] else age + 1
-                # Picture number t since the start, over all episodes.
-                assert images[t, b, :, 0, 0].tolist() == [
-                    1 + (t - back) % 255 if back <= age else 0 for back in (3, 2, 1, 0)], t
-                assert (images[t, b] == images[t, b, :, :1, :1]).all()
+        steps, streams = np.arange(len(vectors)), {
+            name: np.concatenate([arrays[name][:6] for arrays in parts])
+            for name in ('rewards', 'terminated', 'truncated', 'is_reset')}
+        seeds.append([])
+        for b in range(2):
+            episode, time, identity = np.rint(vectors[:, b, :3].T * 1000).astype(int)
+            seeds[-1].append(identity[0])
+            # The step after the end of an episode begins the next one.
+            is_last = time == [episode_length(each, identity[0]) for each in episode]
+            np.testing.assert_array_equal(episode, np.append(0, (episode + is_last)[:-1]))
+            np.testing.assert_array_equal(time, np.append(0, np.where(is_last, 0, time + 1)[:-1]))
+            np.testing.assert_array_equal(vectors[:, b], np.stack([
+                episode / 1000, time / 1000, identity / 1000, *(time % 3 == [[0], [1], [2]]),
+                time % 2, episode % 2], axis=1).astype(np.float32))
+            for name, wanted in (('rewards', time), ('terminated', is_last & (episode % 2 == 0)),
+                                 ('truncated', is_last & (episode % 2 == 1))):
+                np.testing.assert_array_equal(streams[name][:-1, b], wanted[1:], err_msg=name)
+            np.testing.assert_array_equal(streams['is_reset'][:, b], time == 0)
+            # Picture number t since the start, over all episodes.
+            for channel, back in enumerate((3, 2, 1, 0)):
+                shown = np.where(back <= time, 1 + (steps - back) % 255, 0)
+                assert (images[:, b, channel] == shown[:, None, None]).all()
     assert recorder.flow_stats.lost == recorder.flow_stats.duplicates == 0
     # Two of the four may be alike by chance, of a thousand that there are.
     assert seeds[0] != seeds[1], 'every actor has its own seeds'

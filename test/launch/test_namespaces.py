@@ -1,11 +1,8 @@
 """Two arms in one domain: a launch file includes arm.launch.py twice, each in a namespace."""
 
 import pytest
-from sensor_msgs.msg import JointState
-from tf2_msgs.msg import TFMessage
 from trajectory_msgs.msg import JointTrajectory
 
-from vdl_ros.msg import JointTrajectoryStatus, MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -43,17 +40,15 @@ def test_two_arms_in_two_namespaces_move_by_themselves(launch, peer, tmp_path, m
     file.write_text(INCLUDING.replace('PARAMS', str(params)))
     process = launch('ros2', 'launch', str(file))
 
-    def listen(kind, name, profile):
+    def listen(topic):
         """Return what arrives from either arm."""
-        return [peer.listen(kind, f'{each}/{name}', qos.TOPICS[profile])
+        found = qos.TABLE[topic]
+        return [peer.listen(found.message, f'{each}/{topic.lstrip("/")}', found.offered)
                 for each in ('left', 'cell/right')]
 
-    states = listen(JointState, 'arm/joint_states', 'arm/joint_states')
-    status = listen(JointTrajectoryStatus, 'arm/trajectory_status', 'arm/trajectory_status')
-    sent = listen(MotorCommand, 'arm/motors_sent', 'arm/motors_sent')
-    frames = listen(TFMessage, 'tf', '/tf')
-    shared = [peer.listen(JointState, 'arm/joint_states', qos.TOPICS['arm/joint_states']),
-              peer.listen(TFMessage, '/tf', qos.TOPICS['/tf'])]
+    states, status, sent, frames = map(listen, (
+        'arm/joint_states', 'arm/trajectory_status', 'arm/motors_sent', '/tf'))
+    shared = [*map(peer.listen, ('arm/joint_states', '/tf'))]
     talk = peer.talk(JointTrajectory, 'left/arm/joint_trajectory',
                      qos.TOPICS['arm/joint_trajectory'])
     peer.until(lambda: all(states) and all(status) and all(frames), 'both arms')
@@ -75,6 +70,4 @@ def test_two_arms_in_two_namespaces_move_by_themselves(launch, peer, tmp_path, m
     # The included files keep their environment and their log level to themselves.
     assert 'of the user {message}' in process.output
     assert '[DEBUG]' in process.output
-    process.interrupt()
-    assert process.wait() == 0
-    assert not process.family()
+    process.stop()

@@ -7,10 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from vdl_ros.msg import ArmPose
 from vdl_ros.pose.estimator import load_model, save_model
 from vdl_ros.pose.networks import OUTPUTS, make_model
-from vdl_ros.ros import qos
 
 SHIPPED = Path(__file__).resolve().parents[2] / 'models' / 'pose_resnet.pt'
 
@@ -41,9 +39,8 @@ def headless(tmp_path):
 def test_a_network_trained_on_a_capture_runs_in_the_graph(
         launch, peer, run_command, headless, tmp_path):
     for bag, split, frames in (('train', 'train', 64), ('test_basic', 'test', 20)):
-        capture = launch(
-            'ros2', 'launch', 'vdl_ros', 'capture.launch.py', f'output:={tmp_path / bag}',
-            f'frames:={frames}', 'domain:=basic', f'split:={split}', 'seed:=3')
+        capture = launch.file('capture', f'output:={tmp_path / bag}', f'frames:={frames}',
+                              'domain:=basic', f'split:={split}', 'seed:=3')
         assert capture.wait() == 0, capture.output
 
     def evaluate(*arguments):
@@ -68,7 +65,6 @@ def test_a_network_trained_on_a_capture_runs_in_the_graph(
         assert found['mean_error'][name] < 0.7 * before[name]
     assert evaluate()['joint_accuracy_10deg'] > 0.9, 'the shipped model'
 
-    launch('ros2', 'launch', 'vdl_ros', 'arm.launch.py', 'pose:=true', f'model:={model}',
-           'view:=false', 'controller:=false')
-    poses = peer.listen(ArmPose, 'arm/pose', qos.subscription('arm/pose'))
+    launch.file('arm', 'pose:=true', f'model:={model}', 'view:=false', 'controller:=false')
+    poses = peer.listen('arm/pose')
     peer.until(lambda: poses, 'a pose from the network just trained')

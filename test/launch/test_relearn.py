@@ -33,20 +33,17 @@ def load(run):
 def test_a_recorded_training_is_learned_again_to_the_same_weights(launch, tmp_path):
     recorded, again, bag = (tmp_path / name for name in ('recorded', 'again', 'bag'))
     # One actor: of several the learner and the recorder may receive in different orders.
-    train = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_id:=CartPole-v1',
-                   f'record:={bag}', f'run_dir:={recorded}', 'num_actors:=1',
-                   'total_steps:=10000', 'stop_at_return:=1e9')
-    assert train.wait() == 0, train.output
-    assert train.family() == []
+    train = launch.file('train', 'env_id:=CartPole-v1', f'record:={bag}', f'run_dir:={recorded}',
+                        'num_actors:=1', 'total_steps:=10000', 'stop_at_return:=1e9')
+    train.ends()
     (sequence,), versions = read(bag)[0].values(), read(bag)[1]
     # Whole messages, each once and in its turn, from the first.
     assert sequence == list(range(len(sequence)))
     assert versions
     assert versions == sorted(set(versions))
-    replay = launch('ros2', 'launch', 'vdl_ros', 'train.launch.py', f'bag:={bag}',
-                    f'config:={recorded / "config.yaml"}', f'run_dir:={again}')
-    assert replay.wait() == 0, replay.output
-    assert replay.family() == []
+    replay = launch.file('train', f'bag:={bag}', f'config:={recorded / "config.yaml"}',
+                         f'run_dir:={again}')
+    replay.ends()
     assert 'trajectories played' in replay.output
     (first, weights), (second, weights_again) = load(recorded), load(again)
     for name in ('ended_by', 'agent_steps', 'updates', 'episodes', 'mean_return_100',

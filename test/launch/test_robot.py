@@ -5,8 +5,6 @@ import signal
 import pytest
 
 from vdl_ros.common.files import find_resource
-from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
-from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves, stop_request
 
 pytestmark = pytest.mark.slow
@@ -14,15 +12,12 @@ STATE = 'arm/emergency_stop_state'
 
 
 def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, peer, run):
-    launch('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true',
-           '-p', 'real_time_factor:=4.0')
-    sent = peer.listen(MotorCommand, 'arm/motors_sent', qos.TOPICS['arm/motors_sent'])
-    states = peer.listen(EmergencyStopState, STATE, qos.TOPICS[STATE])
-    stop = peer.talk(EmergencyStop, 'arm/emergency_stop', qos.TOPICS['arm/emergency_stop'])
-    training = launch(
-        'ros2', 'launch', 'vdl_ros', 'train.launch.py', 'env_id:=robot/owi535_sim',
-        f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
-        'batch_size:=2', f'run_dir:={run}')
+    launch.node('sim_arm', 'publish_clock:=true', 'real_time_factor:=4.0')
+    sent, states = map(peer.listen, ('arm/motors_sent', STATE))
+    stop = peer.talk('arm/emergency_stop')
+    training = launch.file('train', 'env_id:=robot/owi535_sim',
+                           f'init:={find_resource("models/reach.pt")}', 'unroll_length:=32',
+                           'batch_size:=2', f'run_dir:={run}')
 
     def says(text):
         """Return a condition: the training prints it from now on."""
@@ -54,7 +49,6 @@ def test_the_shipped_policy_goes_on_learning_on_the_topics_of_the_twin(launch, p
     # Untrained it hardly reaches any; on a busy machine many actions are late.
     training.wait_for(lambda: any(float(row['success_rate_100']) > 0.0 for row in run.progress),
                       'a target that is reached')
-    training.interrupt()
-    assert training.wait() == 0, training.output
+    training.stop()
     peer.until(lambda: not moves(sent[-1]), 'motors off')
     assert run.summary['trajectories_lost'] == 0

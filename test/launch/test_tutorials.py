@@ -136,7 +136,7 @@ def test_your_environment_trains_evaluates_and_goes_on_and_an_actor_without_it_w
     (tmp_path / 'canary.py').write_text("open('imported', 'w').close()\n")
     path = f'{tmp_path}{os.pathsep}{os.environ.get("PYTHONPATH", "")}'
     monkeypatch.chdir(tmp_path)
-    waiting = launch('ros2', 'run', 'vdl_ros', 'actor', env=os.environ | {'PYTHONPATH': path})
+    waiting = launch.node('actor', env=os.environ | {'PYTHONPATH': path})
     waiting.wait_for(lambda: 'waiting for a policy' in waiting.output, 'the actor')
     output = follow('your_environment.md')
     first, slippery = summary('runs/walk'), summary('runs/slippery')
@@ -153,7 +153,7 @@ def test_your_environment_trains_evaluates_and_goes_on_and_an_actor_without_it_w
     # The actor may have missed trainings of seconds. Now the learners are gone, and a stranger
     # names this environment, then modules that this host could import.
     assert REFUSED in text
-    publisher = peer.node.create_publisher(Policy, 'policy', qos.TOPICS['policy'])
+    publisher = qos.pub(peer.node, 'policy')
     for env_id, wrappers, answer in (
             ('tutorial/Walk-v0', '', REFUSED),
             ('canary:Env-v0', '', 'no module to import'),
@@ -164,5 +164,4 @@ def test_your_environment_trains_evaluates_and_goes_on_and_an_actor_without_it_w
         peer.until(lambda answer=answer: answer in waiting.output, answer, every=0.1,
                    say=lambda message=message: publisher.publish(message))
     assert not Path('imported').exists()
-    waiting.interrupt()
-    assert waiting.wait() == 0, waiting.output
+    waiting.stop()

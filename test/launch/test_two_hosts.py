@@ -31,8 +31,7 @@ def test_learner_and_actors_on_two_hosts(
     if compression == 'zstd':
         # A frame has 7,056 bytes.
         assert run.summary['wire_bytes']['in'] < 1_000 * run.summary['agent_steps']
-    actors.interrupt()
-    assert actors.wait() == 0, actors.output
+    actors.stop()
 
 
 def test_static_peers_find_each_other_where_discovery_is_local(

@@ -38,10 +38,9 @@ def figures(browser, label):
 @pytest.mark.alone
 def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
         launch, run, browser):
-    train = launch(
-        'ros2', 'launch', 'vdl_ros', 'train.launch.py', f'run_dir:={run}', 'env_id:=CartPole-v1',
-        'total_steps:=1000000000', 'stop_at_return:=1e9', 'num_actors:=1', 'view:=true',
-        'view_port:=0', 'tensorboard:=true')
+    train = launch.file('train', f'run_dir:={run}', 'env_id:=CartPole-v1',
+                        'total_steps:=1000000000', 'stop_at_return:=1e9', 'num_actors:=1',
+                        'view:=true', 'view_port:=0', 'tensorboard:=true')
 
     def address(what):
         return train.wait_for(lambda: re.search(
@@ -67,9 +66,7 @@ def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
     train.wait_for(lambda: 'no policy_renderer runs' in browser.text, 'the note')
     steps = figures(browser, 'agent steps')
     train.wait_for(lambda: figures(browser, 'agent steps') > steps, 'more steps')
-    train.interrupt()
-    assert train.wait() == 0, train.output
-    assert train.family() == []
+    train.stop()
     assert run.summary['bottleneck']
     assert run.summary['bottleneck'] in train.output
     with pytest.raises(urllib.error.URLError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from concurrent.futures import ThreadPoolExecutor, wait
 from unittest.mock import patch
 
 import pytest
@@ -16,32 +17,17 @@ class NodeHere:
     """A node that does its work in a thread of this process, as its executable would."""
 
     def __init__(self, make, parameters, read):
-        self._read = read
-        self._stop = threading.Event()
-        self._begun = threading.Event()
-        self._error: BaseException | None = None
-        self.node = None
-        #: The exit status of the work, once it has ended.
-        self.status: int | None = None
-        self._thread = threading.Thread(target=self._run, args=(make, parameters))
-        self._thread.start()
-        self._begun.wait()
-        if self.node is None:
-            self._thread.join()
-            raise self._error
+        self._read, self._stop = read, threading.Event()
+        # One thread makes the node and does its work: a context of OpenGL belongs to one.
+        self._thread = ThreadPoolExecutor(1)
+        self.node = self._thread.submit(self._make, make, parameters).result()
+        self._work = self._thread.submit(self.node.run, self._stop)
 
-    def _run(self, make, parameters):
-        try:
-            words = [word for each in parameters for word in ('-p', each)]
-            # Here and not in the test's thread: a context of OpenGL belongs to one.
-            with patch.dict(Node.__init__.__kwdefaults__, cli_args=['--ros-args', *words]):
-                self.node = make()
-            self._begun.set()
-            self.status = self.node.run(self._stop)
-        except BaseException as error:
-            self._error = error
-        finally:
-            self._begun.set()
+    @staticmethod
+    def _make(make, parameters):
+        words = [word for each in parameters for word in ('-p', each)]
+        with patch.dict(Node.__init__.__kwdefaults__, cli_args=['--ros-args', *words]):
+            return make()
 
     @property
     def output(self) -> str:
@@ -50,27 +36,27 @@ class NodeHere:
 
     @property
     def is_running(self) -> bool:
-        return self._thread.is_alive()
+        return not self._work.done()
 
     def join(self) -> None:
         """Wait until the work has ended by itself."""
-        self._thread.join()
+        wait([self._work])
 
     def interrupt(self) -> None:
         """Let the work end, as SIGINT does."""
         self._stop.set()
 
     def end(self) -> int | None:
-        """End the node; return its status, or raise what its work has raised."""
+        """End the node; return its status, or raise what its work has raised, once."""
         self._stop.set()
-        self._thread.join()
-        if self.node is not None:
-            self.node.destroy_node()
-            self.node = None
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
-        return self.status
+        node, self.node = self.node, None
+        if node is None:
+            return None
+        try:
+            return self._work.result()
+        finally:
+            node.destroy_node()
+            self._thread.shutdown()
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 
 PERIOD = 0.05
+BACKEND = 'usb_backend:=fake_owi535:make'
 READY = 'the arm follows arm/motors'
 CONFIGURE, ACTIVATE = Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE
 DEACTIVATE, CLEANUP = Transition.TRANSITION_DEACTIVATE, Transition.TRANSITION_CLEANUP
@@ -41,17 +42,14 @@ class Person:
 
     def start(self, *parameters, under=(), ready=READY):
         """Start the driver as a process, ``under`` another command, and wait for it."""
-        words = [word for each in ('usb_backend:=fake_owi535:make', *parameters)
-                 for word in ('-p', each)]
+        words = [word for each in (BACKEND, *parameters) for word in ('-p', each)]
         self.driver = self._launch(
             *under, 'ros2', 'run', 'vdl_ros', 'arm_driver', '--ros-args', *words)
         self._until_connected(ready)
-        return self.driver
 
     def start_here(self, *parameters, ready=READY):
         """Start the driver in this process, and wait for it."""
-        self.driver = self._node_here(
-            arm_driver.ArmDriverNode, 'usb_backend:=fake_owi535:make', *parameters)
+        self.driver = self._node_here(arm_driver.ArmDriverNode, BACKEND, *parameters)
         self._until_connected(ready)
         return self.driver
 
@@ -77,9 +75,6 @@ class Person:
         turns = itertools.cycle(senders)
         self.peer.until(condition, what, every=PERIOD / len(senders),
                         say=lambda: self.publish(next(turns), **values))
-
-    def moving(self):
-        return self.bench.data[-1] != '000000'
 
     def move(self):
         """Let the base turn, for some transfers."""
@@ -152,10 +147,10 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
     for kind in ('quiet', 'busy'):
         person.move()
         last = person.published_at
-        while kind == 'busy' and person.moving():
+        while kind == 'busy' and bench.data[-1] != '000000':
             for _ in range(200):
                 person.release()
-        person.until(lambda: not person.moving(), 'the stop')
+        person.until(lambda: bench.data[-1] == '000000', 'the stop')
         stop = next(each for each in bench.transfers
                     if each.time > last and each.data == '000000')
         assert stop.time - last > 0.49
@@ -231,17 +226,15 @@ def test_lifecycle_states(person, bench):
     person.go_on()
     assert bench.data == []
     assert person.change(CONFIGURE) is True
-    assert (person.state, bench.data[0]) == ('inactive', '000000')
     person.go_on()
-    assert set(bench.data) == {'000000'}
+    assert {*bench.data} == {'000000'}
     assert person.change(ACTIVATE) is True
     person.move()
     assert person.change(DEACTIVATE) is True
     assert person.change(DEACTIVATE) is False, 'there is nothing to do twice'
-    count = len(bench.data)
-    assert bench.data[-1] == '000000'
+    count = len(bench.data) - 1
     person.go_on()
-    assert set(bench.data[count:]) <= {'000000'}
+    assert {*bench.data[count:]} == {'000000'}
     assert person.change(99) is False
     assert person.change(CLEANUP) is True
     count = len(bench.data)
@@ -253,57 +246,46 @@ def test_lifecycle_states(person, bench):
     assert person.state == 'finalized'
 
 
-def test_commands_become_bytes_and_invalid_ones_stop_the_motors(person, bench, peer):
+def test_commands_become_bytes_and_invalid_ones_stop_the_motors(person, bench):
     driver = person.start_here()
-    for values, data in (
-            ({'base': 1}, '000200'), ({'base': -1}, '000100'), ({'lamp': 1}, '000001'),
-            ({'gripper': 1, 'wrist': -1, 'elbow': 1, 'shoulder': -1}, '660001'),
-            ({'gripper': -1}, '010001')):
+    for values, data in (({'lamp': 1}, '000001'), ({'base': -1}, '000101'),
+                         ({'gripper': 1, 'wrist': -1, 'elbow': 1, 'shoulder': -1}, '660001')):
         person.hold(lambda data=data: bench.data[-1] == data, data, **values)
-    expected = {(1, 0, -1, '/arm_driver'), (0, -1, 1, '/arm_driver')}
-    person.until(lambda: expected <= {
-        (each.base, each.gripper, each.lamp, each.sender) for each in person.sent}, 'echoes')
-    # A late subscriber receives the last one.
-    late = peer.listen('arm/motors_sent')
-    person.until(lambda: late and late[-1].lamp == 1, 'the lamp')
+    person.until(lambda: any((each.base, each.lamp, each.sender) == (-1, 1, '/arm_driver')
+                             for each in person.sent), 'the echo')
     person.hold(lambda: bench.data[-1] == '000000', 'all off', lamp=-1)
-    entries = person.diagnosed('ok', state='active')
-    guardian = psutil.Process(int(entries['guardian']))
+    guardian = psutil.Process(int(person.diagnosed('ok', state='active')['guardian']))
     assert guardian.ppid() == os.getpid()
-    assert int(entries['commands sent']) > 5
-    count = len(bench.data)
-    for values, reason in (
-            ({'base': 2}, 'motor base: 2 is not allowed'),
-            ({'base': 1, 'lamp': 5}, 'lamp: 5 is not allowed')):
+    for values, reason in (({'base': 2}, 'motor base: 2 is not allowed'),
+                           ({'base': 1, 'lamp': 5}, 'lamp: 5 is not allowed')):
         person.move()
         person.hold(lambda reason=reason: reason in driver.output, reason, **values)
         assert bench.data[-1] == '000000', reason
-
-    def refused():
-        return max((int(pair.value) for array in person._health for each in array.status
-                    for pair in each.values if pair.key == 'commands refused'), default=0)
-
-    person.hold(lambda: refused() > 5, 'refused', base=7)
-    assert driver.output.count('motor base: 7') < refused()
     # Less than a message, and nothing at all: the middleware drops them.
     person.motors.publish(b'\x00\x01\x00\x00\x01\x02')
     person.motors.publish(b'')
     person.move()
-    assert set(bench.data[count:]) == {'000000', '000200'}
     assert driver.end() == 0
-    assert {each.setup[0] for each in bench.transfers} == {0x40}
     person.until(lambda: not guardian.is_running(), 'the end of the guardian')
 
 
-def test_disconnection_while_moving(person, bench):
-    driver = person.start_here()
+def test_a_missing_arm_is_logged_once_until_it_is_there_and_one_that_was_lost_stands_still(
+        person, bench):
+    words = 'arm 1267:0000: no such USB device is connected'
+    bench.fail('unplugged')
+    driver = person.start_here(ready=words)
+    assert person.diagnosed(words, state='closed')['level'] == DiagnosticStatus.WARN
+    assert person.change(CONFIGURE) is False
+    person.diagnosed(words)
+    # Once by autostart, once by request.
+    assert driver.output.count(words) == 2
+    bench.fail('')
+    person.until(lambda: READY in driver.output, 'found')
     person.move()
     bench.fail('unplugged')
     person.hold(lambda: 'motors off: arm 1267:0000: disconnected' in driver.output, 'noticed',
                 base=1)
-    entries = person.diagnosed('disconnected', state='fault', motors='unknown')
-    assert entries['level'] == DiagnosticStatus.WARN
-    assert person.state == 'active'
+    person.diagnosed('disconnected', state='fault', motors='unknown')
     person.go_on()  # what it commands when it comes back
     count = len(bench.data)
     bench.fail('')
@@ -313,36 +295,15 @@ def test_disconnection_while_moving(person, bench):
     # Alone: the next would hide it from a driver that has not looked yet.
     person.diagnosed('', say=lambda: person.publish(), **{'locked out': 'none'})
     person.move()
-    assert int(person.diagnosed('', state='active')['errors']) >= 1
 
 
-def test_unavailable_arm_is_logged_once_until_available(person, bench):
-    words = 'arm 1267:0000: no such USB device is connected'
-    bench.fail('unplugged')
-    driver = person.start_here(ready=words)
-    entries = person.diagnosed(words, state='closed')
-    assert entries['level'] == DiagnosticStatus.WARN
-    assert '99-owi535.rules' in driver.output
-    assert person.change(CONFIGURE) is False
-    person.diagnosed(words)
-    # Once by autostart, once by request.
-    assert driver.output.count(words) == 2
-    assert person.state == 'unconfigured'
-    bench.fail('')
-    person.until(lambda: READY in driver.output, 'found')
-    person.move()
-
-
-def test_emergency_stop_outranks_commands_and_two_senders_are_warned_of(person, bench):
+def test_emergency_stop_outranks_commands(person, bench):
     driver = person.start_here()
-    person.hold(lambda: 'arm/motors: 2 publishers at once: /one, /two' in driver.output,
-                'the warning', senders=('/one', '/two'), base=1)
+    person.move()
     person.stop()
     person.hold(lambda: 'emergency stop: motors off' in driver.output, 'the stop', base=1)
     count = len(bench.data)
-    person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', senders=('/one', '/two'),
-                base=1, elbow=-1)
-    assert set(bench.data[count:]) == {'000000'}
+    person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', base=1, elbow=-1)
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
     person.hold(lambda: person.release() or 'emergency stop released' in driver.output,
                 'the release', base=1)
@@ -353,15 +314,11 @@ def test_emergency_stop_outranks_commands_and_two_senders_are_warned_of(person, 
     person.move()
 
 
-def test_invalid_parameters_are_refused(run_here, bench):
+def test_invalid_parameters_are_refused(refused, bench):
     for parameter, line in (
             ('usb_backend:=nowhere:make', "usb_backend: 'nowhere:make' is not allowed"),
             ('elbow_sign:=0', 'elbow_sign: 0 is not allowed: -1 or 1'),
-            ('command_timeout:=.nan', 'command_timeout: nan is not allowed'),
             ('comand_timeout:=1.0',
              'comand_timeout: no such parameter of arm_driver; did you mean')):
-        status, output = run_here(arm_driver.main, parameter)
-        assert status == 2, parameter
-        assert line in output
-        assert 'Traceback' not in output
+        assert line in refused(arm_driver.main, parameter)
     assert bench.data == []

@@ -1,8 +1,9 @@
 """The command go_to with twin and controller: it gets there, is refused, interrupted, stopped."""
 
+import math
 import re
+from functools import partial
 
-import numpy as np
 import pytest
 from geometry_msgs.msg import PointStamped
 from std_msgs.msg import Empty
@@ -31,21 +32,27 @@ class Moves:
     def end(self, *place, moves=lambda: False, act=lambda _: None):
         """Return the command when it has ended; ``act`` on it once ``moves``."""
         while True:
-            move = self._once(place, moves, act)
-            if not self.stood_still(move):
-                return move
+            process = self.start(*place)
+            ended = partial(self.has_ended, process)
+            self._peer.until(lambda ended=ended: moves() or ended(), 'it moves, or ends')
+            if not ended():
+                act(process)
+            self._peer.until(ended, 'the end')
+            if not self.stood_still(process):
+                return process
 
-    def _once(self, place, moves, act):
-        move = self.start(*place)
-        self._peer.until(lambda: moves() or move.process.poll() is not None, 'it moves, or ends')
-        if move.process.poll() is None:
-            act(move)
-        self._peer.until(lambda: move.process.poll() is not None, 'the end')
-        return move
+    @staticmethod
+    def has_ended(process):
+        return process.process.poll() is not None
 
     @staticmethod
     def stood_still(move):
         return re.search('stood still|no update for', move.output) is not None
+
+
+def away(states, *place):
+    """Return how far tool0 is from a place, m."""
+    return math.dist(Kinematics(load()).pose(states[-1].position)[:3, 3], place)
 
 
 @pytest.fixture(autouse=True)
@@ -61,21 +68,17 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     def is_moving():
         return status[-1].state == 'running'
 
-    def distance():
-        tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
-        return np.linalg.norm(tool - [0.15, -0.1, 0.15])
-
     states, status, stopped = map(peer.listen, (
         'arm/joint_states', 'arm/trajectory_status', 'arm/emergency_stop_state'))
     go_to = Moves(launch, peer)
     peer.until(lambda: states and status and stopped, 'the arm')
     move = go_to.end('0.15', '-0.1', '0.15')
     assert move.wait() == 0, move.output
-    away = re.search(r'tool0 is (\d+) mm from \(0.15, -0.1, 0.15\) m', move.output)
-    assert away is not None
-    assert int(away[1]) < 30
+    millimetres, = re.findall(r'tool0 is (\d+) mm from \(0.15, -0.1, 0.15\) m', move.output)
+    assert int(millimetres) < 30
     # On a busy machine its end may be seen here before the last messages.
-    peer.until(lambda: status[-1].state == 'done' and distance() < 0.03, 'the arm there')
+    peer.until(lambda: status[-1].state == 'done' and away(states, 0.15, -0.1, 0.15) < 0.03,
+               'the arm there')
 
     far = go_to.start('0.9', '0', '0.1')
     assert far.wait() == 2
@@ -102,28 +105,24 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
 
 def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
     node_here(ArmControllerNode, 'viewer_timeout:=10.0', 'goal_timeout:=60.0')
-    motors = peer.listen('arm/motors_sent')
-    status = peer.listen('arm/trajectory_status')
+    motors, status = map(peer.listen, ('arm/motors_sent', 'arm/trajectory_status'))
     peer.until(lambda: status and status[-1].reason == 'no sign of life of the viewer',
                'the arm without a viewer')
-    move = launch('ros2', 'run', 'vdl_ros', 'go_to', '0.15', '-0.1', '0.15')
+    go_to = Moves(launch, peer)
+    move = go_to.start('0.15', '-0.1', '0.15')
     move.wait_for(lambda: 'waiting for sign of life of the viewer' in move.output, 'it waits')
     assert not any(moves(message) for message in motors)
     alive = peer.talk('arm/viewer_alive')
     with peer.saying(lambda: alive.publish(Empty())):
         peer.until(lambda: move.process.poll() is not None, 'the end')
-        if Moves.stood_still(move):
-            move = Moves(launch, peer).end('0.15', '-0.1', '0.15')
+        if go_to.stood_still(move):
+            move = go_to.end('0.15', '-0.1', '0.15')
     assert move.wait() == 0, move.output
     assert any(moves(message) for message in motors)
 
 
 def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
         launch, node_here, peer):
-
-    def distance():
-        tool = Kinematics(load()).pose(states[-1].position)[:3, 3]
-        return np.linalg.norm(tool - [0.12, 0.1, 0.2])
 
     def is_moving():
         # Long enough for the command to have seen it too.
@@ -142,10 +141,9 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
     if go_to.stood_still(move):
         move = go_to.end('0.12', '0.1', '0.2')
     assert move.wait() == 0, move.output
-    away = re.search(r'tool0 is (\d+) mm from \(0.12, 0.1, 0.2\) m, after ', move.output)
-    assert away is not None
-    assert int(away[1]) <= 20
-    peer.until(lambda: states and distance() < 0.02, 'the arm there')
+    millimetres, = re.findall(r'tool0 is (\d+) mm from \(0.12, 0.1, 0.2\) m, after ', move.output)
+    assert int(millimetres) <= 20
+    peer.until(lambda: states and away(states, 0.12, 0.1, 0.2) < 0.02, 'the arm there')
 
     far = go_to.end('1', '1', '1')
     assert far.wait() == 1

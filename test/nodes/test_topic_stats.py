@@ -1,8 +1,5 @@
 """The node topic_stats: reports on /statistics appear in its table."""
 
-import contextlib
-import os
-import pty
 import re
 
 import pytest
@@ -73,24 +70,3 @@ def test_tables_of_the_chosen_topics_are_printed_until_the_pipe_is_closed(
     assert process.output == ''
     assert lines.read_text().count('/actor_0') == 3
     assert 'trajectories' not in lines.read_text()
-
-
-def test_a_terminal_is_overwritten_in_place(node_here, peer, publish, monkeypatch):
-    leader, follower = pty.openpty()
-    os.set_blocking(leader, False)
-    shown = b''
-
-    def drawn():
-        nonlocal shown
-        with contextlib.suppress(BlockingIOError):
-            shown += os.read(leader, 65536)
-        # A title and a row.
-        return shown.count(b'/actor_0') > 2 and b'\x1b[2A\r\x1b[J' in shown
-
-    with os.fdopen(follower, 'w') as terminal, monkeypatch.context() as patch:
-        patch.setattr('sys.stdout', terminal)
-        node = node_here(topic_stats.TopicStatsNode, 'topics:=policy', 'period:=0.2')
-        peer.until(drawn, 'a table over a table', every=0.1, say=lambda: publish(*GOOD))
-        assert node.end() == 0
-    os.close(leader)
-    assert b'left out' not in shown

@@ -43,14 +43,11 @@ def reader(page):
 
 
 def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
-    process = launch('ros2', 'run', 'vdl_ros', 'training_viewer', '--ros-args', '-p',
-                     'view_port:=0')
+    process = launch.node('training_viewer', 'view_port:=0')
     address = process.wait_for(lambda: re.search(
         r'view of the training: (http://\S+)', process.output), 'the address')[1]
     assert psutil.Process(process.process.pid).nice() >= 10
-    statistics = peer.talk('/statistics')
-    diagnostics = peer.talk('/diagnostics')
-    policies = peer.talk('policy')
+    statistics, diagnostics, policies = map(peer.talk, ('/statistics', '/diagnostics', 'policy'))
     images = qos.pub(peer.node, IMAGES)
     policies.publish(Policy(config='{"env_id": ["nested"]}'))
     process.wait_for(lambda: 'policy refused' in process.output, 'the refusal')
@@ -87,12 +84,10 @@ def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
     assert peer.node.count_subscribers('policy') == 0, 'large, and taken once'
 
 
-def test_a_port_in_use_ends_it_with_one_line(run_here, monkeypatch):
+def test_a_port_in_use_ends_it_with_one_line(refused, monkeypatch):
     monkeypatch.setattr(base_node, 'lower_priority', lambda: None)
     with socket.create_server(('127.0.0.1', 0)) as taken:
         port = taken.getsockname()[1]
-        status, output = run_here(training_viewer.main, f'view_port:={port}')
-    assert status == 2
-    assert f'view: 127.0.0.1:{port} cannot be used' in output
-    assert 'view_port:=0' in output
-    assert 'Traceback' not in output
+        line = refused(training_viewer.main, f'view_port:={port}')
+    assert f'view: 127.0.0.1:{port} cannot be used' in line
+    assert 'view_port:=0' in line

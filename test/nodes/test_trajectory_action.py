@@ -140,11 +140,10 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, 
     assert (ended.status, ended.result.error_code) == (ABORTED, Result.GOAL_TOLERANCE_VIOLATED)
     assert '1e-09 rad are allowed' in ended.result.error_string
     # Refused, with the reason.
-    for points, parts, reason in (
-            ([[99.0]], {}, 'base'), ([], {}, 'no point'),
-            ([[0.0]], {'path_tolerance': [JointTolerance(name='x')]}, "'x': no such joint"),
-            ([[0.0]], {'path_tolerance': [JointTolerance(name='base', velocity=1.0)]}, 'veloc')):
-        ended = arm.go(['base'], points, [1.0] * len(points), **parts)
+    for points, tolerances, reason in (
+            ([], [], 'no point'), ([[0.0]], [JointTolerance(name='x')], "'x': no such joint"),
+            ([[0.0]], [JointTolerance(name='base', velocity=1.0)], 'veloc')):
+        ended = arm.go(['base'], points, [1.0] * len(points), path_tolerance=tolerances)
         assert (ended.status, ended.result.error_code) == (ABORTED, Result.INVALID_GOAL), reason
         assert reason in ended.result.error_string
 

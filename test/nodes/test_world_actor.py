@@ -26,20 +26,14 @@ from vdl_ros.ros.training.world_actors import WorldActors
 TESTS = Path(__file__).resolve().parents[1]
 
 
-def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path):
-    env = {**os.environ, 'PYTHONPATH': f'{TESTS}:{os.environ.get("PYTHONPATH", "")}'}
-
-    def start(node, *parameters, namespace='/'):
-        words = [word for each in parameters for word in ('-p', each)]
-        return launch('ros2', 'run', 'vdl_ros', node, '--ros-args', '-r', f'__ns:={namespace}',
-                      '-p', 'env_modules:=duel_world', *words, env=env)
-
-    actor = start('world_actor', 'agents:=red,blue')
+def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path, monkeypatch):
+    monkeypatch.setenv('PYTHONPATH', f'{TESTS}:{os.environ.get("PYTHONPATH", "")}')
+    actor = launch.node('world_actor', 'env_modules:=duel_world', 'agents:=red,blue')
     # Episodes of red bodies have 3 and 5 steps, those of the blue one 5; blue ends first.
-    learners = {name: start(
-        'learner', 'env_id:=test/duel', f'bodies:={name}_*', 'num_envs:=2', 'num_actors:=1',
-        f'algorithm:={algorithm}', f'total_steps:={steps}', f'unroll_length:={length}',
-        f'run_dir:={tmp_path / name}', namespace=f'/{name}')
+    learners = {name: launch.node(
+        'learner', 'env_modules:=duel_world', 'env_id:=test/duel', f'bodies:={name}_*',
+        'num_envs:=2', 'num_actors:=1', f'algorithm:={algorithm}', f'total_steps:={steps}',
+        f'unroll_length:={length}', f'run_dir:={tmp_path / name}', namespace=f'/{name}')
         for name, algorithm, steps, length in (
             ('red', 'ppo', 4000, 20), ('blue', 'impala', 300, 7))}
     for name, learner in learners.items():
@@ -51,17 +45,13 @@ def test_two_learners_train_the_bodies_of_one_world(launch, tmp_path):
         length = RecordedRun(tmp_path / name).columns['mean_length_100'][-1]
         assert length == pytest.approx(4.0 if name == 'red' else 5.0, abs=0.1)
     assert 'red (4 bodies), blue (2 bodies)' in actor.output
-    actor.interrupt()
-    assert actor.wait() == 0
+    actor.stop()
     assert 'Traceback' not in actor.output
 
 
-def test_wrong_names_of_agents_are_one_line_and_status_2(run_here):
+def test_wrong_names_of_agents_are_refused(refused):
     for agents in ('', 'red,red', 'Red'):
-        status, output = run_here(world_actor.main, f'agents:={agents!r}')
-        assert status == 2, agents
-        assert 'is not allowed' in output
-        assert output.count('\n') == 1
+        assert 'is not allowed' in refused(world_actor.main, f'agents:={agents!r}')
 
 
 @contextlib.contextmanager

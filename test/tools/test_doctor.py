@@ -9,7 +9,6 @@ import sys
 
 import pytest
 
-from vdl_ros.ros.checks import Finding
 from vdl_ros.tools import doctor
 
 
@@ -37,13 +36,6 @@ def test_a_failed_check_gives_exit_status_1(monkeypatch, capsys):
     assert error == "doctor: VDL_TRANSPORT is 'pigeon'; allowed: auto, shm, udp, default\n"
     assert 'fail transport' in output
     assert '\033' not in output
-
-
-def test_lines_are_aligned_end_with_the_advice_and_are_coloured_on_a_terminal():
-    findings = [Finding('a', 'ok', 'fine'), Finding('long', 'warn', 'bad', 'mend')]
-    text = doctor.report(findings, False)
-    assert text.splitlines() == ['ok   a     fine', 'warn long  bad -> mend']
-    assert '\033[33mwarn\033[0m' in doctor.report(findings, True)
 
 
 def test_clean_prints_what_was_removed(monkeypatch, capsys):

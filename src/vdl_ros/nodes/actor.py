@@ -88,11 +88,6 @@ class ActorNode(BaseNode):
         return self._mode is not None and self._mode.act()
 
     def _load(self, message: Policy) -> None:
-        """Use a policy from now on.
-
-        Raises:
-            ValueError: the message is malformed, or its environment cannot be created here.
-        """
         config = policy_config(message)
         if config.get('relearn'):
             raise SettingError('relearn: the learner learns from a bag and needs no actors')
@@ -178,7 +173,6 @@ class ActorNode(BaseNode):
         return attacked
 
     def tell_if_alone(self) -> None:
-        """Log where a learner was looked for, if there is none."""
         if self.count_publishers('policy'):
             return
         domain = os.environ.get('ROS_DOMAIN_ID') or '0'
@@ -235,6 +229,3 @@ class ActorNode(BaseNode):
 
 
 main = ActorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

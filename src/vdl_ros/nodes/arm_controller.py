@@ -73,7 +73,6 @@ class ArmControllerNode(BaseNode):
         self._report()
 
     def stop(self) -> None:
-        """Abort the running trajectory, motors off."""
         self._cancel('arm_controller was stopped')
         self._motors.wait_for_acks()
 
@@ -130,12 +129,9 @@ class ArmControllerNode(BaseNode):
 
     def _on_joint_states(self, message: JointState) -> None:
         self._statistics.received(message.header.stamp)
-        try:
+        with self.refusing('joint states'):
             self._measured = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'joint states refused: {error}')
-            return
-        self._measured_at = seconds(message.header.stamp)
+            self._measured_at = seconds(message.header.stamp)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._emergency = message
@@ -238,6 +234,3 @@ class ArmControllerNode(BaseNode):
 
 
 main = ArmControllerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

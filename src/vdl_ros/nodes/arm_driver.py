@@ -58,7 +58,6 @@ class ArmDriverNode(BaseNode, LifecycleNode):
         self._inhibitor.end()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Open the device with all motors off."""
         try:
             self._driver.open()
         except (ArmUsbError, GuardianError) as error:
@@ -75,7 +74,6 @@ class ArmDriverNode(BaseNode, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Follow commands from now on."""
         self._driver.activate()
         self.get_logger().info('active: the arm follows arm/motors')
         return TransitionCallbackReturn.SUCCESS
@@ -86,12 +84,10 @@ class ArmDriverNode(BaseNode, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_cleanup(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop and release the device."""
         self.stop()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
-        """Stop, release the device and end the search for it."""
         self._search.cancel()
         self.stop()
         return TransitionCallbackReturn.SUCCESS
@@ -133,6 +129,3 @@ class ArmDriverNode(BaseNode, LifecycleNode):
 
 
 main = ArmDriverNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -48,17 +48,14 @@ class AttackerNode(BaseNode):
                 f'{self._config.adversarial_epsilon:g}')
 
     def _on_image(self, message: AnyImage) -> None:
-        try:
+        with self.refusing('camera/image_raw'):
             found = self._attack.perturb(from_image(message))
-        except ValueError as error:
-            self.refuse(f'camera/image_raw refused: {error}')
-            return
-        self._images.publish(to_image(
-            found.pixels, message.header.stamp, message.header.frame_id))
-        self._statistics.received(message.header.stamp)
-        self._attacked += found.changed
-        self._unchanged += not found.changed
-        self._l2 = found.l2
+            self._images.publish(to_image(
+                found.pixels, message.header.stamp, message.header.frame_id))
+            self._statistics.received(message.header.stamp)
+            self._attacked += found.changed
+            self._unchanged += not found.changed
+            self._l2 = found.l2
 
     def _health(self) -> Health:
         return self._told, {
@@ -68,6 +65,3 @@ class AttackerNode(BaseNode):
 
 
 main = AttackerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -9,7 +9,7 @@ import select as io
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from rcl_interfaces.srv import GetParameters
@@ -49,21 +49,21 @@ class CalibrateNode(BaseNode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.config = self.settings(CalibrateConfig)
-        self.output = Path(self.config.output)
-        if not self.output.parent.is_dir() or self.output.is_dir():
+        self._config = self.settings(CalibrateConfig)
+        self._output = Path(self._config.output)
+        if not self._output.parent.is_dir() or self._output.is_dir():
             raise SettingError(
-                f'output: {self.config.output!r} is not allowed: a file in a folder that exists')
-        self.scene = build_scene(self.settings(GeometryConfig).load())
-        self.moves = CalibrationMoves(
-            CollisionChecker(self.scene), self.config.moves, self.config.names)
-        self.failure = ''
+                f'output: {self._config.output!r} is not allowed: a file in a folder that exists')
+        self._scene = build_scene(self.settings(GeometryConfig).load())
+        self._moves = CalibrationMoves(
+            CollisionChecker(self._scene), self._config.moves, self._config.names)
+        self._failure = ''
         self._running, self._late, self._said = False, False, 0
         self._reading: tuple[float, Positions] | None = None
         self._driver = ''
         self._stop_state: EmergencyStopState | None = None
         self._motors = MotorsPublisher(self)
-        self._topic = 'arm/pose' if self.config.feedback == 'camera' else 'arm/joint_states'
+        self._topic = 'arm/pose' if self._config.feedback == 'camera' else 'arm/joint_states'
         # All of them, where the newest would be enough to control.
         self.sub(self._topic, self._on_reading, qos.SENSOR)
         self.sub('arm/motors_sent', self._on_sent)
@@ -71,21 +71,19 @@ class CalibrateNode(BaseNode):
         self.every(1.0 / RATE_HZ, self._update, simulated=True)
 
     @property
-    def missing(self) -> str:
-        """Return what the arm has not sent yet."""
+    def _missing(self) -> str:
+        """What the arm has not sent yet."""
         arrived = ((self._topic, self._reading), ('arm/motors_sent', self._driver),
                    ('arm/emergency_stop_state', self._stop_state))
         return ', '.join(topic for topic, message in arrived if not message)
 
     @property
-    def ended(self) -> bool:
-        """Return whether the moves are done, or have failed."""
-        return self.moves.done or bool(self.failure)
+    def _has_ended(self) -> bool:
+        return self._moves.done or bool(self._failure)
 
-    def begin(self) -> None:
-        """Move the arm from now on."""
+    def _begin(self) -> None:
         if self._stop_state is not None and self._stop_state.engaged:
-            self.failure = 'the emergency stop is engaged'
+            self._failure = 'the emergency stop is engaged'
         self._running = True
 
     def stop(self) -> None:
@@ -95,12 +93,8 @@ class CalibrateNode(BaseNode):
             self._motors.send(Motors())
             self._motors.wait_for_acks()
 
-    def wired(self, executor: Executor, stop: threading.Event) -> Signs:
-        """Return the signs of the arm's driver; those of the manual if it has none, as the twin.
-
-        Raises:
-            CalibrationError: it does not answer, or not with signs.
-        """
+    def _wired(self, executor: Executor, stop: threading.Event) -> Signs:
+        """Return the driver's signs; those of the manual if it has none, as the twin."""
         service = f'{self._driver}/get_parameters'
         names = [f'{name}_sign' for name in JOINTS]
         try:
@@ -133,7 +127,7 @@ class CalibrateNode(BaseNode):
             return
         try:
             motors = motors_from_message(message, lamp=False)
-            self.moves.accepted(seconds(message.header.stamp), motors)
+            self._moves.accepted(seconds(message.header.stamp), motors)
         except (MotorError, CalibrationError) as error:
             self._fail(str(error))
 
@@ -143,76 +137,70 @@ class CalibrateNode(BaseNode):
             self._fail('emergency stop')
 
     def _update(self) -> None:
-        if not self._running or self.ended or self._reading is None:
+        if not self._running or self._has_ended or self._reading is None:
             return
         now = self.now()
         # After this process stood still, what arrived meanwhile may be next in the queue.
-        was_late, self._late = self._late, now - self._reading[0] > self.config.moves.stale_after
+        was_late, self._late = self._late, now - self._reading[0] > self._config.moves.stale_after
         if self._late and not was_late:
             return
         try:
-            self._motors.send(self.moves.update(now, *self._reading))
+            self._motors.send(self._moves.update(now, *self._reading))
         except CalibrationError as error:
             self._fail(str(error))
-        if self.moves.step != self._said:
-            self._said = self.moves.step
-            print(f'[{self._said}/{self.moves.steps + 1}] {self.moves.text}', flush=True)
+        if self._moves.step != self._said:
+            self._said = self._moves.step
+            print(f'[{self._said}/{self._moves.steps + 1}] {self._moves.text}', flush=True)
 
     def _fail(self, reason: str) -> None:
-        if self._running and not self.failure:
-            self.failure = reason
+        if self._running and not self._failure:
+            self._failure = reason
             self._motors.send(Motors())
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Ask, move, estimate, write."""
-        return _calibrate(self, executor, stop)
+        said = False
+        since = time.monotonic()
+        while self._missing and not stop.is_set():
+            executor.spin_once(timeout_sec=0.1)
+            if not said and time.monotonic() - since > SAY_S:
+                said = True
+                print(f'waiting for {self._missing}: is arm.launch.py running?', flush=True)
+        try:
+            wired = self._wired(executor, stop)
+        except CalibrationError as error:
+            return _end('interrupted' if stop.is_set() else str(error), 'the arm did not move')
+        if not stop.is_set() and not self._config.yes and not _agreed(executor, stop):
+            return _end('nobody agreed', 'the arm did not move')
+        self._begin()
+        while not (stop.is_set() or self._has_ended):
+            executor.spin_once(timeout_sec=0.1)
+        self.stop()
+        if stop.is_set():
+            return _end('interrupted')
+        if self._failure:
+            return _end(self._failure)
+        moves = self._moves
+        print(f'[{moves.steps + 1}/{moves.steps + 1}] estimate and write', flush=True)
+        found = estimate(moves.recording, self._scene)
+        lost = [name for name in moves.joints if name not in found]
+        if lost:
+            return _end(f'{", ".join(lost)}: too few good moves to estimate anything')
+        result = calibration_of(found, self._scene, wired, self._config.feedback)
+        try:
+            write(self._output, result)
+        except OSError as error:
+            return _end(str(error))
+        print(f'\n{table(found, wired)}\n')
+        if '?' in table(found, wired):
+            print("'?': too uncertain, not written; the setting keeps its default\n")
+        for section in ('driver', 'simulation', 'controller'):
+            values = [f'{name} {value:.4g}' for name, value in getattr(result, section).items()]
+            print(f'{section}: {", ".join(values) or "nothing"}')
+        print(f'\nwritten: {self._output}', flush=True)
+        return EXIT_OK
 
 
-def _calibrate(node: CalibrateNode, executor: Executor, stop: threading.Event) -> int:
-    said = False
-    since = time.monotonic()
-    while node.missing and not stop.is_set():
-        executor.spin_once(timeout_sec=0.1)
-        if not said and time.monotonic() - since > SAY_S:
-            said = True
-            print(f'waiting for {node.missing}: is arm.launch.py running?', flush=True)
-    try:
-        wired = node.wired(executor, stop)
-    except CalibrationError as error:
-        return _end('interrupted' if stop.is_set() else str(error), 'the arm did not move')
-    if not stop.is_set() and not node.config.yes and not _agreed(
-            lambda: executor.spin_once(timeout_sec=0.0), stop):
-        return _end('nobody agreed', 'the arm did not move')
-    node.begin()
-    while not stop.is_set() and not node.ended:
-        executor.spin_once(timeout_sec=0.1)
-    node.stop()
-    if stop.is_set():
-        return _end('interrupted')
-    if node.failure:
-        return _end(node.failure)
-    moves = node.moves
-    print(f'[{moves.steps + 1}/{moves.steps + 1}] estimate and write', flush=True)
-    found = estimate(moves.recording, node.scene)
-    lost = [name for name in moves.joints if name not in found]
-    if lost:
-        return _end(f'{", ".join(lost)}: too few good moves to estimate anything')
-    result = calibration_of(found, node.scene, wired, node.config.feedback)
-    try:
-        write(node.output, result)
-    except OSError as error:
-        return _end(str(error))
-    print(f'\n{table(found, wired)}\n')
-    if '?' in table(found, wired):
-        print("'?': too uncertain, not written; the setting keeps its default\n")
-    for section in ('driver', 'simulation', 'controller'):
-        values = [f'{name} {value:.4g}' for name, value in getattr(result, section).items()]
-        print(f'{section}: {", ".join(values) or "nothing"}')
-    print(f'\nwritten: {node.output}', flush=True)
-    return EXIT_OK
-
-
-def _agreed(spin: Callable[[], None], stop: threading.Event) -> bool:
+def _agreed(executor: Executor, stop: threading.Event) -> bool:
     """Ask the person at the terminal; keep receiving meanwhile."""
     if not sys.stdin.isatty():
         print('calibrate: nobody can be asked, standard input is not a terminal: --yes moves the '
@@ -224,12 +212,11 @@ def _agreed(spin: Callable[[], None], stop: threading.Event) -> bool:
     while not stop.is_set():
         if io.select([sys.stdin], [], [], 0.05)[0]:
             return sys.stdin.readline().strip().lower() in ('y', 'yes')
-        spin()
+        executor.spin_once(timeout_sec=0.0)
     return False
 
 
 def _end(reason: str, motors: str = 'motors off') -> int:
-    """Say why nothing was written."""
     print(f'calibrate: {reason}: {motors}, nothing written', file=sys.stderr)
     return EXIT_ABORTED
 
@@ -241,7 +228,3 @@ def main(args: Sequence[str] | None = None) -> int:
         words.remove('--yes')
         words += ['--ros-args', '-p', 'yes:=true']
     return CalibrateNode.main(words)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

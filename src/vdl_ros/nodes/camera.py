@@ -62,18 +62,13 @@ class CameraNode(BaseNode):
                          'images published': self._published, **values}
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Publish images until ``stop`` is set."""
         while not stop.is_set():
             executor.spin_once(timeout_sec=self.feed.poll_timeout)
             self.feed.poll()
         return EXIT_OK
 
     def stop(self) -> None:
-        """End the feed."""
         self.feed.close()
 
 
 main = CameraNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -27,7 +27,6 @@ class ConfirmNode(BaseNode):
     NAME = 'confirm'
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Call the service as soon as it is there, and print its answer."""
         client = self.create_client(Trigger, CONFIRM)
         calls: list[Any] = []
         called_at = -math.inf
@@ -45,6 +44,3 @@ class ConfirmNode(BaseNode):
 
 
 main = ConfirmNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

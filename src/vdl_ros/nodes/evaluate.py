@@ -34,8 +34,8 @@ from vdl_ros.ros.process import EXIT_OK, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import to_episode
 
-# Steps; three seconds at 30 frames/s.
-_SHORTEST_VIDEO = 100
+# Three seconds at 30 frames/s.
+_MIN_VIDEO_STEPS = 100
 
 
 class EvaluateNode(BaseNode):
@@ -78,7 +78,6 @@ class EvaluateNode(BaseNode):
 
     @property
     def is_attack(self) -> bool:
-        """Whether the policy is to be attacked."""
         return self._attack.adversarial_mode != NONE
 
     def play(self, stop: threading.Event, attacked: bool = False) -> Evaluation:
@@ -116,13 +115,12 @@ class EvaluateNode(BaseNode):
         with set_up():
             returns, length = record_episodes(
                 self._env, self._config.seed, self._saved.act(self._config.deterministic), path,
-                min_steps=_SHORTEST_VIDEO)
+                min_steps=_MIN_VIDEO_STEPS)
         count = '' if len(returns) == 1 else f'{len(returns)} episodes, '
         self.get_logger().info(f'{path}: {count}{length} steps, '
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
 
     def run(self, stop: threading.Event) -> int:
-        """Play, log the results, record a video."""
         try:
             result = self.play(stop)
         except EnvStopped:
@@ -168,7 +166,3 @@ def main(args: Sequence[str] | None = None) -> int:
         # Quoted for YAML, of which a parameter's value is.
         words[:1] = ['--ros-args', '-p', f'checkpoint:={json.dumps(words[0])}', '--']
     return EvaluateNode.main(words)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

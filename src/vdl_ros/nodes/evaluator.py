@@ -54,7 +54,6 @@ class EvaluatorNode(BaseNode):
         self._message = message
 
     def evaluate(self, stop: threading.Event) -> None:
-        """Evaluate the newest policy, if there is one, and publish the result."""
         if self._message is None:
             return
         message, self._message = self._message, None
@@ -86,13 +85,11 @@ class EvaluatorNode(BaseNode):
         return self._evaluator
 
     def stop(self) -> None:
-        """Close the environments."""
         if self._evaluator is not None:
             self._evaluator.close()
             self._evaluator = None
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Run callbacks and evaluate in turn."""
         while not stop.is_set():
             call_back(executor, PAUSE_S)
             self.evaluate(stop)
@@ -100,6 +97,3 @@ class EvaluatorNode(BaseNode):
 
 
 main = EvaluatorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

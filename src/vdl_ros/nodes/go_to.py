@@ -95,11 +95,8 @@ class GoToNode(BaseNode):
         self.description = message.data
 
     def _on_joint_states(self, message: JointState) -> None:
-        try:
+        with self.refusing('joint states'):
             self.measured = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'joint states refused: {error}')
-        else:
             self.measurements += 1
 
     def _on_status(self, message: JointTrajectoryStatus) -> None:
@@ -192,7 +189,6 @@ def _text(place: Place) -> str:
 
 
 def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
-    """Return whether the status is that of a trajectory to ``goal``."""
     targets = dict(zip(status.name, status.target, strict=False))
     return set(targets) == set(goal.names) and all(
         abs(targets[name] - position) < SAME
@@ -273,11 +269,7 @@ class PolicyGoToNode(BaseNode):
         return EXIT_OK
 
     def _follow(self, executor: Executor, stop: threading.Event) -> str:
-        """Send the target until it is taken, and wait; return why to give it up, '' if reached.
-
-        Raises:
-            TargetLostError: the policy has given it up, or has another one.
-        """
+        """Send the target until it is taken, and wait; return why to give it up, '' if reached."""
         end = time.monotonic() + self._timeout
         due, paused_since, is_taken = 0.0, math.inf, False
         while not stop.is_set():
@@ -321,7 +313,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
     words = list(sys.argv[1:] if args is None else args)
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = _parser().parse_args(words[:count])
@@ -329,7 +320,3 @@ def main(args: Sequence[str] | None = None) -> int:
     if options.policy:
         return PolicyGoToNode.main(words[count:], place, options.timeout)
     return GoToNode.main(words[count:], place)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

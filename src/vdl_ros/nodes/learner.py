@@ -90,11 +90,6 @@ class LearnerNode(BaseNode):
         return parameters.given(self, *self.SETTINGS, ProcessConfig)
 
     def configs(self) -> tuple[EnvConfig, TrainConfig, AlgorithmConfig, AttackConfig]:
-        """Return the settings of environment, learning, algorithm and attack.
-
-        Raises:
-            SettingError: a value that is not allowed.
-        """
         env, train = select(EnvConfig, self._values), select(TrainConfig, self._values)
         algorithm_config = make_algorithm_config(train, self._values)
         verify(train, algorithm_config, self._run.num_learners)
@@ -109,21 +104,13 @@ class LearnerNode(BaseNode):
         return env, verify_attack(attack, train), algorithm_config, attack
 
     def _training_settings(self) -> TrainingSettings:
-        """Return all settings; those of learner 0 after :meth:`share_settings`.
-
-        Raises:
-            SettingError: a value that is not allowed.
-        """
+        """Return all settings; those of learner 0 after :meth:`share_settings`."""
         return TrainingSettings(
             *self.configs(), self._run, select(RunFolderConfig, self._values), self._process,
             self._modules, self._device, self._resume, self._learner_id)
 
     def join_group(self, stop: threading.Event) -> Group | None:
-        """Return the group of all learners, or None if ``stop`` was set before all had joined.
-
-        Raises:
-            GroupError: another learner does not answer, or is gone.
-        """
+        """Return the group of all learners, or None if ``stop`` was set before all had joined."""
         run = self._run
         if run.num_learners == 1:
             return Group()
@@ -139,12 +126,7 @@ class LearnerNode(BaseNode):
                 self.get_logger().warning(f'{error}; it goes on waiting')
 
     def share_settings(self, group: Group) -> None:
-        """Take over the settings and the id of learner 0, and declare all parameters.
-
-        Raises:
-            GroupError: another learner is gone.
-            SettingError: a given setting differs from learner 0's.
-        """
+        """Take over the settings and the id of learner 0, and declare all parameters."""
         shared = {} if group.rank else (
             as_dict(*self.configs()) | {'num_actors': self._run.num_actors})
         self._learner_id, shared = json.loads(
@@ -198,6 +180,3 @@ class LearnerNode(BaseNode):
 
 
 main = LearnerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

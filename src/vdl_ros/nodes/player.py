@@ -64,7 +64,6 @@ class PlayerNode(BaseNode):
         return count
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Play to the end, or until stopped."""
         if self.trajectories is not None:
             return self._relearn(self.trajectories, stop, executor)
         count = self.play(stop, executor)
@@ -118,7 +117,6 @@ class PlayerNode(BaseNode):
 
     @staticmethod
     def _wait(until: float, stop: threading.Event, executor: Executor) -> None:
-        """Spin until a time of the monotonic clock."""
         while (left := until - time.monotonic()) > 0.0 and not stop.is_set():
             executor.spin_once(timeout_sec=min(left, 0.1))
 
@@ -149,6 +147,3 @@ class PlayerNode(BaseNode):
 
 
 main = PlayerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

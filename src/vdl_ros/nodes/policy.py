@@ -132,12 +132,9 @@ class PolicyNode(BaseNode):
 
     def _on_joint_states(self, message: JointState) -> None:
         self._statistics.received(message.header.stamp)
-        try:
-            positions = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'joint states refused: {error}')
-            return
-        self._reading = JointReading(positions, np.array(seconds(message.header.stamp)))
+        with self.refusing('joint states'):
+            self._reading = JointReading(
+                positions_of(message), np.array(seconds(message.header.stamp)))
 
     def _on_pose(self, message: ArmPose) -> None:
         self._posed_at = time.monotonic()
@@ -224,6 +221,3 @@ class PolicyNode(BaseNode):
 
 
 main = PolicyNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

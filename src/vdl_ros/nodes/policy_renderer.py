@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from rclpy.executors import Executor
@@ -114,11 +113,6 @@ class PolicyRendererNode(BaseNode):
             self._subscription, self._policy_due = None, now + POLICY_S
 
     def _load(self, message: Policy) -> None:
-        """Play this policy from now on.
-
-        Raises:
-            ValueError: the message is malformed, or its environment cannot be shown.
-        """
         if not self._choice.allows(message.learner_id, self.count_publishers('policy')):
             return
         config = policy_config(message)
@@ -126,7 +120,12 @@ class PolicyRendererNode(BaseNode):
             self.stop()
             # Also if that fails, so that it is not tried with each policy.
             self._config = config
-            self._player = make_player(config)
+            # Late: PyTorch takes seconds and memory from the training, and perhaps nobody watches.
+            import torch
+
+            from vdl_ros.play.player import PolicyPlayer
+            torch.set_num_threads(1)
+            self._player = PolicyPlayer(config)
             self.get_logger().info(f'shows {config.get("env_id")}')
         self._choice.stay_with(message.learner_id)
         if self._player is not None:
@@ -140,34 +139,15 @@ class PolicyRendererNode(BaseNode):
             self.get_logger().warning(f'no images of the policy: {problem}')
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Run callbacks and render in turn."""
         while not stop.wait(self.pause()):
             call_back(executor, 0.0)
             self.render()
         return EXIT_OK
 
     def stop(self) -> None:
-        """Close the environment."""
         if self._player is not None:
             self._player.close()
             self._player = None
 
 
-def make_player(config: Mapping[str, Any]) -> PolicyPlayer:
-    """Return the player of a training with these settings.
-
-    Raises:
-        ValueError: its environment cannot be shown; see :class:`PolicyPlayer`.
-    """
-    # Late: PyTorch takes seconds and memory from the training, and perhaps nobody watches.
-    import torch
-
-    from vdl_ros.play.player import PolicyPlayer
-    torch.set_num_threads(1)
-    return PolicyPlayer(config)
-
-
 main = PolicyRendererNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -12,7 +12,7 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.geometry import GeometryConfig
-from vdl_ros.arm.joints import JOINTS, MotorError
+from vdl_ros.arm.joints import JOINTS
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.pose.estimator import Estimate, PoseEstimator, crop_square, model_path
@@ -96,16 +96,12 @@ class _JointTracking:
         node.sub('arm/motors_sent', self._on_sent)
 
     def _on_sent(self, message: MotorCommand) -> None:
-        try:
+        with self._node.refusing('arm/motors_sent'):
             motors = motors_from_message(message, lamp=False)
-        except MotorError as error:
-            self._node.refuse(f'arm/motors_sent refused: {error}')
-            return
-        self._tracker.command(
-            seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
+            self._tracker.command(
+                seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
 
     def update(self, stamp: Time, found: Estimate) -> None:
-        """Update with the estimate of a picture."""
         track = self._tracker.update(
             seconds(stamp), found.values[0, JOINT_OUTPUTS], found.std[0, JOINT_OUTPUTS])
         if track.std.max() <= self._config.joint_std:
@@ -115,6 +111,3 @@ class _JointTracking:
 
 
 main = PoseEstimatorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

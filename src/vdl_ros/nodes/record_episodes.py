@@ -29,7 +29,7 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError, EpisodeLabels
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, whole_number
+from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract_file import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
@@ -78,13 +78,11 @@ class RecordEpisodesNode(BaseNode):
 
     @property
     def saved(self) -> str:
-        """Return how many episodes are saved, in words."""
         count = self.bags.saved
         return '1 episode is saved' if count == 1 else f'{count} episodes are saved'
 
     @property
     def silent(self) -> list[str]:
-        """Return the topics of the contract that nobody publishes."""
         return [topic.topic for topic in self._contract.topics.values()
                 if not self.count_publishers(topic.topic)]
 
@@ -185,7 +183,6 @@ class RecordEpisodesNode(BaseNode):
 
 
 def parser() -> OneLineParser:
-    """Return the command line."""
     found = OneLineParser(
         prog='record_episodes', description='Record demonstrations, one bag for each episode.',
         epilog=f'keys: {HELP}')
@@ -213,33 +210,22 @@ def parser() -> OneLineParser:
     return found
 
 
-def record_policy(options: argparse.Namespace) -> int:
-    """Record a policy in an environment; return the exit status."""
+def record_policy(options: argparse.Namespace) -> None:
     # Imported here because it takes a second.
     from vdl_ros.demonstrations.env_recorder import record_environment
-    try:
-        if options.policy is None:
-            raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
-        episodes, failures = record_environment(
-            options.env, options.policy, options.episodes, options.output, task=options.task,
-            seed=options.seed, deterministic=not options.sampled)
-    except (ValueError, OSError) as error:
-        print(f'record_episodes: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    if options.policy is None:
+        raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
+    episodes, failures = record_environment(
+        options.env, options.policy, options.episodes, options.output, task=options.task,
+        seed=options.seed, deterministic=not options.sampled)
     print(f'{options.output}: {episodes} episodes; {failures} others without success were left '
           'out')
-    return EXIT_OK
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the node."""
     words = list(sys.argv[1:] if args is None else args)
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])
     if options.env:
-        return record_policy(options)
+        return run_tool('record_episodes', lambda: record_policy(options))
     return RecordEpisodesNode.main(words[count:], options)
-
-
-if __name__ == '__main__':
-    raise SystemExit(main())

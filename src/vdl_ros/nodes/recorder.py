@@ -51,7 +51,6 @@ class RecorderNode(BaseNode):
             'bag': self.bag.path, 'messages': self.bag.count, 'dropped': dropped}
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Record until stopped, or until the disk is full."""
         self.get_logger().info(f'recording to {self.bag.path}')
         while not stop.is_set() and self.recording.failure is None:
             executor.spin_once(timeout_sec=0.1)
@@ -78,6 +77,3 @@ class RecorderNode(BaseNode):
 
 
 main = RecorderNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -67,16 +67,9 @@ class RobotStateNode(BaseNode):
         return SetParametersResult(successful=True)
 
     def _on_positions(self, message: JointState | ArmPose) -> None:
-        try:
-            positions = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'positions refused: {error}')
-            return
-        self._moving.publish(TFMessage(
-            transforms=self._frames.moving(positions, message.header.stamp)))
+        with self.refusing('positions'):
+            self._moving.publish(TFMessage(transforms=self._frames.moving(
+                positions_of(message), message.header.stamp)))
 
 
 main = RobotStateNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

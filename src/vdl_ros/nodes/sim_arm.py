@@ -33,7 +33,7 @@ from vdl_ros.srv import SetJointPositions, StepSimulation
 # Longest step of the simulation, s: the delay of commands, and the period of the watchdog.
 TICK_S = 0.01
 # The caller of ~/step waits for the whole step: an hour is a mistake.
-LONGEST_STEP_S = 600.0
+MAX_STEP_S = 600.0
 
 
 class SimArmNode(BaseNode):
@@ -136,9 +136,9 @@ class SimArmNode(BaseNode):
     ) -> StepSimulation.Response:
         if not self._config.stepped:
             response.message = 'sim_arm runs in real time: start it with stepped:=true'
-        elif not 0.0 <= request.seconds <= LONGEST_STEP_S:
+        elif not 0.0 <= request.seconds <= MAX_STEP_S:
             response.message = (f'seconds: {request.seconds:g} is not allowed: '
-                                f'from 0 to {LONGEST_STEP_S:g}')
+                                f'from 0 to {MAX_STEP_S:g}')
         else:
             self._advance(request.seconds)
             response.success = True
@@ -151,6 +151,3 @@ class SimArmNode(BaseNode):
 
 
 main = SimArmNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

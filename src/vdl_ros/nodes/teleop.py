@@ -108,6 +108,3 @@ class TeleopNode(BaseNode):
 
 
 main = TeleopNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

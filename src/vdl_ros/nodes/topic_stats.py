@@ -23,7 +23,6 @@ from vdl_ros.ros.statistics.statistics import is_of_topic, read
 EXIT_NOTHING = 1
 
 
-
 class TopicStatsNode(BaseNode):
     """Collects reports in a table."""
 
@@ -41,11 +40,9 @@ class TopicStatsNode(BaseNode):
             self.table.add(read(message), time.monotonic())
 
     def text(self) -> str:
-        """Return the current table."""
         return table_text(self.table.rows(time.monotonic()), self.table.left_out)
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        """Print tables until ``stop`` is set, or one."""
         config, screen = self.settings(TopicStatsConfig), Screen(sys.stdout)
         try:
             if config.once:
@@ -64,6 +61,3 @@ class TopicStatsNode(BaseNode):
 
 
 main = TopicStatsNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -18,7 +18,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Policy
 from vdl_ros.rl.settings import TrainConfig
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.messages.images import ImageError, from_image
+from vdl_ros.ros.messages.images import from_image
 from vdl_ros.ros.statistics.statistics import Scalar, read
 from vdl_ros.ros.training.messages import policy_config
 from vdl_ros.view.page_server import serve
@@ -57,23 +57,19 @@ class TrainingViewerNode(BaseNode):
         self.get_logger().info(f'view of the training: {self._server.url}')
 
     def stop(self) -> None:
-        """End the server."""
         self._server.stop()
 
     def _on_policy(self, message: Policy) -> None:
         """Take the settings once: policies are large and frequent."""
         if self._policies is None:
             return
-        try:
+        with self.refusing('policy'):
             config = policy_config(message)
             train = select(TrainConfig, config)
             self._status.env_id = shown(select(EnvConfig, config).env_id)
-        except ValueError as error:
-            self.refuse(f'policy refused: {error}')
-            return
-        self._status.algorithm, self._status.total_steps = train.algorithm, train.total_steps
-        self.destroy_subscription(self._policies)
-        self._policies = None
+            self._status.algorithm, self._status.total_steps = train.algorithm, train.total_steps
+            self.destroy_subscription(self._policies)
+            self._policies = None
 
     def _on_statistics(self, message: MetricsMessage) -> None:
         scalar = read(message)
@@ -97,10 +93,8 @@ class TrainingViewerNode(BaseNode):
         if now - self._image_at < IMAGE_S:
             return
         self._image_at = now
-        try:
+        with self.refusing('image'):
             self._page.show_image(from_image(message))
-        except ImageError as error:
-            self.refuse(f'image refused: {error}')
 
     def _draw(self) -> None:
         """Show the newest state, if a browser shows the page."""
@@ -118,6 +112,3 @@ class TrainingViewerNode(BaseNode):
 
 
 main = TrainingViewerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

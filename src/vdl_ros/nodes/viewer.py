@@ -17,7 +17,7 @@ from std_msgs.msg import Empty, Header, String
 from std_srvs.srv import Trigger
 
 from vdl_ros.arm.control.standstill import StandstillDetector
-from vdl_ros.arm.geometry import ArmGeometry, GeometryError, parse
+from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.msg import (
@@ -85,7 +85,8 @@ class ViewerNode(BaseNode):
         self._arm_status = ArmStatus()
         self._stop_state: EmergencyStopState | None = None
         self._positions = np.full(len(JOINTS), math.nan)
-        self._ghost: ArmPose | None = None
+        # The estimate, and whether it is confident.
+        self._ghost: tuple[Positions | None, bool | None] = None, None
         self._ghost_at = -math.inf
         self._image: AnyImage | None = None
         self._episodes = ''
@@ -129,31 +130,22 @@ class ViewerNode(BaseNode):
         # A bag that is played repeats it.
         if self._geometry is not None and message.data == self._geometry.urdf:
             return
-        try:
+        with self.refusing('robot_description'):
             geometry = parse(message.data)
             self._scene.set_description(message.data)
-        except GeometryError as error:
-            self.refuse(f'robot_description refused: {error}')
-            return
-        self._geometry = geometry
-        self._panel.set_limits(geometry.lower, geometry.upper)
-        self._scene.show(self._positions)
+            self._geometry = geometry
+            self._panel.set_limits(geometry.lower, geometry.upper)
+            self._scene.show(self._positions)
 
     def _on_joint_states(self, message: JointState) -> None:
-        try:
+        with self.refusing('joint states'):
             self._positions = positions_of(message)
-        except ValueError as error:
-            self.refuse(f'joint states refused: {error}')
-            return
-        self._arm_status.measured_at = time.monotonic()
+            self._arm_status.measured_at = time.monotonic()
 
     def _on_pose(self, message: ArmPose) -> None:
-        try:
-            positions_of(message)
-        except ValueError as error:
-            self.refuse(f'pose refused: {error}')
-            return
-        self._ghost, self._ghost_at = message, time.monotonic()
+        with self.refusing('pose'):
+            self._ghost = positions_of(message), message.confident
+            self._ghost_at = time.monotonic()
 
     def _on_image(self, message: AnyImage) -> None:
         self._statistics.received(message.header.stamp)
@@ -186,14 +178,12 @@ class ViewerNode(BaseNode):
         self._episodes = plain(message.data, 200)
 
     def _process_input(self) -> None:
-        """Handle the users' inputs and command the motors of held buttons."""
         self._standstill.update()
         self._handle_events()
         self._command_held()
         self._publish_target()
 
     def _publish_target(self) -> None:
-        """Publish where a user has dragged the target."""
         place = self._target.dragged()
         if place is None or self._arm_status.emergency or self._standstill.recent:
             return
@@ -241,7 +231,7 @@ class ViewerNode(BaseNode):
                                               'is not ready, or has ended')
 
     def _recorder_is_ready(self) -> bool:
-        """Return whether all services of ``record_episodes`` are found: some come later."""
+        # Some are found later than others.
         return all(each.service_is_ready() for each in self._recorder.values())
 
     def _request_stop(self, engage: bool) -> None:
@@ -258,7 +248,6 @@ class ViewerNode(BaseNode):
         self._motors.send(motors, with_lamp=with_lamp)
 
     def _move_to(self, positions: Mapping[str, float]) -> None:
-        """Publish a trajectory of one point, slow enough for the motors."""
         if self._geometry is None or self._arm_status.emergency:
             return
         if self._standstill.recent:
@@ -273,9 +262,8 @@ class ViewerNode(BaseNode):
     def _draw(self) -> None:
         now = time.monotonic()
         self._scene.show(self._positions)
-        ghost = self._ghost if now - self._ghost_at < GHOST_S else None
-        confident = None if ghost is None else ghost.confident
-        self._scene.show_ghost(None if ghost is None else positions_of(ghost), bool(confident))
+        ghost, confident = self._ghost if now - self._ghost_at < GHOST_S else (None, None)
+        self._scene.show_ghost(ghost, bool(confident))
         self._panel.follow(self._positions.tolist())
         self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
         self._panel.show_state(state_text(self._arm_status, self._positions, confident, now))
@@ -285,13 +273,8 @@ class ViewerNode(BaseNode):
         if self._image is None or not self._server.viser.get_clients():
             return
         message, self._image = self._image, None
-        try:
+        with self.refusing('image'):
             self._panel.show_image(from_image(message))
-        except ValueError as error:
-            self.refuse(f'image refused: {error}')
 
 
 main = ViewerNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

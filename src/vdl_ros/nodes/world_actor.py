@@ -57,11 +57,7 @@ class WorldActorNode(BaseNode):
         return EXIT_OK
 
     def stop(self) -> None:
-        """Close the worlds."""
         self.actors.close()
 
 
 main = WorldActorNode.main
-
-if __name__ == '__main__':
-    raise SystemExit(main())

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from builtin_interfaces.msg import Time
@@ -119,6 +120,14 @@ class BaseNode(Node):
         if line not in self._refusals and len(self._refusals) < _MAX_LINES:
             self._refusals.add(line)
             self.get_logger().error(line)
+
+    @contextlib.contextmanager
+    def refusing(self, what: str) -> Iterator[None]:
+        """Refuse a message for the ValueError of a block."""
+        try:
+            yield
+        except ValueError as error:
+            self.refuse(f'{what} refused: {error}')
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Run callbacks, and whatever else it does, until ``stop``; return the exit status."""

@@ -37,9 +37,9 @@ from vdl_ros.attacks.grid import (
     read_trace,
 )
 from vdl_ros.common.command_line import (
-    EXIT_BAD_INPUT,
     OneLineParser,
     number_above_0,
+    run_tool,
     stop_on_signals,
     whole_number,
 )
@@ -83,37 +83,36 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the grid, and return the exit status."""
     options = _parser().parse_args(args)
-    try:
-        found = [load_checkpoint(path) for path in options.init]
-        for path, each in zip(options.init, found, strict=True):
-            if options.env not in (None, was := each['config'].get('env_id')):
-                raise ValueError(f'--env: {options.env!r} is not allowed: {path} is of {was!r}')
-        configs = [{name: value for name, value in each['config'].items()
-                    if name in settings_of(*_SETTINGS)} for each in found]
-        # Of images if the policy has convolutions.
-        images = all(any(weight.dim() == 4 for weight in each['learner']['policy'].values())
-                     for each in found)
-        phases = defence_phases(options.scale, images=images) \
-            if options.defences else make_phases(options.scale, options.value_thresholds)
-        grid = Grid(
-            options.output, options.init, choose(phases, options.phases), options.learned_steps,
-            options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
-        if options.dry_run:
-            print('\n'.join(' '.join(grid.command(seed, phase)) for phase in grid.phases
-                            for seed in range(1, len(configs) + 1)
-                            if grid.summary(seed, phase) is None))
-            return 0
-        for seed, config in enumerate(configs, 1):
-            grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
-            write_text(grid.config(seed), yaml.safe_dump(config))
-        stop = stop_on_signals()
-        failures = list(grid.run(options.jobs, stop))
-        _deliver(grid, phases, defences=options.defences)
-    except (ValueError, OSError) as error:
-        print(f'attack_grid: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    return run_tool('attack_grid', lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
+    found = [load_checkpoint(path) for path in options.init]
+    for path, each in zip(options.init, found, strict=True):
+        if options.env not in (None, was := each['config'].get('env_id')):
+            raise ValueError(f'--env: {options.env!r} is not allowed: {path} is of {was!r}')
+    configs = [{name: value for name, value in each['config'].items()
+                if name in settings_of(*_SETTINGS)} for each in found]
+    # Of images if the policy has convolutions.
+    images = all(any(weight.dim() == 4 for weight in each['learner']['policy'].values())
+                 for each in found)
+    phases = defence_phases(options.scale, images=images) \
+        if options.defences else make_phases(options.scale, options.value_thresholds)
+    grid = Grid(
+        options.output, options.init, choose(phases, options.phases), options.learned_steps,
+        options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
+    if options.dry_run:
+        print('\n'.join(' '.join(grid.command(seed, phase)) for phase in grid.phases
+                        for seed in range(1, len(configs) + 1)
+                        if grid.summary(seed, phase) is None))
+        return 0
+    for seed, config in enumerate(configs, 1):
+        grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
+        write_text(grid.config(seed), yaml.safe_dump(config))
+    stop = stop_on_signals()
+    failures = list(grid.run(options.jobs, stop))
+    _deliver(grid, phases, defences=options.defences)
     for failure in failures:
         print(f'attack_grid: {failure}', file=sys.stderr)
     if stop.is_set():

@@ -31,7 +31,6 @@ _PONG = {'FIRE': 'NOOP', 'RIGHTFIRE': 'RIGHT', 'LEFTFIRE': 'LEFT'}
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Plot, and return the exit status."""
     parser = OneLineParser(
         prog='boundary', description='Plot what a policy does around attacked observations: along '
         'the perturbation, and along random noise.')
@@ -88,7 +87,6 @@ def _plot(options: argparse.Namespace) -> None:
 
 
 def _action_names(envs: VectorEnvironment, env_id: str) -> list[str]:
-    """Return the names of discrete actions, those of buttons in games."""
     if env_id.startswith(factory.ATARI):
         return [each.name for each in envs.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
     return [f'action {index}' for index in range(int(

@@ -14,9 +14,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import os
-import signal
 import sys
-import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -27,7 +25,7 @@ from vdl_ros.cluster.hosts_file import read_hosts
 from vdl_ros.cluster.plan import ClusterConfig, Plan, make_plan, planned_names, read_plan
 from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, set_by_signals
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, run_tool, stop_on_signals
 from vdl_ros.common.files import unique_name
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, as_text, select, settings_of, suggestion
@@ -72,29 +70,23 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Act on the cluster; return the exit status."""
     options = _parser().parse_intermixed_args(args)
-    try:
-        action, given = _words(options.words)
-        config = select(ClusterConfig, {
-            name: settings_of(ClusterConfig)[name].parse(text) for name, text in given.items()
-            if name in settings_of(ClusterConfig)})
-        if action in ('start', 'print') or options.dry_run:
-            return _begin(action, config, given, options)
-        control = Control(_running(action, config), _say)
-        return _show(control) if action == 'status' else _stop(control, config.stop_timeout)
-    except (ValueError, OSError) as error:
-        print(f'cluster: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+    return run_tool('cluster', lambda: _act(options))
+
+
+def _act(options: argparse.Namespace) -> int:
+    action, given = _words(options.words)
+    config = select(ClusterConfig, {
+        name: settings_of(ClusterConfig)[name].parse(text) for name, text in given.items()
+        if name in settings_of(ClusterConfig)})
+    if action in ('start', 'print') or options.dry_run:
+        return _begin(action, config, given, options)
+    control = Control(_running(action, config), _say)
+    return _show(control) if action == 'status' else _stop(control, config.stop_timeout)
 
 
 def learner_and_actor_settings(given: Mapping[str, str]) -> dict[str, dict[str, str]]:
-    """Return the launch arguments of learner 0, of the other learners and of actors.
-
-    Raises:
-        SettingError: an unknown name, one that the hosts file sets, or a value that is not
-            allowed.
-    """
+    """Return the launch arguments of learner 0, of the other learners and of actors."""
     known = settings_of(*FIRST, SurrogateConfig)
     own = {*settings_of(ClusterConfig), 'config'}
     values = {}
@@ -184,8 +176,7 @@ def _begin(
         return 0
     if options.with_parent:
         die_with_parent()
-    stop = threading.Event()
-    set_by_signals(stop, signal.SIGINT, signal.SIGTERM)
+    stop = stop_on_signals()
     home = Path(plan.run_dir)
     if home.exists() and any(home.iterdir()) and not given.get('resume'):
         raise SettingError(f'run_dir: {plan.run_dir!r} is not allowed: it has files')

@@ -31,7 +31,6 @@ COLOURS = {'ok': '\033[32m', 'warn': '\033[33m', 'fail': '\033[31m'}
 
 
 def report(findings: list[checks.Finding], colour: bool) -> str:
-    """Return the findings as aligned lines."""
     width = max((len(item.name) for item in findings), default=0)
     lines = []
     for item in findings:
@@ -44,7 +43,6 @@ def report(findings: list[checks.Finding], colour: bool) -> str:
 
 
 def main(args: list[str] | None = None) -> int:
-    """Run the checks, print the findings, return the exit status."""
     parser = argparse.ArgumentParser(
         prog='doctor', description='Check this machine; measure messages between two processes.')
     parser.add_argument('--json', action='store_true', help='print one JSON object')

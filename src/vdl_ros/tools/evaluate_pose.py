@@ -27,7 +27,6 @@ from vdl_ros.pose.networks import MODELS
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Evaluate, and return the exit status."""
     options = _parser().parse_args(args)
     return run_tool('evaluate_pose', lambda: _evaluate(options))
 

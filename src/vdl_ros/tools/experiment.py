@@ -63,7 +63,6 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command, and return the exit status."""
     parser = _parser()
     options = parser.parse_args(args)
     if sum(each is not None for each in (options.file, options.all, options.check)) != 1:

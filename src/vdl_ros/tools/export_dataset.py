@@ -36,7 +36,6 @@ class ProgressLine:
         self._what = ''
 
     def __call__(self, what: str, done: int, total: int) -> None:
-        """Print the progress, if it is time."""
         now = time.monotonic()
         if what != self._what:
             self._what, self._begun = what, now
@@ -50,7 +49,6 @@ class ProgressLine:
 
 
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
-    """Return the options."""
     parser = OneLineParser(
         prog='export_dataset',
         description='Export images, joint positions and motor commands of a bag as a data set.')
@@ -88,7 +86,6 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Export, print the counts, and return the exit status."""
     options = parse(args)
     signal.signal(signal.SIGTERM, _interrupt)
     try:

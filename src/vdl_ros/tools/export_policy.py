@@ -18,7 +18,6 @@ from vdl_ros.play.onnx_export import export_policy
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Export, and return the exit status."""
     parser = OneLineParser(
         prog='export_policy', description='Export the policy of a checkpoint as a file that runs '
         'without PyTorch.')

@@ -27,7 +27,6 @@ _RANDOM = 'random'
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run the command, and return the exit status."""
     parser = OneLineParser(prog='match', description=__doc__,
                            formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument

@@ -27,7 +27,6 @@ ENDINGS = ('.png', '.pdf', '.svg')
 
 
 def parse(args: Sequence[str] | None) -> argparse.Namespace:
-    """Parse the options."""
     parser = OneLineParser(
         prog='plot', description='Plot learning curves: for each group of runs the mean, and a '
         'band that shows their spread.')
@@ -60,7 +59,6 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Plot, and return the exit status."""
     options = parse(args)
     return run_tool('plot', lambda: _plot(options))
 

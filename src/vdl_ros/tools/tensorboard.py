@@ -25,7 +25,6 @@ RELOAD_S = 5
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Serve until a signal; return the exit status."""
     parser = OneLineParser(
         prog='tensorboard', description='Serve TensorBoard for runs, to this machine only.')
     parser.add_argument('folder', help='of a run, or of several')

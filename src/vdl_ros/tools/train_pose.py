@@ -23,7 +23,6 @@ from vdl_ros.pose.training import Trainer, TrainingConfig
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Train, and return the exit status."""
     options = vars(_parser().parse_args(args))
     paths, folder = options.pop('data'), options.pop('output')
     resume, model = options.pop('resume'), options.pop('init')
