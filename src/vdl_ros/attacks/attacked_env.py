@@ -185,13 +185,11 @@ class AttackedEnv(Wrapper):
             self._attacker.follow(PolicyVictim(policy), state)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.zeros(self.num_envs, np.bool_)
         return self._perturb(observations, np.ones(self.num_envs, np.bool_)), info
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step every environment once; see the class."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._attacker.append_last_action(actions, rewards)
         info |= self._before

@@ -193,7 +193,6 @@ class PolicyVictim:
         return Output(output.parameters[0], output.values[0], output.state)
 
     def best_actions(self, output: Output) -> Tensor:
-        """Return the most likely actions, [B] or [B, A]."""
         return self._policy.distribution.mode(output.parameters.detach())
 
     def loss(self, output: Output, actions: Tensor) -> Tensor:

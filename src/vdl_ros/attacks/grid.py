@@ -54,14 +54,12 @@ class Phase:
 
 
 def learned(mode: str, epsilon: float, after: str = BASELINE) -> Phase:
-    """Return a phase that goes on learning under an attack."""
     return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, False, after)
 
 
 def frozen(
     mode: str, epsilon: float, after: str = BASELINE, value_threshold: float | None = None,
 ) -> Phase:
-    """Return a phase in which a frozen policy is attacked."""
     of = '' if after == BASELINE else f'-of-{after}'
     above = '' if value_threshold is None else f'-above-{value_threshold:g}'
     return Phase(f'frozen-{mode}-{epsilon:g}{above}{of}', mode, epsilon, True, after,
@@ -185,7 +183,6 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _row(found: Mapping[str, Any]) -> str:
-    """Return what says which defence a phase has measured."""
     of = str(found['after'] or BASELINE)
     if of == BASELINE:
         return f'{BASELINE}, {_SMOOTHED}' if found['smoothing'] else BASELINE
@@ -253,7 +250,6 @@ def read_trace(folder: Path, name: str) -> Trace | None:
 
 
 def _columns(path: Path, names: Sequence[str]) -> list[Array]:
-    """Return columns of a table, float64 [N] each."""
     try:
         with path.open(newline='') as file:
             rows = [[float(row[name]) for name in names] for row in csv.DictReader(file)]
@@ -287,11 +283,9 @@ class Grid:
     log: Callable[[str], None]
 
     def folder(self, seed: int, name: str) -> Path:
-        """Return the folder of a phase; ``seed`` counts the policies from 1."""
         return self.output / f'seed-{seed}' / name
 
     def config(self, seed: int) -> Path:
-        """Return the file with the settings of a policy."""
         return self.output / f'seed-{seed}' / 'config.yaml'
 
     def summary(self, seed: int, phase: Phase) -> dict[str, Any] | None:
@@ -421,7 +415,6 @@ def markdown(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _policy(found: Mapping[str, Any]) -> str:
-    """Return what says whose policy it is."""
     if not found['freeze']:
         return 'learns under it'
     after = found['after']

@@ -33,7 +33,6 @@ class PoseVictim:
         self.unit = torch.ones(())
 
     def initial_state(self, batch: int) -> Tensor:
-        """Return the state of a network that has none, [batch, 0]."""
         return torch.zeros(batch, 0)
 
     def output(self, image: Tensor, seen: Seen) -> Output:
@@ -58,7 +57,6 @@ class PoseVictim:
         return wrap(output.parameters - actions).sum(-1)
 
     def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
-        """Return ``state``: a pose has no actions."""
         return state
 
 
@@ -142,7 +140,6 @@ class ImageAttack:
             pixels, math.sqrt(float(np.square(change).mean())) / _LEVELS, bool(change.any()))
 
     def _started(self) -> Attacker:
-        """Return an attack before its first image."""
         attacker = Attacker(self._config, 1, self._generator, channels_last=True)
         attacker.follow(self._victim)
         return attacker

@@ -123,13 +123,11 @@ class FieldFrames(Wrapper):
         self._done = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start new games."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.ones(self.num_envs, np.bool_)
         return self._stacked(observations), info
 
     def step(self, actions: NDArray[np.int64]) -> Any:
-        """Step the games."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         stacks = self._stacked(observations)
         self._done = terminated | truncated
@@ -165,7 +163,6 @@ class Lives(Wrapper):
         self._life_lost = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start new games; ``seed`` is a list of one seed per game."""
         observations, info = self.env.reset(
             seed=None if seed is None else np.array(seed), options=options)  # type: ignore[arg-type]
         self._lives = info['lives']
@@ -174,7 +171,6 @@ class Lives(Wrapper):
         return observations, info
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
-        """Step the games; actions are indices int64 [B]."""
         if self._life_lost.any():
             actions = np.where(self._life_lost, self._restart, actions)
         observations, rewards, terminated, truncated, info = self.env.step(actions)
@@ -203,11 +199,9 @@ class RenderedGames(Wrapper):
 
     @property
     def render_mode(self) -> str:  # type: ignore[override]
-        """The only render mode."""
         return 'rgb_array'
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start new games in both copies."""
         self._images = self.colour.reset(seed=seed, options=options)[0]
         return self.env.reset(seed=seed, options=options)
 
@@ -225,10 +219,8 @@ class RenderedGames(Wrapper):
         return result
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """Return an image uint8 [210, 160, 3] of each game."""
         return None if self._images is None else tuple(self._images[:, -1])
 
     def close(self, **kwargs: Any) -> None:
-        """Close both copies."""
         self.colour.close(**kwargs)
         self.env.close(**kwargs)

@@ -128,11 +128,9 @@ class CheckedVectorEnv(Wrapper):
 
     @property
     def observation_columns(self) -> list[Column]:
-        """As ``Observations.columns``."""
         return self._observations.columns
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every sub-environment."""
         if seed is None:
             seed, self._first_seed = self._first_seed, None
         else:
@@ -208,13 +206,11 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
     """
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._check(observation, 'reset')
         return observation, info
 
     def step(self, action: Any) -> SingleStepResult:
-        """Step the environment once."""
         outcome = self.env.step(action)
         self._check(outcome[0], 'step')
         return outcome

@@ -124,7 +124,6 @@ def parse_wrappers(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _read(name: str, text: str, allowed: str) -> Any:
-    """Return JSON of limited length and depth."""
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
@@ -214,7 +213,6 @@ def _wrap(
 
 
 def _numbers(value: Any) -> Iterator[int | float]:
-    """Yield the numbers in plain data."""
     if isinstance(value, dict | list):
         for each in value.values() if isinstance(value, dict) else value:
             yield from _numbers(each)

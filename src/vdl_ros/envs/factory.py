@@ -112,7 +112,6 @@ def _refuse(config: EnvConfig, name: str, reason: str) -> None:
 
 
 def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
-    """Return ``count`` copies that wait for their agent."""
     if config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
         for name in ('env_kwargs', 'env_wrappers', 'bodies'):
             _refuse(config, name, 'other settings choose its variant')
@@ -248,7 +247,6 @@ def _spec(env_id: str) -> EnvSpec:
 
 
 def _draws(spec: EnvSpec) -> bool:
-    """Return whether the environment can render images without a window."""
     if is_world(spec.id):
         return True
     modes = getattr(_creator(spec), 'metadata', {}).get('render_modes', ())

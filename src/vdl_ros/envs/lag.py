@@ -69,18 +69,15 @@ class LastActionsVectorEnv(Wrapper):
 
     @property
     def observation_columns(self) -> list[Column]:
-        """As ``Observations.columns``."""
         return self._observations.columns
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._last[:] = 0.0
         self._over[:] = False
         return self._joined(observations), info
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step every environment once."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._last[:, 1:] = self._last[:, :-1].copy()
         self._last[:, 0] = self._encoded(actions)
@@ -99,7 +96,6 @@ class LastActionsVectorEnv(Wrapper):
         return encoded
 
     def _joined(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """Return observations with the last actions."""
         parts: dict[str, Any] = {'observation': observations}
         if self._mixed is not None:
             image, numbers = self._mixed.split(observations)
@@ -168,7 +164,6 @@ def _delays_itself(env: CheckedVectorEnv) -> bool:
 
 
 def _rate(env: CheckedVectorEnv, config: EnvConfig) -> float:
-    """Return the steps per second of the environment."""
     if config.realtime_fps:
         return config.realtime_fps
     if config.env_id.startswith('ALE/'):

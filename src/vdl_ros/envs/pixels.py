@@ -115,13 +115,11 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
         self._cart_pole.polemass_length = mass_pole * self._cart_pole.length
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode."""
         super().reset(seed=seed)
         state, info = self._cart_pole.reset(seed=seed, options=options)
         return draw(state[:1], state[2:3]).repeat(REPEATS, axis=0), info
 
     def step(self, action: np.int64) -> SingleStepResult:
-        """Push the cart left (0) or right (1) for three steps, or until the pole falls."""
         states: list[NDArray[np.float32]] = []
         total, terminated = 0.0, False
         while len(states) < REPEATS and not terminated:
@@ -136,11 +134,9 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
         return frames, total, terminated, False, {}
 
     def render(self) -> Any:
-        """Return Gymnasium's image of the cart, uint8 [400, 600, 3]."""
         return self._cart_pole.render()
 
     def close(self) -> None:
-        """Free what rendering uses."""
         self._cart_pole.close()
 
 
@@ -173,13 +169,11 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
         self.action_space: spaces.Space[Any] = spaces.Discrete(len(_CHANGES) + 1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start on a new track with all controls released."""
         super().reset(seed=seed)
         self._controls = np.zeros(3, np.float32)
         return self._car.reset(seed=seed, options=options)  # type: ignore[no-any-return]
 
     def step(self, action: np.int64) -> SingleStepResult:
-        """Drive for 20 ms."""
         if action < len(_CHANGES):
             control, value = _CHANGES[int(action)]
             self._controls[control] = value
@@ -187,9 +181,7 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
         return observation, float(reward), terminated, truncated, info
 
     def render(self) -> Any:
-        """Return an image uint8 [400, 600, 3]."""
         return self._car.render()
 
     def close(self) -> None:
-        """Free the simulation."""
         self._car.close()

@@ -38,7 +38,6 @@ class Delay:
     high: float = 0.0
 
     def __bool__(self) -> bool:
-        """Return whether there is one."""
         return self.high > 0.0
 
     @classmethod
@@ -57,7 +56,6 @@ class Delay:
         return cls(*map(float, numbers))
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Return the delays of ``count`` episodes, float64 [count], s."""
         if self.low == self.high:
             return np.full(count, self.low)
         return random.uniform(self.low, self.high, count)
@@ -144,7 +142,6 @@ class DelayedVectorEnv(Wrapper):
             late[rows] = np.floor(steps + self._random.random(count))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment, with delays of its own."""
         if seed is not None:
             self._random = np.random.default_rng([_STREAM, seed])
         observations, info = self.env.reset(seed=seed, options=options)
@@ -156,7 +153,6 @@ class DelayedVectorEnv(Wrapper):
         return observations, info | self._info()
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step with earlier actions, and return earlier observations."""
         begin = self._over
         self._actions.append(np.where(self._like(begin, actions), self._none, actions))
         observations, rewards, terminated, truncated, info = self.env.step(
@@ -213,7 +209,6 @@ class TickWindow:
         self._resets, self._over = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def add(self, outcome: Outcome) -> None:
-        """Add a step of the environments."""
         latest = self._latest
         self._over = outcome.terminated | outcome.truncated
         latest.observations[:] = outcome.observations
@@ -307,7 +302,6 @@ class RealTimeVectorEnv(Wrapper):
         self._thread.start()
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment, and the clock."""
         def restart() -> tuple[NDArray[Any], dict[str, Any]]:
             observations, info = self.env.reset(seed=seed, options=options)
             self._action = no_action(self.env.single_action_space, self.num_envs)
@@ -351,11 +345,9 @@ class RealTimeVectorEnv(Wrapper):
         self._before[0] = self._returned - received
 
     def render(self) -> Any:
-        """Return an image uint8 [H, W, 3] of each environment, None without rendering."""
         return self._call(self.env.render)
 
     def close(self, **kwargs: Any) -> None:
-        """Stop the clock and close the environments."""
         def end() -> None:
             self._closing = True
             self.env.close(**kwargs)
@@ -371,7 +363,6 @@ class RealTimeVectorEnv(Wrapper):
         return future.result()
 
     def _run(self) -> None:
-        """Make calls and ticks in turn."""
         while not self._closing:
             timeout = None if self._due is None else max(self._due - self._clock(), 0.0)
             try:

@@ -166,12 +166,10 @@ class ParallelWorlds:
         return concatenate(space, items, out)
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return an image of each world; None without rendering."""
         images = tuple(world.render() for world in self._worlds)
         return None if images[0] is None else images
 
     def close(self) -> None:
-        """Close the worlds, once."""
         while self._worlds:
             self._worlds.pop().close()
 
@@ -238,7 +236,6 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observations(), {}
 
     def step(self, actions: Any) -> StepResult:
-        """Step the worlds; bodies of other agents act at random."""
         self.worlds.step(self.split(actions))
         return self.outcome()
 
@@ -268,12 +265,10 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         return rows
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return for each body the image of its world; None without rendering."""
         images = self.worlds.render()
         return None if images is None else images * len(self.names)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close the worlds."""
         self.worlds.close()
 
 
@@ -288,7 +283,6 @@ def _padded(kinds: Sequence[Any]) -> spaces.Box:
 
 
 def _joined(batches: Sequence[Any]) -> Any:
-    """Return batches of observations of one space as one batch."""
     first = batches[0]
     if isinstance(first, Mapping):
         return {key: _joined([each[key] for each in batches]) for key in first}
@@ -333,7 +327,6 @@ class SharedWorlds:
                 for view, bodies in zip(self.views, self._bodies, strict=True)]
 
     def close(self) -> None:
-        """Close the worlds."""
         for view in self.views:
             view.close()
 
@@ -359,14 +352,12 @@ def register_world(env_id: str, parallel_env: Callable[..., Any]) -> None:
 
 
 def is_world(env_id: str) -> bool:
-    """Return whether an id is that of a world."""
     return env_id in _WORLDS
 
 
 def make_worlds(
     env_id: str, num_worlds: int, max_episode_steps: int = 0, **kwargs: Any,
 ) -> ParallelWorlds:
-    """Return copies of a world."""
     return ParallelWorlds(partial(_WORLDS[env_id], **kwargs), num_worlds, max_episode_steps)
 
 

@@ -98,7 +98,6 @@ class PolicyEvaluator:
         return found if len(found.episodes) == self._episodes else None
 
     def close(self) -> None:
-        """Close the environments."""
         self._envs.close()
 
 
@@ -112,7 +111,6 @@ class LocalEvaluator:
         self._results: list[Result] = []
 
     def start(self, policy: EvaluatedPolicy) -> None:
-        """Evaluate a policy."""
         found = self._evaluator.evaluate(policy.weights, self._stop)
         if found is not None:
             self._results.append(Result(policy.agent_steps, found))

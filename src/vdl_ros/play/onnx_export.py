@@ -175,7 +175,6 @@ class _Cell(nn.LSTMCell):
 
     @classmethod
     def like(cls, cell: nn.LSTMCell) -> _Cell:
-        """Return a cell with the weights of another one."""
         made = cls(cell.input_size, cell.hidden_size)
         made.load_state_dict(cell.state_dict())
         return made

@@ -54,7 +54,6 @@ class Input(msgspec.Struct, frozen=True):
     dtype: Literal['bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64']
 
     def __post_init__(self) -> None:
-        """Check the size."""
         if math.prod(self.shape) > _MOST_NUMBERS:
             raise ValueError(f'shape {self.shape} is not allowed: {_MOST_NUMBERS} numbers')
 
@@ -213,7 +212,6 @@ class OnnxPolicy:
         self, observations: NDArray[Any], is_reset: NDArray[np.bool_] | None = None,
         rewards: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
-        """Return the actions of :meth:`step`."""
         return self.step(observations, is_reset, rewards).actions
 
     def step(

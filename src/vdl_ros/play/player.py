@@ -101,6 +101,5 @@ class PolicyPlayer:
         return image[::stride, ::stride]
 
     def close(self) -> None:
-        """Close the environment."""
         if hasattr(self, '_env'):
             self._env.close()

@@ -47,7 +47,6 @@ class SavedPolicy:
     described: dict[str, Any]
 
     def act(self, deterministic: bool = True) -> Act:
-        """Return the policy as a function, in its initial state."""
         return Act(self.policy, self.action_space, deterministic=deterministic)
 
 

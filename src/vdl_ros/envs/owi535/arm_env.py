@@ -92,12 +92,10 @@ def target_features(name: str = 'target') -> tuple[Feature, ...]:
 
 
 def bounds(features: Sequence[Feature]) -> NDArray[np.float64]:
-    """Return the bounds of features, float64 [N]."""
     return np.array([feature.bound for feature in features])
 
 
 def feature_space(features: Sequence[Feature]) -> spaces.Box:
-    """Return the space of observations of features."""
     limits = np.asarray(bounds(features), np.float32)
     return spaces.Box(-limits, limits, dtype=np.float32)
 
@@ -196,12 +194,10 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
         self.action_space = self._task.action_space
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode: a random twin, start and target."""
         super().reset(seed=seed, options=options)
         return _first(self._task.reset(np.zeros(1, np.intp), self.np_random)), {}
 
     def step(self, action: NDArray[np.int64]) -> SingleStepResult:
-        """Command the motors for 0.1 s."""
         outcome: Outcome = self._task.step(np.asarray(action)[None], self.np_random)
         info = {'is_success': outcome.success, **outcome.info}
         return (_first(outcome.observations), float(outcome.rewards[0]),
@@ -216,7 +212,6 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
         return image
 
     def close(self) -> None:
-        """Free the renderer."""
         self._task.close()
 
 
@@ -277,19 +272,16 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
         return tuple(self._task.render(arm) for arm in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the renderer."""
         self._task.close()
 
 
 def _first(observations: Observations) -> Any:
-    """Return the observation of the first arm."""
     if isinstance(observations, dict):
         return {name: values[0] for name, values in observations.items()}
     return observations[0]
 
 
 def _assign(observations: Observations, rows: NDArray[np.intp], values: Observations) -> None:
-    """Replace the observations of ``rows``, int [N]."""
     if isinstance(observations, dict):
         for name in observations:
             observations[name][rows] = values[name]

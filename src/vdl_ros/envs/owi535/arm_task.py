@@ -303,13 +303,11 @@ def ranges_and_speed(
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
-    """Raise EnvError if ``value`` is not among those allowed."""
     if value not in tuple(allowed):
         raise EnvError(f'{name}: {value!r} is not allowed: one of {", ".join(allowed)}')
 
 
 def check_range(name: str, value: object, low: float, high: float) -> None:
-    """Raise EnvError if ``value`` is not a number from ``low`` to ``high``."""
     if (isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high):
         raise EnvError(f'{name}: {quoted(value)} is not allowed: {low:g} to {high:g}')
 
@@ -409,7 +407,6 @@ class ArmTask:
                 'action_delay': self._command_delay.copy()})
 
     def close(self) -> None:
-        """Free what the task has opened."""
         self._renderer.close()
 
     def _simulate(self, directions: NDArray[np.int8]) -> tuple[Array, Bools]:

@@ -72,7 +72,6 @@ class CubeRanges:
     error: Ranges = ((0.0, 0.004),)
 
     def draw(self, random: np.random.Generator, count: int) -> Cubes:
-        """Return ``count`` random cubes."""
         mass, friction, error = (uniform(random, ranges, (count,)) for ranges in (
             self.mass, self.friction, self.error))
         angle = random.uniform(-np.pi, np.pi, count)
@@ -309,7 +308,6 @@ class CubeTask(ArmTask):
 
     @property
     def cubes(self) -> Array:
-        """Return the true poses of the cubes, float64 [B, 7]."""
         return self._twin.object
 
     @property
@@ -357,11 +355,9 @@ class CubeTask(ArmTask):
             self._cubes_at(reading.stamp, rows), self.goals[rows])
 
     def render(self, arm: int) -> NDArray[np.uint8]:
-        """Return an image of one arm, its cube and its goal, uint8 [H, W, 3]."""
         return self._renderer.render(self.positions[arm], self.goals[arm], self.cubes[arm])
 
     def close(self) -> None:
-        """Free the renderer and the simulation."""
         super().close()
         self._twin.close()
 
@@ -430,7 +426,6 @@ class PickPlaceTask(CubeTask):
 
 
 def _direction(angle: Array) -> Array:
-    """Return unit vectors, float64 [N, 2]."""
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 

@@ -185,7 +185,6 @@ class ReachTask(ArmTask):
             reading, before, self.time[rows], self._commands[rows], self.targets[rows])
 
     def render(self, arm: int) -> NDArray[np.uint8]:
-        """Return an image of one arm and its target, uint8 [H, W, 3]."""
         return self._renderer.render(self.positions[arm], self.targets[arm])
 
     def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:

@@ -308,7 +308,6 @@ class ReachOnRobot(Task):
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Return that of the environment of the same task."""
         return feature_space(FEATURES)
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
@@ -332,7 +331,6 @@ class ReachOnRobot(Task):
         return action
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
-        """Return the observation, by the function of the environment."""
         stamp = measured.stamps[self._source]
         reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
         return self._past.observe(
@@ -355,7 +353,6 @@ class ReachOnRobot(Task):
             self._world.checker.collides(positions[1:]))[0])
 
     def success(self, after: Measured) -> bool:
-        """Return whether ``tool0`` has been within ``CLOSE`` of the target for ``HOLD``."""
         return self._success
 
     def _positions(self, measured: Measured) -> NDArray[np.float64]:
