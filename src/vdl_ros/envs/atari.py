@@ -52,9 +52,6 @@ def make_atari(
 
     The default is one thread, since each actor process has its own core. With ``render``, the
     result's ``render()`` returns a colour image of each copy.
-
-    Raises:
-        EnvError: no such game, or ale-py is not installed.
     """
     game = _game(config.env_id)
     of_universe = config.frame_processing == 'universe'
@@ -206,11 +203,6 @@ class RenderedGames(Wrapper):
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: NDArray[np.int64]) -> Any:
-        """Step both copies.
-
-        Raises:
-            RuntimeError: the copies differ.
-        """
         images, *theirs, _ = self.colour.step(actions)
         result = self.env.step(actions)
         if not all(np.array_equal(a, b) for a, b in zip(theirs, result[1:4], strict=True)):

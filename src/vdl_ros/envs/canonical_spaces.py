@@ -49,11 +49,7 @@ class _Part:
 
 
 def _parts(space: spaces.Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Part]:
-    """Return the parts of a space in order.
-
-    Raises:
-        ValueError: one is of a kind that is not supported.
-    """
+    """Yield the parts of a space in order."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, each in inner:
@@ -107,11 +103,7 @@ class _OneHot:
         self._column = np.cumsum(self._sizes) - self._sizes
 
     def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
-        """Write values [B, ...] to ``out`` [B, sum of the sizes].
-
-        Raises:
-            ValueError: a value is outside the space.
-        """
+        """Write values [B, ...] to ``out`` [B, sum of the sizes]."""
         index = values.reshape(len(values), -1) - self._first
         if (index < 0).any() or (index >= self._sizes).any():
             raise ValueError(f'{self._name}{values.min()} to {values.max()} is outside the space')
@@ -169,8 +161,7 @@ class Observations:
     def convert(self, observations: Any) -> NDArray[Any]:
         """Return observations of a vector environment as one array [B, ...].
 
-        Raises:
-            ValueError: a whole number is outside its space.
+        A whole number outside its space is a ValueError.
         """
         if self._only is not None:
             return self._only.of(observations)

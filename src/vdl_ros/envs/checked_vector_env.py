@@ -47,11 +47,7 @@ class EnvStopped(Exception):  # noqa: N818
 
 
 def check_memory(num_envs: int, size: int) -> None:
-    """Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory.
-
-    Raises:
-        EnvError: the observations of all environments are too large.
-    """
+    """Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory."""
     if num_envs * size > _LARGEST_OBSERVATIONS:
         raise EnvError(f'num_envs: {num_envs} observations of {size} bytes are not allowed: at '
                        f'most {_LARGEST_OBSERVATIONS} bytes together')
@@ -62,9 +58,6 @@ def seeds_for(seed: int, num_envs: int) -> list[int]:
 
     They come from :class:`numpy.random.SeedSequence`, since Gymnasium's ``seed, seed + 1, ...``
     would give actors with neighbouring seeds nearly the same episodes.
-
-    Raises:
-        EnvError: ``seed`` is negative.
     """
     if seed < 0:
         raise EnvError(f'seed: {seed} is not allowed: a whole number, at least 0')
@@ -92,10 +85,6 @@ class CheckedVectorEnv(Wrapper):
       Box actions beyond the bounds are not clipped.
 
     ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
-
-    Raises:
-        EnvError: the environment has another autoreset mode, an unsupported observation or action
-            space, or observations that are too large.
     """
 
     def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
@@ -140,15 +129,6 @@ class CheckedVectorEnv(Wrapper):
         return self._observations.convert(observations), info
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step every sub-environment once.
-
-        Returns:
-            Observations [B, ...], rewards float32 [B], terminated bool [B], truncated bool [B]
-            and the environment's info.
-
-        Raises:
-            EnvError: ``actions`` do not fit the action space.
-        """
         return self.from_environment(self.env.step(self.to_environment(actions)))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
@@ -162,11 +142,7 @@ class CheckedVectorEnv(Wrapper):
                 terminated, truncated, info)
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return an image uint8 [H, W, 3] of each sub-environment, None without rendering.
-
-        Raises:
-            EnvError: a library for rendering is not installed.
-        """
+        """Return an image uint8 [H, W, 3] of each sub-environment, None without rendering."""
         try:
             images = self.env.render()
         except DependencyNotInstalled as error:
@@ -192,17 +168,10 @@ class CheckedVectorEnv(Wrapper):
         return actions.astype(np.int64, copy=False)
 
 
-class ObservationError(EnvError):
-    """An observation of another structure or shape than its space."""
-
-
 class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Compares each observation with its space, which the batch would not name.
 
     Bounds are not compared, because many environments leave theirs by a rounding error.
-
-    Raises:
-        ObservationError: from ``reset`` and ``step``.
     """
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
@@ -222,7 +191,7 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
             return
         if reason := _difference(space, observation, ''):
             name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
-            raise ObservationError(f'env_id: {name}: the observation of {source}(){reason}')
+            raise EnvError(f'env_id: {name}: the observation of {source}(){reason}')
 
 
 def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:

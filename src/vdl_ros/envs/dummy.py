@@ -50,11 +50,7 @@ class Dummy:
 
 
 def parse(env_id: str) -> Dummy:
-    """Parse the id of a dummy environment.
-
-    Raises:
-        EnvError: not such an id, or a number in it is out of range.
-    """
+    """Parse the id of a dummy environment; EnvError names what is not allowed in it."""
     found = _NAME.fullmatch(env_id)
     if found is None:
         raise EnvError(f'env_id: {quoted(env_id)} is not allowed: {_FORM}')

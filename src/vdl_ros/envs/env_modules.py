@@ -24,7 +24,7 @@ from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
 
-WrapperClass = type['gymnasium.Wrapper[object, object, object, object]']
+Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
 
 _NAME = re.compile(r'[^\W\d]\w*(\.[^\W\d]\w*)*')
 _imported: list[str] = []
@@ -51,7 +51,7 @@ def import_modules(config: EnvModulesConfig) -> None:
             _imported.append(name)
 
 
-def wrappers_of_modules() -> Iterator[tuple[str, WrapperClass]]:
+def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
     """Yield the wrappers that the imported modules and their submodules define, by full name."""
     for name, module in list(sys.modules.items()):
         if not any(name == each or name.startswith(f'{each}.') for each in _imported):
@@ -84,11 +84,7 @@ _WRAPPERS = ('names separated by commas, or a JSON list such as ' '["A", {"B": {
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:
-    """Return the arguments in ``env_kwargs``.
-
-    Raises:
-        EnvError: not a JSON object, or an argument that this package sets.
-    """
+    """Return the arguments in ``env_kwargs``."""
     if not text.strip():
         return {}
     found = _read('env_kwargs', text, 'a JSON object such as {"size": 5}')
@@ -103,11 +99,7 @@ def parse_kwargs(text: str) -> dict[str, Any]:
 
 
 def parse_wrappers(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and arguments of each wrapper in ``env_wrappers``, innermost first.
-
-    Raises:
-        EnvError: neither names nor a JSON list of wrappers.
-    """
+    """Return name and arguments of each wrapper in ``env_wrappers``, innermost first."""
     text = text.strip()
     if not text.startswith(('[', '{', '"')):
         return [(name, {}) for each in text.split(',') if (name := each.strip())]
@@ -146,8 +138,6 @@ def _is_deeper(value: Any, levels: int) -> bool:
     return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
 
 
-Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
-
 OF_GYMNASIUM = (
     'ClipAction', 'ClipReward', 'DelayObservation', 'DiscretizeAction', 'FilterObservation',
     'FlattenObservation', 'FrameStackObservation', 'GrayscaleObservation',
@@ -161,9 +151,7 @@ _LARGEST = 256
 def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any, Any]], Wrapped]]:
     """Return functions that wrap each of ``num_envs`` environments, innermost first.
 
-    Raises:
-        EnvError: an unknown wrapper, or arguments that are not allowed. The functions raise it
-            if the wrapper refuses the environment or the arguments.
+    They raise an EnvError if the wrapper refuses the environment or the arguments.
     """
     found = parse_wrappers(text)
     names = [name for name, _ in found]
@@ -179,10 +167,10 @@ def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any,
     return [partial(_wrap, name, _find(name), arguments, num_envs) for name, arguments in found]
 
 
-def _find(name: str) -> WrapperClass:
+def _find(name: str) -> type[Wrapped]:
     """Return a wrapper by its name, with or without its module; import nothing."""
     if name in OF_GYMNASIUM:
-        found: WrapperClass = getattr(gymnasium.wrappers, name)
+        found: type[Wrapped] = getattr(gymnasium.wrappers, name)
         return found
     known = dict(wrappers_of_modules())
     fitting = [full for full, each in known.items() if name in (full, each.__name__)]

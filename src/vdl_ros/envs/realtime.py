@@ -42,11 +42,7 @@ class Delay:
 
     @classmethod
     def of(cls, name: str, value: object, most: float) -> Delay:
-        """Return the delay of the argument ``name``: a number, or the lowest and the highest, s.
-
-        Raises:
-            EnvError: anything else, or more than ``most``.
-        """
+        """Return the delay of the argument ``name``: a number, or the lowest and the highest, s."""
         found = list(value) if isinstance(value, list | tuple) else [value, value]
         numbers = [each for each in found
                    if isinstance(each, int | float) and not isinstance(each, bool)]
@@ -82,7 +78,7 @@ class _Latest:
         self._values[self._newest] = values
 
     def fill(self, rows: NDArray[np.bool_], values: NDArray[Any]) -> None:
-        """Forget what ``rows``, bool [B], were: they always had ``values`` [B, ...]."""
+        """Let ``rows``, bool [B], always have had ``values`` [B, ...]."""
         self._values[:, rows] = values[rows]
 
     def before(self, late: NDArray[np.int64]) -> NDArray[Any]:
@@ -105,9 +101,6 @@ class DelayedVectorEnv(Wrapper):
     Args:
         rate: their steps per second.
         seed: of the delays, until ``reset`` is given one.
-
-    Raises:
-        EnvError: the observations that are under way fill the memory.
     """
 
     def __init__(
@@ -154,7 +147,7 @@ class DelayedVectorEnv(Wrapper):
 
     def step(self, actions: NDArray[Any]) -> StepResult:
         begin = self._over
-        self._actions.append(np.where(self._like(begin, actions), self._none, actions))
+        self._actions.append(actions)
         observations, rewards, terminated, truncated, info = self.env.step(
             self._actions.before(self._late[1]))
         self._over = terminated | truncated
@@ -165,11 +158,6 @@ class DelayedVectorEnv(Wrapper):
             self._observations.fill(begin, observations)
         return (self._observations.before(self._late[0]), rewards, terminated, truncated,
                 info | self._info())
-
-    @staticmethod
-    def _like(rows: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return ``rows`` [B] with as many axes as ``values`` [B, ...]."""
-        return rows.reshape(-1, *(1,) * (values.ndim - 1))
 
     def _info(self) -> dict[str, NDArray[np.float64]]:
         seconds = self._late / self._rate

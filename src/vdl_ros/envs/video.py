@@ -33,11 +33,7 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def make_drawn(config: EnvConfig, seed: int) -> VectorEnvironment:
-    """Return one copy of an environment that renders into memory; a game with all its lives.
-
-    Raises:
-        EnvError: the environment cannot be created or rendered.
-    """
+    """Return one copy of an environment that renders into memory; a game with all its lives."""
     # Without a display and without pygame's greeting.
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
@@ -101,11 +97,7 @@ def record_episodes(
 
 
 def only_image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
-    """Return the image of one environment's ``render()``, uint8 [H, W, 3].
-
-    Raises:
-        EnvError: there is none.
-    """
+    """Return the image of one environment's ``render()``, uint8 [H, W, 3]."""
     if images is None or images[0] is None:
         raise EnvError('the environment cannot render images')
     return np.asarray(images[0], np.uint8)

@@ -63,9 +63,6 @@ class ParallelWorlds:
         observation_spaces: by body.
         action_spaces: by body.
         outcomes: by body, what the last step, or the last reset, did to it.
-
-    Raises:
-        EnvError: a world without bodies.
     """
 
     def __init__(
@@ -159,7 +156,6 @@ class ParallelWorlds:
                 ends[0], ends[1], ~is_alive)
 
     def _observe(self, name: str, key: Any) -> Any:
-        """Return the latest observations of a body, [W, ...]."""
         space = self.observation_spaces[name]
         items = [last[key] if key in last else _zeros(space) for last in self._last]
         out: Any = create_empty_array(space, n=self.num_worlds)
@@ -180,11 +176,7 @@ def _zeros(space: gymnasium.Space[Any]) -> Any:
 
 
 def choose_bodies(bodies: str, names: Sequence[str]) -> list[str]:
-    """Return the bodies that the setting ``bodies`` names, in the order of the world; '': all.
-
-    Raises:
-        EnvError: a name or pattern that fits no body.
-    """
+    """Return the bodies that the setting ``bodies`` names, in the order of the world; '': all."""
     patterns = [each.strip() for each in bodies.split(',') if each.strip()]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -201,11 +193,7 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
     vectors of different lengths are padded with zeros, and a one-hot vector of their kind is
     added, as of PettingZoo's ``pad_observations`` and ``agent_indicator`` (SuperSuit).
 
-    Attributes:
-        worlds: where the bodies are; other agents may have bodies there too.
-
-    Raises:
-        EnvError: bodies that cannot have one policy.
+    Other agents may have bodies in ``worlds`` too.
     """
 
     def __init__(self, worlds: ParallelWorlds, names: Sequence[str]) -> None:
@@ -240,7 +228,6 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         return self.outcome()
 
     def split(self, actions: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
-        """Return actions [B, ...] by body."""
         return dict(zip(self.names, np.split(actions, len(self.names)), strict=True))
 
     def outcome(self) -> StepResult:
@@ -294,12 +281,7 @@ def _joined(batches: Sequence[Any]) -> Any:
 class SharedWorlds:
     """The same worlds as several vector environments, one for each agent, stepped together.
 
-    Attributes:
-        views: vector environments, one for each agent. Reset each with the same seed; step them
-            by :meth:`step` only.
-
-    Raises:
-        EnvError: a body of two agents.
+    Reset each of ``views`` with the same seed; step them by :meth:`step` only.
     """
 
     def __init__(self, views: Sequence[CheckedVectorEnv]) -> None:
@@ -312,13 +294,7 @@ class SharedWorlds:
                 raise EnvError(f'bodies: {name} is of two agents')
 
     def step(self, actions: Sequence[NDArray[Any]]) -> list[StepResult]:
-        """Step the worlds once; bodies of no agent act at random.
-
-        Actions and results are those of each agent's vector environment.
-
-        Raises:
-            EnvError: actions that do not fit the action space.
-        """
+        """Step the worlds once, by the actions for each of ``views``; others act at random."""
         chosen: dict[str, NDArray[Any]] = {}
         for view, bodies, each in zip(self.views, self._bodies, actions, strict=True):
             chosen |= bodies.split(view.to_environment(each))
@@ -342,9 +318,8 @@ _WORLDS: dict[str, Callable[..., Any]] = {}
 def register_world(env_id: str, parallel_env: Callable[..., Any]) -> None:
     """Add a world to Gymnasium's registry, where ``env_id`` finds it.
 
-    Args:
-        parallel_env: returns an environment of PettingZoo's parallel API; takes ``render_mode``
-            and what users may set with ``env_kwargs``.
+    ``parallel_env`` returns an environment of PettingZoo's parallel API; it takes ``render_mode``
+    and what users may set with ``env_kwargs``.
     """
     _WORLDS[env_id] = parallel_env
     gymnasium.registry.pop(env_id, None)

@@ -30,7 +30,6 @@ from vdl_ros.envs.owi535.arm_env import (
     JointReading,
     arm_features,
     bounded,
-    bounds,
     feature_space,
     target_features,
 )
@@ -50,17 +49,15 @@ from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
 Array = NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True)
-class Cubes:
-    """N cubes, one for each episode.
+class Cubes(NamedTuple):
+    """N cubes: ``mass``, float64 [N], kg; ``friction`` on table and fingers, float64 [N].
 
-    ``mass`` is float64 [N], kg, ``friction`` its coefficient on table and fingers, float64 [N],
-    and ``error`` what is added to measurements of its place, float64 [N, 2], m.
+    ``error``, float64 [N, 2], m, is what is added to measurements of their places.
     """
 
-    mass: NDArray[np.float64]
-    friction: NDArray[np.float64]
-    error: NDArray[np.float64]
+    mass: Array
+    friction: Array
+    error: Array
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,11 +85,7 @@ CUBES = {
 
 
 class CubeReading(NamedTuple):
-    """A measurement of the cube, at the time of that of the joints.
-
-    ``place`` is that of its centre in ``base_link``, float64 [..., 3], m; ``angle`` is its turn
-    about the vertical axis, float64 [...], rad.
-    """
+    """Its centre in ``base_link``, float64 [..., 3], m, and turn about the vertical axis, rad."""
 
     place: Array
     angle: Array
@@ -128,19 +121,16 @@ class CubeObserver:
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str], behind: float) -> None:
         self._arm = ArmObserver(geometry, motors)
         self._behind = behind
-        self._bounds = bounds(cube_features(motors))
+        self._space = feature_space(cube_features(motors))
 
     def observe(
         self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
         cube: CubeReading, goal: Array,
     ) -> NDArray[np.float32]:
-        """Return the observation, float32 [..., features].
+        """Return the observation, float32 [..., features]; arguments as of ``ArmObserver.view``.
 
         Args:
-            before: that of the observation before, or ``reading`` if there is none.
             now: the time, of the clock of the stamps, float64 [...], s.
-            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
-                [..., IN_FLIGHT, motors]; 0 where there was none.
             goal: where the cube's centre should be, in ``base_link``, float64 [..., 3], m.
         """
         view = self._arm.view(reading, before, commands)
@@ -155,7 +145,7 @@ class CubeObserver:
             view.features, self._arm.towards(view, grip),
             view.turned(from_tool), from_tool[..., 2:], from_cube, view.turned(from_cube),
             NEAR / (NEAR + distance), push, np.cos(turn), np.sin(turn),
-            np.asarray(now - reading.stamp)[..., None]], self._bounds)
+            np.asarray(now - reading.stamp)[..., None]], self._space)
 
 
 Bools = NDArray[np.bool_]
@@ -179,11 +169,7 @@ _CHOICE = 8
 def draw_starts(
     world: World, by_camera: Bools, is_open: bool, random: np.random.Generator,
 ) -> Array:
-    """Return random poses above a cube, float64 [N, 5], rad.
-
-    Args:
-        by_camera: whose wrist is straight, bool [N].
-    """
+    """Return random poses above a cube, float64 [N, 5], rad; by camera of a straight wrist."""
     starts = np.empty((len(by_camera), len(JOINTS)))
     for poses, which in zip(_above(world), (~by_camera, by_camera), strict=True):
         starts[which] = poses[random.integers(len(poses), size=int(which.sum()))]
@@ -199,7 +185,6 @@ def draw_grips(
     """Return random poses around cubes, open, and the poses of these cubes.
 
     Args:
-        by_camera: whose wrist is straight, bool [N].
         cubes: where the cubes are to be, about, float64 [N, 2], m.
 
     Returns:
@@ -316,7 +301,6 @@ class CubeTask(ArmTask):
         return self._cubes_at(self.reading.stamp, slice(None))
 
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
-        """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
         twins, by_camera = self._draw(count, random)
         cubes = self._cube_ranges.draw(random, count)

@@ -30,16 +30,10 @@ from vdl_ros.envs.owi535.arm_env import (
     JointReading,
     arm_features,
     bounded,
-    bounds,
     feature_space,
     target_features,
 )
-from vdl_ros.envs.owi535.arm_task import (
-    ArmTask,
-    check_range,
-    ranges_and_speed,
-    shaped,
-)
+from vdl_ros.envs.owi535.arm_task import ArmTask, check_range, ranges_and_speed, shaped
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_STEPS
 
@@ -48,7 +42,7 @@ Array = NDArray[np.float64]
 #: The motors of the task, in the order of actions: the gripper does not move ``tool0``.
 MOTORS = MOVING
 FEATURES = (*arm_features(MOTORS), *target_features(), Feature('age', 's', 1.0))
-_BOUNDS = bounds(FEATURES)
+SPACE = feature_space(FEATURES)
 
 
 class ReachObserver:
@@ -61,18 +55,15 @@ class ReachObserver:
         self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
         target: Array,
     ) -> NDArray[np.float32]:
-        """Return the observation, float32 [..., len(FEATURES)].
+        """Return the observation, float32 [..., len(FEATURES)]; arguments as of ``view``.
 
         Args:
-            before: the measurement of the observation before, or ``reading`` if there is none.
             now: the time, of the clock of the stamps, float64 [...], s.
-            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
-                [..., IN_FLIGHT, 4]; 0 where there was none.
             target: the place that ``tool0`` should reach, in ``base_link``, float64 [..., 3], m.
         """
         view = self._arm.view(reading, before, commands)
         age = np.asarray(now - reading.stamp)[..., None]
-        return bounded([view.features, self._arm.towards(view, target), age], _BOUNDS)
+        return bounded([view.features, self._arm.towards(view, target), age], SPACE)
 
 
 Bools = NDArray[np.bool_]
@@ -129,7 +120,7 @@ class ReachTask(ArmTask):
     """
 
     steps, event, is_fatal = REACH_STEPS, 'collided', False
-    observation_space: Any = feature_space(FEATURES)
+    observation_space: Any = SPACE
     action_space = spaces.MultiDiscrete([3] * len(MOTORS))
     _twin: KinematicTwin
 
@@ -144,7 +135,6 @@ class ReachTask(ArmTask):
         self._at_target = np.zeros((count, POSES_AT_TARGET, len(JOINTS)))
 
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
-        """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
         twins, by_camera = self._draw(count, random)
         starts, targets = np.empty((count, len(JOINTS))), np.empty((count, 3))
