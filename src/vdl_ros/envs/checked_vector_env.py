@@ -47,7 +47,7 @@ class EnvStopped(Exception):  # noqa: N818
 
 
 def check_memory(num_envs: int, size: int) -> None:
-    """Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory."""
+    """Refuse settings, each allowed, whose observations of ``size`` bytes fill the memory."""
     if num_envs * size > _LARGEST_OBSERVATIONS:
         raise EnvError(f'num_envs: {num_envs} observations of {size} bytes are not allowed: at '
                        f'most {_LARGEST_OBSERVATIONS} bytes together')
@@ -168,6 +168,10 @@ class CheckedVectorEnv(Wrapper):
         return actions.astype(np.int64, copy=False)
 
 
+class ObservationError(EnvError):
+    """An observation of another structure or shape than its space."""
+
+
 class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Compares each observation with its space, which the batch would not name.
 
@@ -191,7 +195,7 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
             return
         if reason := _difference(space, observation, ''):
             name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
-            raise EnvError(f'env_id: {name}: the observation of {source}(){reason}')
+            raise ObservationError(f'env_id: {name}: the observation of {source}(){reason}')
 
 
 def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:

@@ -31,7 +31,7 @@ def bilinear(source: int, target: int) -> NDArray[np.float32]:
 
 
 def shrink(frames: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Return square frames [..., 80, 80], from 0 to 255, shrunk by a matrix of :func:`bilinear`."""
+    """Return square frames [..., 80, 80], 0 to 255, shrunk by a matrix of :func:`bilinear`."""
     # Adding 1/2 and cutting off rounds to the nearest.
     shrunk: NDArray[np.uint8] = (rows @ frames @ rows.T + np.float32(0.5)).astype(np.uint8)
     return shrunk
@@ -56,7 +56,7 @@ _SHRINK = bilinear(MIDDLE, SIZE)
 
 
 def draw(positions: NDArray[np.float32], angles: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Return images uint8 [N, 42, 42] of carts at ``positions``, m, with poles at ``angles``, rad."""
+    """Return images uint8 [N, 42, 42] of carts at positions, m, with poles at angles, rad."""
     centres = (_CENTRE + _SCALE * positions)[:, None, None]
     across, up = _COLUMNS - centres, (_ROWS[_DRAWN] - _PIVOT)[:, None]
     sine, cosine = (function(angles)[:, None, None] for function in (np.sin, np.cos))

@@ -42,7 +42,7 @@ class Delay:
 
     @classmethod
     def of(cls, name: str, value: object, most: float) -> Delay:
-        """Return the delay of the argument ``name``: a number, or the lowest and the highest, s."""
+        """Return the delay of an argument: a number, or the lowest and the highest, s."""
         found = list(value) if isinstance(value, list | tuple) else [value, value]
         numbers = [each for each in found
                    if isinstance(each, int | float) and not isinstance(each, bool)]
