@@ -47,9 +47,6 @@ class PerturbedObservations:
 
     Attributes:
         image_space: of the part that is perturbed: the image, or all numbers.
-
-    Raises:
-        ValueError: it is not a Box.
     """
 
     def __init__(self, space: gymnasium.Space[Any], normalized: bool = False) -> None:
@@ -98,11 +95,7 @@ def attack_environments(
     env: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
     surrogate: Policy | None = None,
 ) -> VectorEnvironment:
-    """Return ``env`` under attack, or itself without one; arguments as of :class:`AttackedEnv`.
-
-    Raises:
-        SettingError: see there; ``env`` is closed.
-    """
+    """Return ``env`` under attack, or itself without one; it is closed if that is not possible."""
     if attack.adversarial_mode == NONE:
         return env
     try:
@@ -139,8 +132,7 @@ class AttackedEnv(Wrapper):
         perturbed: number of observations that were perturbed so far.
 
     Raises:
-        SettingError: the observations cannot be attacked in this way, or the surrogate is of
-            other observations.
+        SettingError: observations that cannot be attacked in this way.
     """
 
     def __init__(
@@ -178,8 +170,7 @@ class AttackedEnv(Wrapper):
     def follow(self, policy: Policy, state: Callable[[], Tensor] | None = None) -> None:
         """Use the gradients of ``policy`` from now on, unless there is a surrogate.
 
-        Args:
-            state: returns its state after the last observation; None: it is computed here.
+        ``state`` returns its state after the last observation; None: it is computed here.
         """
         if not self._follows:
             self._attacker.follow(PolicyVictim(policy), state)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -21,14 +20,8 @@ _COLOURS = ('#56b4e9', '#e69f00', '#009e73', '#f0e442', '#cc79a7', '#0072b2', '#
 def draw_boundary(
     boundary: Boundary, names: Sequence[str], paths: Sequence[Path], *, channels_last: bool,
 ) -> None:
-    """Write a plot of one boundary.
-
-    Args:
-        paths: files to write, such as .png and .pdf.
-        channels_last: whether images are [H, W, C].
-    """
+    """Write a plot of one boundary to ``paths``, such as .png and .pdf."""
     figure = Figure(figsize=(8.0, 5.2), layout='constrained')
-    FigureCanvasAgg(figure)
     pictures = boundary.images.ndim == 4
     axes = figure.subplot_mosaic(
         [['map', 'map', 'map', each] for each in 'abc'] if pictures else [['map']])

@@ -108,11 +108,7 @@ def chain(phases: Mapping[str, Phase], name: str) -> list[Phase]:
 
 
 def choose(phases: Mapping[str, Phase], names: Sequence[str]) -> list[Phase]:
-    """Return the phases with these names, or all, and those that they build on, in their order.
-
-    Raises:
-        ValueError: there is no such phase.
-    """
+    """Return the phases with these names, or all, and those that they build on, in their order."""
     unknown = sorted(set(names) - phases.keys())
     if unknown:
         raise ValueError(f'phases: {unknown[0]!r} is not allowed: some of {", ".join(phases)}')
@@ -227,21 +223,13 @@ class Trace(NamedTuple):
 
 
 def read_episodes(folder: Path, name: str) -> Episodes:
-    """Return the episodes of a run.
-
-    Raises:
-        ValueError: its table is missing or damaged.
-    """
+    """Return the episodes of a run; a missing or damaged table is a ValueError."""
     steps, returns = _columns(folder / EPISODES, ('agent_steps', 'return'))
     return Episodes(name, steps, returns)
 
 
 def read_trace(folder: Path, name: str) -> Trace | None:
-    """Return the recorded episode of a run; None if no whole episode was recorded.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Return the recorded episode of a run; None if no whole episode was recorded."""
     if not (folder / EPISODE).is_file():
         return None
     values, returns, injected = _columns(
@@ -333,11 +321,7 @@ class Grid:
     def _run_phase(
         self, seed: int, phase: Phase, before: Future[None] | None, stop: threading.Event,
     ) -> None:
-        """Run a phase when the one before it is complete.
-
-        Raises:
-            PhaseError: it failed, or the one before it did.
-        """
+        """Run a phase when the one before it is complete."""
         name = f'seed {seed}, {phase.name}'
         if before is not None and before.exception() is not None:
             raise PhaseError(f'{name}: not run: {phase.after} failed')

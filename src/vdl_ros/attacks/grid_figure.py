@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter
@@ -17,8 +16,6 @@ from numpy.typing import NDArray
 
 from vdl_ros.attacks.grid import Episodes, Trace
 from vdl_ros.common.files import atomic_file
-
-matplotlib.use('Agg')
 
 Array = NDArray[np.float64]
 
@@ -45,15 +42,7 @@ def smoothed(returns: Array) -> Array:
 
 
 def draw_returns(phases: Sequence[Episodes], path: Path, *, title: str) -> None:
-    """Draw the returns of phases one after the other, as .png, .pdf and .svg.
-
-    Args:
-        phases: in their order; those without an episode are left out.
-        path: the files, without an ending.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Draw the returns of phases in their order to ``path``.png, .pdf and .svg."""
     figure = Figure(figsize=(8.0, 4.0), dpi=150, layout='constrained')
     axes = figure.add_subplot()
     begin = 0.0
@@ -79,15 +68,7 @@ def draw_returns(phases: Sequence[Episodes], path: Path, *, title: str) -> None:
 
 
 def draw_values(traces: Sequence[Trace], path: Path, *, title: str) -> None:
-    """Draw value and cumulative reward of episodes by step, as .png, .pdf and .svg.
-
-    Args:
-        traces: the episodes, below each other.
-        path: the files, without an ending.
-
-    Raises:
-        OSError: a file cannot be written.
-    """
+    """Draw value and cumulative reward of episodes by step to ``path``.png, .pdf and .svg."""
     figure = Figure(figsize=(8.0, 1.0 + 2.4 * len(traces)), dpi=150, layout='constrained')
     for axes, trace in zip(figure.subplots(len(traces), squeeze=False)[:, 0], traces, strict=True):
         step = np.arange(len(trace.values))

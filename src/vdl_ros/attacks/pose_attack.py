@@ -83,11 +83,7 @@ def warning(config: AttackConfig) -> str:
 
 
 def check_mode(config: AttackConfig) -> None:
-    """Check that images can be attacked in this way.
-
-    Raises:
-        SettingError: no attack, an unknown mode, or one that a pose network does not allow.
-    """
+    """Check that images can be attacked in this way; else raise a SettingError."""
     mode = config.adversarial_mode
     if mode == NONE:
         raise SettingError("adversarial_mode: 'none' is not allowed here: fgsm, for example")
@@ -105,9 +101,6 @@ class ImageAttack:
 
     Args:
         estimator: whose gradients are used: the attacked one, or a surrogate.
-
-    Raises:
-        SettingError: see :func:`check_mode`.
     """
 
     def __init__(self, config: AttackConfig, estimator: PoseEstimator, seed: int = 0) -> None:
@@ -121,11 +114,8 @@ class ImageAttack:
         """Return the next image after the attack; the one given stays as it is.
 
         Args:
-            picture: RGB, uint8 [height, width, 3]; an image of another height than the last
-                starts a new sequence.
-
-        Raises:
-            ValueError: it is smaller than 64 x 64, or higher than wide.
+            picture: RGB, uint8 [height, width, 3], not higher than wide, and at least 64 x 64; an
+                image of another height than the last starts a new sequence.
         """
         square = middle_square(picture)
         if len(square) != self._height:

@@ -28,12 +28,7 @@ Player = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 @dataclass(frozen=True)
 class Side:
-    """Who acts for some bodies.
-
-    Attributes:
-        bodies: name or pattern, such as adversary_*.
-        policy: None: actions at random.
-    """
+    """Who acts for ``bodies``, a name or pattern such as adversary_*; None: actions at random."""
 
     bodies: str
     policy: SavedPolicy | None

@@ -96,10 +96,8 @@ class _State(msgspec.Struct, frozen=True):
 class PolicyMetadata(msgspec.Struct, frozen=True):
     """What a program needs to act, of the JSON text in a file.
 
-    Attributes:
-        agent_steps: number of agent steps learned from.
-        environment: settings of the environment that are not the default, and ``env_id``.
-        description: what the environment said of itself; {} for most.
+    ``environment`` has the settings that are not the default, and ``env_id``; ``description`` is
+    what the environment said of itself, {} for most.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -123,11 +121,7 @@ class PolicyMetadata(msgspec.Struct, frozen=True):
 
 
 def _check_graph(data: bytes) -> None:
-    """Check a serialized ``ModelProto``.
-
-    Raises:
-        OnnxFileError: it is damaged, or has what a policy does not have.
-    """
+    """Refuse a serialized ``ModelProto`` that has what a policy does not have."""
     try:
         import onnx
     except ImportError:
@@ -267,11 +261,7 @@ class OnnxPolicy:
                 len(rows), *image.shape)}
 
     def _check_inputs(self) -> None:
-        """Compare the inputs of the graph with the metadata.
-
-        Raises:
-            OnnxFileError: they differ.
-        """
+        """Compare the inputs of the graph with the metadata."""
         found = self.metadata
         wanted = {each.name: (_TYPES.get(each.dtype, each.dtype), each.shape)
                   for each in found.observation.inputs}
@@ -286,11 +276,6 @@ class OnnxPolicy:
             raise OnnxFileError(f'outputs: {sorted(names)} are not {sorted(self._names)}')
 
     def _check(self, outputs: Outputs, batch: int) -> None:
-        """Check outputs for B observations.
-
-        Raises:
-            ActionError: names what is wrong.
-        """
         sizes, shape = self.metadata.action.sizes, self.metadata.action.shape
         shapes = [(batch, *outputs.parameters.shape[1:2]), (batch, *shape), (batch,),
                   (batch, self.metadata.state_size)]
@@ -325,11 +310,7 @@ def load_onnx_policy(path: Path) -> OnnxPolicy:
 
 
 def _open(data: bytes) -> Any:
-    """Return a session of onnxruntime.
-
-    Raises:
-        OnnxFileError: the graph cannot be run.
-    """
+    """Return a session of onnxruntime."""
     try:
         import onnxruntime
     except ImportError:

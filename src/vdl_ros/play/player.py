@@ -33,9 +33,6 @@ class PolicyPlayer:
     Args:
         config: settings of a training, as a learner publishes them.
 
-    Attributes:
-        fps: steps per second in real time.
-
     Raises:
         EnvError: the environment cannot be created or rendered here, or is not to be played
             a second time.
