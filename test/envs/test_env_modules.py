@@ -138,9 +138,8 @@ def test_what_an_environment_refuses_is_one_line(module):
 
 def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module):
     import_modules(module())
-    for name in ('RecordVideo', 'own_module.RecordVideo', 'gymnasium.wrappers.RecordVideo',
-                 'Vector', 'Own', 'own_module', 'antigravity.Wrapper', 'os.system',
-                 'TransformObservation', '__class__'):
+    for name in ('RecordVideo', 'own_module.RecordVideo', 'gymnasium.wrappers.RecordVideo', 'Own',
+                 'antigravity.Wrapper', 'TransformObservation', '__class__'):
         assert f'env_wrappers: no wrapper {name!r} in the env_modules' in refusal(
             config(wrappers=name))
     assert 'antigravity' not in sys.modules

@@ -197,29 +197,12 @@ def taken(window):
         found.observations[:, 0], found.rewards, ends, strict=True)]
 
 
-def window(count=1):
-    return TickWindow(np.zeros((count, 1)))
-
-
-def test_the_latest_observation_and_the_sum_of_rewards_are_taken():
-    steps = window(2)
-    steps.add(tick((1, 1, ' '), (11, 5, ' ')))
-    steps.add(tick((2, 2, ' '), (12, 5, ' ')))
-    first = steps.take()
-    steps.add(tick((3, 4, ' '), (13, 1, ' ')))
-    assert taken(steps) == [(3, 4, ' '), (13, 1, ' ')]
-    # What was taken is not written to.
-    assert first.observations.tolist() == [[2], [12]]
-    assert first.rewards.tolist() == [3, 10]
-
-
 def test_the_end_of_an_episode_is_taken_before_the_first_observation_of_the_next():
-    steps = window(2)
+    steps = TickWindow(np.zeros((2, 1)))
     for rows in (((1, 1, ' '), (11, 1, ' ')), ((2, 2, 'u'), (12, 1, ' ')),
                  ((100, 0, ' '), (13, 1, ' ')), ((101, 4, ' '), (14, 1, ' '))):
         steps.add(tick(*rows))
     assert taken(steps) == [(2, 3, 'u'), (14, 4, ' ')]
-    assert steps.is_whole
     steps.add(tick((102, 8, ' '), (15, 1, ' ')))
     # The reset has no reward: the step after has that of all ticks of its episode.
     assert taken(steps) == [(102, 0, ' '), (15, 1, ' ')]
@@ -228,7 +211,7 @@ def test_the_end_of_an_episode_is_taken_before_the_first_observation_of_the_next
 
 
 def test_a_reset_is_waited_for_and_an_episode_that_nobody_saw_is_left_out():
-    steps = window()
+    steps = TickWindow(np.zeros((1, 1)))
     steps.add(tick((1, 1, 't')))
     assert taken(steps) == [(1, 1, 't')]
     assert not steps.is_whole
