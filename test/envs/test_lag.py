@@ -95,22 +95,26 @@ def test_random_delays_are_drawn_for_each_episode_by_the_seed():
     assert np.array_equal(env.reset(seed=7)[1]['action_delay'], first)
 
 
-@pytest.mark.parametrize(('env_id', 'number'), [
+@pytest.mark.parametrize(('env_id', 'number', 'fps'), [
     # The arm shows its last actions itself; the duration of a counter's step is unknown.
-    ('vdl/MixedCounter-v0', 3), (PUSH, 0), ('ALE/Pong-v5', 3)])
-def test_all_kinds_of_environments_run(env_id, number):
-    fps = {'realtime_fps': 500.0} if 'Counter' in env_id else {}
+    ('vdl/MixedCounter-v0', 3, 500.0), (PUSH, 0, 0.0), (REACH, 0, 200.0), ('ALE/Pong-v5', 3, 200.0)])
+def test_all_kinds_of_environments_run_late_and_on_their_own_clock(env_id, number, fps):
     env = make(EnvConfig(
         env_id=env_id, time_limit=7, observation_delay=0.15, random_observation_delay=0.1,
-        action_delay=0.1, observe_last_actions=number, **fps), seed=3, num_envs=2)
+        action_delay=0.1, observe_last_actions=number, realtime_fps=fps), seed=3, num_envs=2)
     env.action_space.seed(0)
     env.reset()
-    for _ in range(20):
-        observations, rewards, terminated, truncated, _ = env.step(env.action_space.sample())
+    ends = 0
+    while ends < 4:
+        observations, rewards, terminated, truncated, info = env.step(env.action_space.sample())
         assert observations.shape == (2, *env.single_observation_space.shape)
         assert observations.dtype == env.single_observation_space.dtype
-        assert rewards.shape == terminated.shape == truncated.shape == (2,)
+        assert rewards.shape == (2,)
+        ends += (terminated | truncated).sum()
     env.close()
+    if fps:
+        assert (info['reaction_time'].sum(axis=1) >= 0.2).all()
+        assert info['late_actions'].shape == (2,)
 
 
 def test_last_actions_are_one_hot_the_newest_first_and_empty_after_a_reset():

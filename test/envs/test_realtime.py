@@ -9,8 +9,6 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import make
 from vdl_ros.envs.realtime import Outcome, RealTimeVectorEnv, TickWindow
 
 LIMIT = 60.0
@@ -90,21 +88,6 @@ def test_a_late_action_is_counted_and_the_last_one_is_held_meanwhile(start):
     assert before + rewards[0] == observations[0, 0] >= first + late + 2
 
 
-def test_every_action_is_applied_in_order_and_rewards_of_all_ticks_arrive_once(start):
-    ticks, env = start()
-    env.reset()
-    total = 0.0
-    for action in range(1, 50):
-        if action < 6:
-            ticks.wait_for(action)
-        observations, rewards, _, _, _ = env.step(np.array([action]))
-        total += rewards[0]
-        assert total == observations[0, 0]
-    held = list(ticks.applied)
-    assert list(dict.fromkeys(held))[-49:] == list(range(1, 50))
-    assert held == sorted(held)
-
-
 def test_reaction_time_has_what_passes_and_the_delays_that_are_simulated(start):
     delays = {'action_delay': np.array([100.0]), 'observation_delay': np.array([2000.0])}
     ticks, env = start(delays=delays)
@@ -159,24 +142,6 @@ def test_an_error_of_the_environment_is_raised_where_it_is_used(start):
 
     with pytest.raises(RuntimeError, match='broken'):
         list(iter(act, None))
-
-
-@pytest.mark.parametrize('env_id', ['CartPole-v1', 'ALE/Pong-v5', 'vdl_ros/OWI535Reach-v0'])
-def test_environments_of_all_kinds_run_on_their_own_clock(env_id):
-    env = make(EnvConfig(env_id=env_id, realtime_fps=200.0, time_limit=9, action_delay=0.01),
-               seed=0, num_envs=2)
-    env.action_space.seed(1)
-    env.reset(seed=3)
-    ends = 0
-    while ends < 4:
-        found = env.step(env.action_space.sample())
-        ends += (found[2] | found[3]).sum()
-    env.close()
-    reaction = found[4]['reaction_time']
-    assert (reaction.shape, reaction.dtype) == ((2, 4), np.float32)
-    assert found[4]['late_actions'].shape == (2,)
-    # At least the delay that is simulated, beside the time until the next tick.
-    assert (reaction.sum(axis=1) >= 0.005 - 1e-6).all()
 
 
 def tick(*rows):

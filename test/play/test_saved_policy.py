@@ -79,14 +79,12 @@ def test_what_is_no_policy_or_not_the_one_that_is_wanted_is_said(saved, tmp_path
     path, _ = saved(algorithm='ppo')
     refused(path, "env_id is 'vdl/Counter-v0', not 'CartPole-v1'", env_id='CartPole-v1')
     refused(path, "algorithm is 'ppo', not 'dqn'", algorithm='dqn')
-    for changes in ({'policy': None}, {'version': None}, {'policy': 3}, {'agent_steps': []}):
+    for changes in ({'version': None}, {'policy': 3}, {'agent_steps': []}):
         path, _ = saved()
         broken(path, **changes)
         refused(path, 'not a policy for vdl/Counter-v0: ')
     path, _ = saved(config={'hidden_size': 5})
     refused(path, 'size mismatch')
-    path, _ = saved(algorithm='impala', config={'algorithm': 'dqn'})
-    refused(path, 'value_head')
     path, _ = saved(config={'network': 'transformer'})
     with pytest.raises(SettingError, match="^network: 'transformer' is not allowed"):
         load_policy(path)
