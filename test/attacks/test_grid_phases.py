@@ -1,7 +1,6 @@
 """The grid's phases, commands, table and curves."""
 
 import dataclasses
-import json
 import math
 import threading
 
@@ -31,14 +30,6 @@ FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
 def grid(tmp_path):
     return Grid(tmp_path, [tmp_path / 'a.pt', tmp_path / 'b.pt'], choose(PHASES, [FGSM_OF_NOISE]),
                 1000, 200, {'num_envs': '4'}, log=lambda text: None)
-
-
-def complete(grid, seed, name, steps, mean=1.0, ended_by='total_steps'):
-    folder = grid.folder(seed, name)
-    folder.mkdir(parents=True)
-    (folder / 'checkpoint.pt').touch()
-    (folder / 'summary.json').write_text(json.dumps({
-        'ended_by': ended_by, 'agent_steps': steps, 'mean_return_100': mean, 'episodes': 7}))
 
 
 def options(command):
@@ -82,17 +73,6 @@ def test_a_phase_begins_with_the_policy_of_the_one_before(grid):
     before = grid.folder(2, grid.phases[1].name) / 'checkpoint.pt'
     assert third.items() >= {'--init': str(before), '--adversarial_mode': 'fgsm',
                              '--num_envs': '4'}.items()
-
-
-def test_an_interrupted_phase_goes_on_and_a_complete_one_is_kept(grid):
-    baseline, learned, frozen = grid.phases
-    complete(grid, 1, baseline.name, 200)
-    complete(grid, 1, learned.name, 999)
-    complete(grid, 1, frozen.name, 200, ended_by='interrupted')
-    assert grid.summary(1, baseline)['episodes'] == 7
-    assert grid.summary(1, learned) is grid.summary(1, frozen) is grid.summary(2, frozen) is None
-    assert options(grid.command(1, learned)) == {
-        '--resume': str(grid.folder(1, learned.name)), '--total_steps': '1000'}
 
 
 @pytest.mark.process

@@ -97,7 +97,8 @@ def test_random_delays_are_drawn_for_each_episode_by_the_seed():
 
 @pytest.mark.parametrize(('env_id', 'number', 'fps'), [
     # The arm shows its last actions itself; the duration of a counter's step is unknown.
-    ('vdl/MixedCounter-v0', 3, 500.0), (PUSH, 0, 0.0), (REACH, 0, 200.0), ('ALE/Pong-v5', 3, 200.0)])
+    ('vdl/MixedCounter-v0', 3, 500.0), (PUSH, 0, 0.0), (REACH, 0, 200.0),
+    ('ALE/Pong-v5', 3, 200.0)])
 def test_all_kinds_of_environments_run_late_and_on_their_own_clock(env_id, number, fps):
     env = make(EnvConfig(
         env_id=env_id, time_limit=7, observation_delay=0.15, random_observation_delay=0.1,

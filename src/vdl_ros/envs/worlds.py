@@ -107,8 +107,8 @@ class ParallelWorlds:
         for w, world in enumerate(self._worlds):
             self._reset(w, world, seeds[w])
         self._seed = seed
-        nothing: list[set[str]] = [set() for _ in self._worlds]
-        self._collect([{}] * self.num_worlds, nothing, nothing, nothing)
+        self.outcomes = {name: self._lost() for name in self.names}
+        self._observe()
 
     def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
         self._last[w].update(world.reset(seed=seed)[0])
@@ -121,45 +121,40 @@ class ParallelWorlds:
             actions: [W] or [W, A], by the names of bodies; the others act at random.
         """
         self._seed = None
-        rewards: list[Mapping[Any, float]] = []
-        lived, terminated, truncated = [], [], []
+        self.outcomes = {name: self._lost() for name in self.names}
         for w, world in enumerate(self._worlds):
             live = [] if self._is_over[w] else list(world.agents)
             if not live:
                 self._reset(w, world)
-                found: tuple[Any, ...] = ({}, {}, {}, {})
-            else:
-                found = world.step({
-                    key: actions[name][w] if (name := str(key)) in actions
-                    else self.action_spaces[name].sample() for key in live})
-                self._last[w].update(found[0])
-                self._steps[w] += 1
+                continue
+            observations, rewards, terminated, truncated, _ = world.step({
+                key: actions[name][w] if (name := str(key)) in actions
+                else self.action_spaces[name].sample() for key in live})
+            self._last[w].update(observations)
+            self._steps[w] += 1
             self._is_over[w] = bool(self._limit) and self._steps[w] >= self._limit
-            over = set(live) if self._is_over[w] else set()
-            rewards.append(found[1])
-            lived.append(set(live))
-            terminated.append({key for key, value in found[2].items() if value})
-            truncated.append({key for key, value in found[3].items() if value} | over)
-        self._collect(rewards, lived, terminated, truncated)
+            for key in live:
+                outcome = self.outcomes[str(key)]
+                outcome.rewards[w] = rewards.get(key, 0.0)
+                outcome.terminated[w] = terminated.get(key, False)
+                outcome.truncated[w] = truncated.get(key, False) or self._is_over[w]
+                outcome.is_lost[w] = False
+        self._observe()
 
-    def _collect(
-        self, rewards: Sequence[Mapping[Any, float]], lived: Sequence[set[Any]],
-        terminated: Sequence[set[Any]], truncated: Sequence[set[Any]],
-    ) -> None:
+    def _lost(self) -> BodyOutcome:
+        """Return what a step did to a body that is in no world."""
+        count = self.num_worlds
+        return BodyOutcome(None, np.zeros(count, np.float32), np.zeros(count, np.bool_),
+                           np.zeros(count, np.bool_), np.ones(count, np.bool_))
+
+    def _observe(self) -> None:
+        """Add the latest observations, [W, ...], to the outcomes."""
         for name, key in self._keys.items():
-            is_alive = np.array([key in each for each in lived])
-            ends = [np.array([key in each for each in flags]) & is_alive
-                    for flags in (terminated, truncated)]
-            got = np.array([each.get(key, 0.0) for each in rewards], np.float32)
-            self.outcomes[name] = BodyOutcome(
-                self._observe(name, key), np.where(is_alive, got, np.float32(0.0)),
-                ends[0], ends[1], ~is_alive)
-
-    def _observe(self, name: str, key: Any) -> Any:
-        space = self.observation_spaces[name]
-        items = [last[key] if key in last else _zeros(space) for last in self._last]
-        out: Any = create_empty_array(space, n=self.num_worlds)
-        return concatenate(space, items, out)
+            space = self.observation_spaces[name]
+            items = [last[key] if key in last else _zeros(space) for last in self._last]
+            out: Any = create_empty_array(space, n=self.num_worlds)
+            self.outcomes[name] = self.outcomes[name]._replace(
+                observations=concatenate(space, items, out))
 
     def render(self) -> tuple[Any, ...] | None:
         images = tuple(world.render() for world in self._worlds)

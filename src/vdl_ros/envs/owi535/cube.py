@@ -115,11 +115,11 @@ def grip_point(cube: Array, goal: Array, behind: float) -> Array:
     return np.asarray(cube - behind * away / np.maximum(distance, CLOSE))
 
 
-class CubeObserver:
+class CubeObserver(ArmObserver):
     """Assembles observations for one arm, or for many at once."""
 
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str], behind: float) -> None:
-        self._arm = ArmObserver(geometry, motors)
+        super().__init__(geometry, motors)
         self._behind = behind
         self._space = feature_space(cube_features(motors))
 
@@ -133,7 +133,7 @@ class CubeObserver:
             now: the time, of the clock of the stamps, float64 [...], s.
             goal: where the cube's centre should be, in ``base_link``, float64 [..., 3], m.
         """
-        view = self._arm.view(reading, before, commands)
+        view = self.view(reading, before, commands)
         grip = grip_point(cube.place, goal, self._behind)
         from_tool, from_cube = cube.place - view.tool, goal - cube.place
         distance = np.linalg.norm(from_cube, axis=-1, keepdims=True)
@@ -142,7 +142,7 @@ class CubeObserver:
         # A quarter of a turn makes no difference.
         turn = 4.0 * (cube.angle - plane)[..., None]
         return bounded([
-            view.features, self._arm.towards(view, grip),
+            view.features, self.towards(view, grip),
             view.turned(from_tool), from_tool[..., 2:], from_cube, view.turned(from_cube),
             NEAR / (NEAR + distance), push, np.cos(turn), np.sin(turn),
             np.asarray(now - reading.stamp)[..., None]], self._space)

@@ -45,11 +45,8 @@ FEATURES = (*arm_features(MOTORS), *target_features(), Feature('age', 's', 1.0))
 SPACE = feature_space(FEATURES)
 
 
-class ReachObserver:
+class ReachObserver(ArmObserver):
     """Assembles observations of the task for one arm, or for many at once."""
-
-    def __init__(self, geometry: ArmGeometry) -> None:
-        self._arm = ArmObserver(geometry)
 
     def observe(
         self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
@@ -61,9 +58,9 @@ class ReachObserver:
             now: the time, of the clock of the stamps, float64 [...], s.
             target: the place that ``tool0`` should reach, in ``base_link``, float64 [..., 3], m.
         """
-        view = self._arm.view(reading, before, commands)
+        view = self.view(reading, before, commands)
         age = np.asarray(now - reading.stamp)[..., None]
-        return bounded([view.features, self._arm.towards(view, target), age], SPACE)
+        return bounded([view.features, self.towards(view, target), age], SPACE)
 
 
 Bools = NDArray[np.bool_]
