@@ -119,7 +119,7 @@ def test_an_environment_that_cannot_be_served_is_closed_and_named():
 
 def test_observations_of_several_parts_are_one_vector_within_a_limit(monkeypatch):
     config = EnvConfig(env_id='Blackjack-v1')
-    monkeypatch.setattr('vdl_ros.envs.checked_vector_env._LARGEST_OBSERVATIONS', 2 * 45 * 4)
+    monkeypatch.setattr('vdl_ros.envs.checked_vector_env._MAX_OBSERVATION_BYTES', 2 * 45 * 4)
     env = make(config, seed=0, num_envs=2)
     observations, _ = env.reset()
     env.close()

@@ -9,7 +9,7 @@ import pytest
 
 from vdl_ros.envs import dummy
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.dummy import LARGEST, Dummy, DummyEnv, parse
+from vdl_ros.envs.dummy import MAX_BYTES, Dummy, DummyEnv, parse
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make, spaces
 
@@ -38,7 +38,7 @@ def test_ids_are_parsed_and_invalid_ones_are_refused_with_one_line():
             ('dummy/OBS8-FPS0.5-v0', Dummy(8, 2.0)),
             ('dummy/OBS8-FPS4-SERIAL-v0', Dummy(8, 0.25, together=False)),
             ('dummy/OBS8-FPS4-BUSY-v0', Dummy(8, 0.25, together=False, busy=True)),
-            (f'dummy/OBS{LARGEST}-v0', Dummy(LARGEST))):
+            (f'dummy/OBS{MAX_BYTES}-v0', Dummy(MAX_BYTES))):
         assert parse(env_id) == expected
     for env_id, message in (
             ('dummy/OBS0-v0', 'env_id: OBS0 is not allowed: 1 to 67108864 bytes'),

@@ -38,7 +38,7 @@ def test_images_change_while_the_policy_acts_and_large_ones_are_thinned_out(monk
     assert player.fps == 50.0
     # Beyond the end of an episode.
     assert player.play(600).shape == (400, 600, 3)
-    monkeypatch.setattr(module, '_LARGEST', 250)
+    monkeypatch.setattr(module, '_MAX_SIDE', 250)
     assert player.play(1).shape == (134, 200, 3)
     player.close()
 

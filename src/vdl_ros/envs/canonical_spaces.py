@@ -26,8 +26,8 @@ from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
 # A Discrete space may be large, its one-hot vector and the outputs for its actions not.
-_MOST_NUMBERS = 1 << 20
-_MOST_ACTIONS = 1 << 16
+_MAX_NUMBERS = 1 << 20
+_MAX_ACTIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -143,9 +143,9 @@ class Observations:
             columns = slice(size, size := size + flatdim(part.space))
             self._numbers.append(
                 (part, columns, _OneHot(part) if isinstance(part.space, _ONE_HOT) else None))
-        if not 1 <= size <= _MOST_NUMBERS:
+        if not 1 <= size <= _MAX_NUMBERS:
             raise ValueError(f'observations: {size} numbers, discrete ones one-hot, are not '
-                             f'supported: 1 to {_MOST_NUMBERS}')
+                             f'supported: 1 to {_MAX_NUMBERS}')
         image: Any = None if self._image is None else self._image.space
         self.space = spaces.Box(-np.inf, np.inf, (size,), np.float32) if image is None \
             else ImageAndVector(image, size)
@@ -214,8 +214,8 @@ class Actions:
             raise ValueError(f'actions: {space} is not supported: Discrete, MultiDiscrete, '
                              'MultiBinary, or a Box of floating-point numbers')
         sizes = np.asarray(getattr(self.space, 'nvec', getattr(self.space, 'n', 0)), float)
-        if sizes.sum() > _MOST_ACTIONS:
-            raise ValueError(f'actions: {self.space} is not supported: at most {_MOST_ACTIONS} '
+        if sizes.sum() > _MAX_ACTIONS:
+            raise ValueError(f'actions: {self.space} is not supported: at most {_MAX_ACTIONS} '
                              'choices, of all parts together')
 
     def convert(self, actions: NDArray[Any]) -> NDArray[Any]:

@@ -35,7 +35,7 @@ else:
     Wrapper = VectorWrapper
 
 # Bytes; settings come over the network.
-_LARGEST_OBSERVATIONS = 1 << 30
+_MAX_OBSERVATION_BYTES = 1 << 30
 
 
 class EnvError(ValueError):
@@ -48,9 +48,9 @@ class EnvStopped(Exception):  # noqa: N818
 
 def check_memory(num_envs: int, size: int) -> None:
     """Refuse settings, each allowed, whose observations of ``size`` bytes fill the memory."""
-    if num_envs * size > _LARGEST_OBSERVATIONS:
+    if num_envs * size > _MAX_OBSERVATION_BYTES:
         raise EnvError(f'num_envs: {num_envs} observations of {size} bytes are not allowed: at '
-                       f'most {_LARGEST_OBSERVATIONS} bytes together')
+                       f'most {_MAX_OBSERVATION_BYTES} bytes together')
 
 
 def seeds_for(seed: int, num_envs: int) -> list[int]:

@@ -29,8 +29,8 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepResult, StepResult
 
 NAMESPACE = 'dummy/'
-LARGEST = 1 << 26
-SLOWEST = 0.01
+MAX_BYTES = 1 << 26
+MIN_FPS = 0.01
 _FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
 _NAME = re.compile(
     r'dummy/OBS([0-9]{1,12})(?:-FPS([0-9]{1,9}(?:\.[0-9]{1,9})?)(-SERIAL|-BUSY)?)?-v0')
@@ -55,13 +55,13 @@ def parse(env_id: str) -> Dummy:
     if found is None:
         raise EnvError(f'env_id: {quoted(env_id)} is not allowed: {_FORM}')
     size = int(found[1])
-    if not 1 <= size <= LARGEST:
-        raise EnvError(f'env_id: OBS{found[1]} is not allowed: 1 to {LARGEST} bytes')
+    if not 1 <= size <= MAX_BYTES:
+        raise EnvError(f'env_id: OBS{found[1]} is not allowed: 1 to {MAX_BYTES} bytes')
     if found[2] is None:
         return Dummy(size)
-    if float(found[2]) < SLOWEST:
+    if float(found[2]) < MIN_FPS:
         raise EnvError(
-            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {SLOWEST}; '
+            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {MIN_FPS}; '
             'without FPS steps do not sleep')
     return Dummy(size, 1.0 / float(found[2]), together=found[3] is None, busy=found[3] == '-BUSY')
 

@@ -74,8 +74,8 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 # Characters of a setting, and levels of nesting.
-_LONGEST = 8192
-_DEEPEST = 8
+_MAX_CHARACTERS = 8192
+_MAX_DEPTH = 8
 # Arguments of gymnasium.make and make_vec, which are not the environment's own.
 _RESERVED = frozenset({
     'additional_wrappers', 'disable_env_checker', 'id', 'max_episode_steps', 'num_envs',
@@ -119,15 +119,16 @@ def _read(name: str, text: str, allowed: str) -> Any:
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
-    if len(text) > _LONGEST:
-        raise EnvError(f'{name}: {len(text)} characters are not allowed: at most {_LONGEST}')
+    if len(text) > _MAX_CHARACTERS:
+        raise EnvError(f'{name}: {len(text)} characters are not allowed: at most '
+                       f'{_MAX_CHARACTERS}')
     try:
         found = json.loads(text, parse_constant=refuse)
     # The parser calls itself for each level of nesting.
     except (ValueError, RecursionError) as error:
         raise EnvError(f'{name}: {quoted(text)} is not allowed: {allowed}') from error
-    if _is_deeper(found, _DEEPEST):
-        raise EnvError(f'{name}: {quoted(text)} is not allowed: nested at most {_DEEPEST} times')
+    if _is_deeper(found, _MAX_DEPTH):
+        raise EnvError(f'{name}: {quoted(text)} is not allowed: nested at most {_MAX_DEPTH} times')
     return found
 
 
@@ -145,7 +146,7 @@ OF_GYMNASIUM = (
     'ReshapeObservation', 'ResizeObservation', 'StickyAction', 'TimeAwareObservation')
 # Of the numbers in their arguments: with it, none of them makes an observation that fills the
 # memory before its size is checked.
-_LARGEST = 256
+_MAX_ARGUMENT = 256
 
 
 def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any, Any]], Wrapped]]:
@@ -161,9 +162,9 @@ def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any,
         if names.count(name) > 1:
             raise EnvError(f'env_wrappers: {name} is named twice')
         for number in _numbers(arguments):
-            if abs(number) > _LARGEST:
+            if abs(number) > _MAX_ARGUMENT:
                 raise EnvError(f'env_wrappers: {name}: {quoted(number)} is not allowed: at most '
-                               f'{_LARGEST}')
+                               f'{_MAX_ARGUMENT}')
     return [partial(_wrap, name, _find(name), arguments, num_envs) for name, arguments in found]
 
 

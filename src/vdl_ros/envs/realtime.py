@@ -111,9 +111,9 @@ class DelayedVectorEnv(Wrapper):
         self._rate = rate
         self._delays = observations, actions
         # Rounded up, and drawn with a phase.
-        self._most = [math.ceil(delay.high * rate) + 1 for delay in self._delays]
+        self._max_steps = [math.ceil(delay.high * rate) + 1 for delay in self._delays]
         try:
-            for steps, space in zip(self._most, (
+            for steps, space in zip(self._max_steps, (
                     env.single_observation_space, env.single_action_space), strict=True):
                 size = math.prod(space.shape or ()) * (space.dtype or np.dtype(int)).itemsize
                 check_memory(env.num_envs * (steps + 1), size)
@@ -124,7 +124,7 @@ class DelayedVectorEnv(Wrapper):
         self._none = no_action(env.single_action_space, env.num_envs)
         self._late = np.zeros((2, env.num_envs), np.int64)
         self._over: NDArray[np.bool_] = np.zeros(env.num_envs, np.bool_)
-        self._actions = _Latest(self._most[1], self._none)
+        self._actions = _Latest(self._max_steps[1], self._none)
         self._observations: _Latest
 
     def _draw(self, rows: NDArray[np.bool_]) -> None:
@@ -142,7 +142,7 @@ class DelayedVectorEnv(Wrapper):
         self._over = ~everywhere
         self._draw(everywhere)
         self._actions.fill(everywhere, self._none)
-        self._observations = _Latest(self._most[0], observations)
+        self._observations = _Latest(self._max_steps[0], observations)
         return observations, info | self._info()
 
     def step(self, actions: NDArray[Any]) -> StepResult:

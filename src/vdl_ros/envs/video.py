@@ -19,7 +19,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 _OPTIONS = {'crf': 20, 'threads': 1}
-_SMALLEST_SIDE = 320
+_MIN_SIDE = 320
 
 
 def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -27,7 +27,7 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     Players blur small images, so pixels are repeated; Atari's 160 columns are doubled.
     """
-    scale = -(-_SMALLEST_SIDE // min(image.shape[:2]))
+    scale = -(-_MIN_SIDE // min(image.shape[:2]))
     image = image.repeat(scale, axis=0).repeat(scale, axis=1)
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 

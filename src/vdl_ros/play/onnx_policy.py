@@ -28,8 +28,8 @@ KEY = 'vdl_ros'
 FORMAT = 1
 _MISSING = 'is not installed here: pip install onnx onnxruntime'
 # Numbers of an observation or a state.
-_MOST_NUMBERS = 1 << 26
-_LARGEST = 1 << 30  # bytes
+_MAX_NUMBERS = 1 << 26
+_MAX_BYTES = 1 << 30  # bytes
 # Types of onnxruntime by names of NumPy.
 _TYPES = {'float32': 'float', 'float64': 'double'}
 
@@ -42,7 +42,7 @@ class ActionError(RuntimeError):
     """The outputs of a policy cannot be used; the message is one line."""
 
 
-_Size = Annotated[int, msgspec.Meta(ge=1, le=_MOST_NUMBERS)]
+_Size = Annotated[int, msgspec.Meta(ge=1, le=_MAX_NUMBERS)]
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
@@ -54,8 +54,8 @@ class Input(msgspec.Struct, frozen=True):
     dtype: Literal['bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64']
 
     def __post_init__(self) -> None:
-        if math.prod(self.shape) > _MOST_NUMBERS:
-            raise ValueError(f'shape {self.shape} is not allowed: {_MOST_NUMBERS} numbers')
+        if math.prod(self.shape) > _MAX_NUMBERS:
+            raise ValueError(f'shape {self.shape} is not allowed: {_MAX_NUMBERS} numbers')
 
 
 class _Observation(msgspec.Struct, frozen=True):
@@ -301,8 +301,8 @@ def load_onnx_policy(path: Path) -> OnnxPolicy:
     """
     if not path.is_file():
         raise OnnxFileError(f'{path}: no such file')
-    if path.stat().st_size > _LARGEST:
-        raise OnnxFileError(f'{path}: larger than {_LARGEST >> 30} GiB')
+    if path.stat().st_size > _MAX_BYTES:
+        raise OnnxFileError(f'{path}: larger than {_MAX_BYTES >> 30} GiB')
     try:
         return OnnxPolicy(path.read_bytes())
     except OnnxFileError as error:

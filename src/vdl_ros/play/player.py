@@ -24,7 +24,7 @@ from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 # Added to the seed of the training, for other episodes than its own.
 _SEED = 2000
 # Longest side of an image; larger ones are thinned out.
-_LARGEST = 640
+_MAX_SIDE = 640
 
 
 class PolicyPlayer:
@@ -94,7 +94,7 @@ class PolicyPlayer:
 
     def _image(self) -> NDArray[np.uint8]:
         image = only_image(self._env.render())
-        stride = -(-max(image.shape[:2]) // _LARGEST)
+        stride = -(-max(image.shape[:2]) // _MAX_SIDE)
         return image[::stride, ::stride]
 
     def close(self) -> None:

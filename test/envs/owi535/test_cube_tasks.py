@@ -101,11 +101,11 @@ def test_cubes_and_goals_lie_in_the_area_and_no_arm_touches_its_cube(task):
     assert all(row in task.observation_space for row in observations)
     for places in (cubes, goals):
         radius = np.linalg.norm(places[:, :2], axis=1)
-        assert (radius >= cube.NEAREST - 1e-9).all()
-        assert (radius <= cube.FARTHEST + 1e-9).all()
+        assert (radius >= cube.MIN_RADIUS - 1e-9).all()
+        assert (radius <= cube.MAX_RADIUS + 1e-9).all()
     away = np.linalg.norm((goals - cubes)[:, :2], axis=1)
-    assert away.min() >= cube.SHORTEST - 1e-9
-    assert away.max() <= cube.LONGEST + 1e-9
+    assert away.min() >= cube.MIN_DISTANCE - 1e-9
+    assert away.max() <= cube.MAX_DISTANCE + 1e-9
     assert (goals[:, 2] > EDGE).mean() == pytest.approx(task.lifted, abs=0.1)
     for _ in range(3):
         made.step(off(made, 200), random)

@@ -27,7 +27,7 @@ MOVING = JOINTS[:4]
 #: Number of latest commands in an observation.
 IN_FLIGHT = 8
 # Below this distance, m, directions to the target mean little.
-NEAREST = 0.005
+MIN_DISTANCE = 0.005
 # Distance of which the nearness is a half, m.
 NEAR = 0.02
 
@@ -142,8 +142,8 @@ class ArmObserver:
         distance = np.linalg.norm(away, axis=-1, keepdims=True)
         nearer = (away[..., None, :] @ view.jacobian)[..., 0, :]
         # Least squares for each motor alone.
-        turn = nearer / ((view.jacobian**2).sum(axis=-2) + NEAREST**2)
-        approach = nearer / np.maximum(distance, NEAREST)
+        turn = nearer / ((view.jacobian**2).sum(axis=-2) + MIN_DISTANCE**2)
+        approach = nearer / np.maximum(distance, MIN_DISTANCE)
         nearness = NEAR / (NEAR + distance)
         return np.concatenate([away, view.turned(away), approach, turn, nearness], axis=-1)
 

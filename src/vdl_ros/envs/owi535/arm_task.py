@@ -249,7 +249,7 @@ CAMERA_SHARE = 0.25
 #: that learned with it waits to see what its commands do, also on twins that are slower to react.
 LATE = 0.5
 #: Largest delay that may be added, s.
-MOST_DELAY = 2.0
+MAX_DELAY = 2.0
 # Somebody straightens a wrist that is not measured by hand, rad.
 STRAIGHT = 0.05
 
@@ -340,8 +340,8 @@ class ArmTask:
     ) -> None:
         check_choice('reward', reward, REWARDS)
         check_choice('feedback', feedback, FEEDBACKS)
-        self._delays = (Delay.of('measurement_delay', measurement_delay, MOST_DELAY),
-                        Delay.of('command_delay', command_delay, MOST_DELAY))
+        self._delays = (Delay.of('measurement_delay', measurement_delay, MAX_DELAY),
+                        Delay.of('command_delay', command_delay, MAX_DELAY))
         self._dense = reward == 'dense'
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = world()

@@ -152,7 +152,7 @@ Bools = NDArray[np.bool_]
 
 #: The area of cubes and goals in front of the arm: distances from the base's axis, m, and largest
 #: angle to either side, rad.
-NEAREST, FARTHEST, SIDE = 0.16, 0.25, 1.2
+MIN_RADIUS, MAX_RADIUS, MAX_ANGLE = 0.16, 0.25, 1.2
 #: Heights of ``tool0``, m: above any cube, and around one on the table.
 _ABOVE, _AROUND = (0.06, 0.12), (0.01, 0.018)
 #: The third component of the hand's direction: downwards, so that no other part is as low as a
@@ -216,7 +216,7 @@ def _above(world: World) -> tuple[Array, Array]:
         pose = Kinematics(world.scene.geometry).pose(space.poses)
         low, high = _ABOVE
         height, side = pose[:, 2, 3], np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
-        found.append(space.poses[(height > low) & (height < high) & (np.abs(side) < SIDE)
+        found.append(space.poses[(height > low) & (height < high) & (np.abs(side) < MAX_ANGLE)
                                  & (pose[:, 2, 2] < _DOWN)])
     return found[0], found[1]
 
@@ -233,7 +233,7 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         pose = kinematics.pose(space.poses)
         low, high = _AROUND
         height, radius = pose[:, 2, 3], np.linalg.norm(pose[:, :2, 3], axis=1)
-        which = ((height > low) & (height < high) & (radius > NEAREST) & (radius < FARTHEST)
+        which = ((height > low) & (height < high) & (radius > MIN_RADIUS) & (radius < MAX_RADIUS)
                  & (pose[:, 2, 2] < _STEEP))
         # Turned towards a cube on the x axis; not those that bend over backwards.
         turned = space.poses[:, base] - np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
@@ -252,9 +252,9 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 #: Distance from the base's axis where a cube is out of reach, m.
 LOST = 0.33
 #: How far a goal is from its cube, m.
-SHORTEST, LONGEST = 0.05, 0.12
+MIN_DISTANCE, MAX_DISTANCE = 0.05, 0.12
 #: Heights of lifted goals above the table, m.
-LOWEST, HIGHEST = 0.03, 0.08
+MIN_HEIGHT, MAX_HEIGHT = 0.03, 0.08
 #: Dense reward: for each m of the cube nearer to the goal, and of ``tool0`` nearer to where it
 #: moves the cube.
 PROGRESS, APPROACH = 40.0, 10.0
@@ -350,15 +350,16 @@ class CubeTask(ArmTask):
         cube, goals = np.empty((count, 2)), np.empty((count, 2))
         rows = np.arange(count)
         while len(rows):
-            radius = np.sqrt(random.uniform(NEAREST**2, FARTHEST**2, len(rows)))
-            cube[rows] = radius[:, None] * _direction(random.uniform(-SIDE, SIDE, len(rows)))
-            away = random.uniform(SHORTEST, LONGEST, len(rows))[:, None]
+            radius = np.sqrt(random.uniform(MIN_RADIUS**2, MAX_RADIUS**2, len(rows)))
+            angle = random.uniform(-MAX_ANGLE, MAX_ANGLE, len(rows))
+            cube[rows] = radius[:, None] * _direction(angle)
+            away = random.uniform(MIN_DISTANCE, MAX_DISTANCE, len(rows))[:, None]
             goals[rows] = cube[rows] + away * _direction(random.uniform(-np.pi, np.pi, len(rows)))
             radius = np.linalg.norm(goals[rows], axis=1)
             side = np.abs(np.arctan2(goals[rows, 1], goals[rows, 0]))
-            rows = rows[(radius < NEAREST) | (radius > FARTHEST) | (side > SIDE)]
+            rows = rows[(radius < MIN_RADIUS) | (radius > MAX_RADIUS) | (side > MAX_ANGLE)]
         height = np.where(random.random(count) < self.lifted,
-                          random.uniform(LOWEST, HIGHEST, count), 0.0) + EDGE / 2.0
+                          random.uniform(MIN_HEIGHT, MAX_HEIGHT, count), 0.0) + EDGE / 2.0
         half = random.uniform(-np.pi, np.pi, count) / 2.0
         zeros = np.zeros(count)
         pose = np.column_stack([
