@@ -1,13 +1,8 @@
 """ale-py's vector environment has the properties that envs/atari.py lists."""
 
-from types import SimpleNamespace
-
 import numpy as np
-import pytest
 import torch
-from gymnasium.vector import VectorEnv
 
-from vdl_ros.envs import atari
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
@@ -75,9 +70,17 @@ def test_frames_as_of_universe_starter_agent():
     env.close()
 
 
-def test_lost_life_ends_the_episode_but_the_game_goes_on():
+def test_lost_life_ends_the_episode_but_the_game_goes_on(monkeypatch):
     """Breakout, played badly enough to lose all lives."""
     env = game('Breakout', num_envs=1, episodic_life=True)
+    taken, step = [FIRE], env.unwrapped.step
+
+    def rewarded(actions):
+        taken.append(actions[0])
+        observations, rewards, *more = step(actions)
+        return observations, rewards + 1, *more
+
+    monkeypatch.setattr(env.unwrapped, 'step', rewarded)
     observation, info = env.reset()
     rows = [(observation, 0.0, False, False, info['lives'][0])]
     while sum(row[2] for row in rows) < 6 or rows[-1][2]:
@@ -90,52 +93,15 @@ def test_lost_life_ends_the_episode_but_the_game_goes_on():
     # Five lives one after the other, then a new game.
     assert [rows[t][4] for t in ends] == [4, 3, 2, 1, 0, 4]
     assert [rows[t][3] for t in ends] == [False] * 4 + [True, False]
-    for before, after in ((rows[t], rows[t + 1]) for t in ends):
-        assert not after[1]
+    for t in ends:
+        before, after = rows[t], rows[t + 1]
         assert not after[2]
         game_over = before[3]
+        # The step after a lost life has no reward, and presses FIRE.
+        assert game_over or (after[1], taken[t + 1]) == (0, FIRE)
         assert is_first(after[0])[0] == game_over
         assert np.array_equal(after[0][:, :-1], before[0][:, 1:]) == (not game_over)
         assert after[4] == (5 if game_over else before[4])
-
-
-class Script(VectorEnv):
-    """Two games of which every reward is 3 and the lives are as written; keeps the actions."""
-
-    def __init__(self, buttons, lives):
-        self.num_envs = 2
-        names = [SimpleNamespace(name=name) for name in buttons]
-        self.ale = SimpleNamespace(get_action_set=lambda: names)
-        self.lives = iter(np.array(lives, np.int32))
-        self.actions = []
-
-    def reset(self, *, seed=None, options=None):
-        return np.zeros((2, 4, 84, 84), np.uint8), {'lives': next(self.lives)}
-
-    def step(self, actions):
-        self.actions.append(actions.tolist())
-        lives, over = next(self.lives), np.zeros(2, bool)
-        return (np.zeros((2, 4, 84, 84), np.uint8), np.full(2, 3, np.int32), lives == 0, over,
-                {'lives': lives})
-
-
-@pytest.mark.parametrize(('buttons', 'restart'), [
-    (['NOOP', 'UP', 'FIRE'], 2), (['NOOP', 'UP'], 0)])
-def test_reset_step_after_a_lost_life_replaces_the_action_and_drops_the_reward(buttons, restart):
-    script = Script(buttons, [[3, 3], [2, 3], [2, 3], [1, 0], [1, 3]])
-    env = atari.Lives(script, episodic_life=True)
-    env.reset()
-    rewards, terminated, game_over = [], [], []
-    for action in (7, 8, 9, 10):
-        _, reward, ended, _, info = env.step(np.array([action, action]))
-        rewards.append(reward.tolist())
-        terminated.append(ended.tolist())
-        game_over.append(info['game_over'].tolist())
-    # The last step of game 1 is a true restart, which the emulator makes by itself.
-    assert script.actions == [[7, 7], [restart, 8], [9, 9], [restart, 10]]
-    assert rewards == [[3, 3], [0, 3], [3, 3], [0, 3]]
-    assert terminated == [[True, False], [False, False], [True, True], [False, False]]
-    assert game_over == [[False, False], [False, False], [False, True], [False, False]]
 
 
 def test_rendered_images_show_the_played_game():

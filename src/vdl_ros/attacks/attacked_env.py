@@ -41,12 +41,8 @@ def observed(
 class PerturbedObservations:
     """Converts observations to those that a policy sees under an attack, and back to one array.
 
-    Args:
-        space: a Box; of an :class:`ImageAndVector` only the image is perturbed.
-        normalized: whether the policy normalizes numbers; it takes them without scaling.
-
-    Attributes:
-        image_space: of the part that is perturbed: the image, or all numbers.
+    Of an :class:`ImageAndVector` only the image is perturbed; ``image_space`` is its space.
+    ``normalized``: the policy normalizes numbers, and takes them without scaling.
     """
 
     def __init__(self, space: gymnasium.Space[Any], normalized: bool = False) -> None:
@@ -124,12 +120,8 @@ class AttackedEnv(Wrapper):
     presence of the perturbation of the observation that the step's actions answered.
 
     Args:
-        config: the attack; its mode is not 'none'.
         normalized: whether the policy normalizes observations that are numbers.
         surrogate: a policy of the same spaces, whose gradients are used.
-
-    Attributes:
-        perturbed: number of observations that were perturbed so far.
 
     Raises:
         SettingError: observations that cannot be attacked in this way.
@@ -158,6 +150,7 @@ class AttackedEnv(Wrapper):
                     'adversarial_checkpoint: its policy is of observations '
                     f'{surrogate.observation_shape}, which is not allowed: {wanted}')
             self._attacker.follow(PolicyVictim(surrogate))
+        #: Number of observations that were perturbed so far.
         self.perturbed = 0
         self._done: NDArray[np.bool_] = np.zeros(self.num_envs, np.bool_)
         self._before: dict[str, NDArray[Any]] = {}

@@ -228,9 +228,6 @@ class Attacker:
     A recurrent policy has a state here as well. It follows the perturbed observations, which the
     attacked policy sees, and is reset where an episode starts. In the process of the attacked
     policy that policy's own state is the same, and need not be computed again.
-
-    Args:
-        channels_last: whether images are [H, W, C].
     """
 
     def __init__(

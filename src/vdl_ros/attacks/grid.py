@@ -30,17 +30,10 @@ THRESHOLDS = (0.5, 1.4)
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """One run of the grid.
+    """One run of the grid: its attack, and whether the policy only acts (``freeze``).
 
-    Attributes:
-        name: of the run and of its folder.
-        mode: of the attack, a value of ``adversarial_mode``.
-        epsilon: of the attack, of observations from 0 to 1.
-        freeze: whether the policy only acts.
-        after: the phase whose policy it begins with; empty: a new one.
-        value_threshold: of a value-guided attack: the value of the policy above which it injects.
-        smoothing: of the observations, a value of ``observation_smoothing``.
-        transfer: whether the attack uses the gradients of the first policy.
+    It begins with the policy of the phase ``after``; empty: a new one. ``transfer``: the attack
+    uses the gradients of the first policy.
     """
 
     name: str
@@ -53,8 +46,8 @@ class Phase:
     transfer: bool = False
 
 
-def learned(mode: str, epsilon: float, after: str = BASELINE) -> Phase:
-    return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, False, after)
+def learned(mode: str, epsilon: float) -> Phase:
+    return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, freeze=False)
 
 
 def frozen(
@@ -198,11 +191,7 @@ Array = NDArray[np.float64]
 
 
 class Episodes(NamedTuple):
-    """The episodes of a phase.
-
-    ``steps`` are agent steps of the phase at their ends, float64 [N], not descending; ``returns``
-    are float64 [N].
-    """
+    """The episodes of a phase: its agent steps at their ends, and returns, float64 [N]."""
 
     name: str
     steps: Array
@@ -252,14 +241,10 @@ class PhaseError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """The phases of one grid and where they are.
+    """The phases of one grid, each after the one whose policy it needs, and where they are.
 
-    Attributes:
-        policies: checkpoints that the phases begin with, of one training seed each.
-        phases: the phases, each after the one whose policy it needs.
-        learned_steps: agent steps of a phase that learns.
-        frozen_steps: of one that does not.
-        settings: more settings of every phase, by name.
+    ``policies`` are checkpoints that they begin with, of one training seed each; phases that learn
+    have ``learned_steps``, others ``frozen_steps``; all have ``settings``.
     """
 
     output: Path

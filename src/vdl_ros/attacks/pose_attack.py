@@ -97,10 +97,8 @@ class ImageAttack:
 
     The perturbation is computed in float, of the middle square of an image, which is what the
     network sees. It is then rounded to whole bytes, and no byte changes by more than epsilon; the
-    bytes of ``pgd_l2`` are rounded towards 0, so that its norm does not grow.
-
-    Args:
-        estimator: whose gradients are used: the attacked one, or a surrogate.
+    bytes of ``pgd_l2`` are rounded towards 0, so that its norm does not grow. ``estimator`` is the
+    attacked one, or a surrogate.
     """
 
     def __init__(self, config: AttackConfig, estimator: PoseEstimator, seed: int = 0) -> None:

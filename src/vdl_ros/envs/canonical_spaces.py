@@ -184,14 +184,10 @@ class Observations:
 
 
 class Actions:
-    """Converts actions for a vector environment.
-
-    Attributes:
-        space: of one action before: Discrete from 0, MultiDiscrete [A] from 0, or Box [A].
+    """Converts actions of ``space``: Discrete or MultiDiscrete [A] from 0, or Box [A].
 
     Raises:
-        ValueError: the space is of another kind, a Box of whole numbers, or has too many
-            choices.
+        ValueError: the environment's space is of another kind, or has too many choices.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:

@@ -77,8 +77,6 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
     A step is three of CartPole with one action, and its reward their sum. The observation is the
     frame of each; after a reset the first one three times; after the pole has fallen the last one
     again.
-
-    ``gravity`` is in m/s^2.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 17}
@@ -133,12 +131,7 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
 
     Steering, gas and brake stay as they are until an action changes one of them. 0, 1, 2: steer
     right, left, straight; 3, 4: gas on, off; 5, 6: brake on, off; 7: nothing. It needs Box2D:
-    ``pip install box2d``.
-
-    ``arguments`` are those of Gymnasium's CarRacing.
-
-    Raises:
-        gymnasium.error.DependencyNotInstalled: Box2D is not installed.
+    ``pip install box2d``. ``arguments`` are those of Gymnasium's CarRacing.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 50}

@@ -57,9 +57,7 @@ def record_episodes(
     The return of an episode that is cut by a limit is that until there.
 
     Args:
-        act: function from observations [1, ...], is_reset [1] and previous rewards [1] to
-            actions [1, ...].
-        path: the MP4 file.
+        act: from observations [1, ...], is_reset [1] and previous rewards [1] to actions [1, ...].
         episodes: how many at least.
         min_steps: more episodes follow until there are so many steps.
         fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.

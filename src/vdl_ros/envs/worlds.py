@@ -60,8 +60,6 @@ class ParallelWorlds:
 
     Attributes:
         names: of the bodies, in the order of the world.
-        observation_spaces: by body.
-        action_spaces: by body.
         outcomes: by body, what the last step, or the last reset, did to it.
     """
 
@@ -115,11 +113,7 @@ class ParallelWorlds:
         self._steps[w], self._is_over[w] = 0, False
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> None:
-        """Step every world once.
-
-        Args:
-            actions: [W] or [W, A], by the names of bodies; the others act at random.
-        """
+        """Step every world by actions [W] or [W, A] of bodies; others act at random."""
         self._seed = None
         self.outcomes = {name: self._lost() for name in self.names}
         for w, world in enumerate(self._worlds):

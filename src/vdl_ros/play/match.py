@@ -70,8 +70,7 @@ def play_match(
         deterministic: whether policies take their most likely actions.
 
     Raises:
-        ValueError: a world that cannot be created, a body without side, or a policy of other
-            bodies or of another world.
+        ValueError: no such world, a body without side, or a policy of other bodies or worlds.
     """
     names = factory.bodies(config)
     num_worlds = min(num_worlds, episodes)

@@ -160,11 +160,8 @@ _ATTRIBUTE = {'name', 'type', 'doc_string', 'f', 'i', 's', 't', 'floats', 'ints'
 class Outputs(NamedTuple):
     """Outputs of a policy for B observations.
 
-    Attributes:
-        parameters: float32 [B, P], of the action distribution.
-        actions: the most likely ones, int64 [B] or [B, A], or float32 [B, A].
-        values: float32 [B].
-        state: float32 [B, S], for the next observations; S is 0 if the policy has no state.
+    ``parameters`` are of the action distribution, [B, P]; ``actions`` the most likely ones, [B] or
+    [B, A]; ``state`` is for the next observations, [B, S], where S may be 0.
     """
 
     parameters: NDArray[np.float32]
@@ -215,8 +212,7 @@ class OnnxPolicy:
         """Return what the policy makes of observations, and keep its state.
 
         Args:
-            observations: [B, ...]; an image and numbers are rows of bytes as of
-                ``ImageAndVector``.
+            observations: [B, ...]; an image and numbers are rows of ``ImageAndVector``.
             is_reset: [B] bool, where an episode starts; default: nowhere. The state is reset
                 there, and everywhere when B changes.
             rewards: [B] float, of the previous actions; default: 0.
@@ -297,7 +293,6 @@ def load_onnx_policy(path: Path) -> OnnxPolicy:
 
     Raises:
         OnnxFileError: it cannot be used; the message is one line that names the file.
-        OSError: it cannot be read.
     """
     if not path.is_file():
         raise OnnxFileError(f'{path}: no such file')

@@ -30,12 +30,10 @@ _MAX_SIDE = 640
 class PolicyPlayer:
     """One environment and a policy that acts in it, by its most likely actions.
 
-    Args:
-        config: settings of a training, as a learner publishes them.
+    ``config`` are settings of a training, as a learner publishes them.
 
     Raises:
-        EnvError: the environment cannot be created or rendered here, or is not to be played
-            a second time.
+        EnvError: no such environment or image here, or it is not to be played a second time.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:

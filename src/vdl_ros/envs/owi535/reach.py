@@ -215,10 +215,7 @@ def describe(
 
 
 def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
-    """Check that a policy may move an arm.
-
-    Args:
-        found: what its checkpoint says; it may come from anywhere.
+    """Check by what a checkpoint says, from wherever it comes, that its policy may move an arm.
 
     Raises:
         MisfitError: names the first thing that differs, its value and the right one.
