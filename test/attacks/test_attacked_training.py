@@ -89,20 +89,21 @@ def test_the_first_episode_is_written_step_by_step(train):
     assert len({row['value'] for row in rows}) > len(rows) // 2
 
 
-def attacked_actor(make, attack, **settings):
+def attacked_actor(make, attack, shared=False, **settings):
     """Return an actor in CartPole in pixels under attack, and the schema of its unrolls."""
     envs = attack_environments(factory.make(EnvConfig(
         env_id='vdl_ros/CartPolePixels-v0'), 0, num_envs=2), attack, TrainConfig(), 0)
     spaces = envs.single_observation_space, envs.single_action_space
     policy = make(*spaces, network='universe', lstm_size=4, **settings)
+    envs.follow(policy, (lambda: actor.state) if shared else None)
     schema = UnrollSchema(*spaces, 6, 1, policy.state_size)
-    return TorchActor(envs, policy, schema, 0), schema
+    actor = TorchActor(envs, policy, schema, 0)
+    return actor, schema
 
 
 def test_unrolls_hold_what_the_policy_saw(make):
     actor, schema = attacked_actor(make, AttackConfig('fgsm', 0.001))
     policy = actor.policy
-    actor.envs.follow(policy)
     actor.unroll()
     arrays, _ = actor.unroll()
     actor.close()
@@ -122,8 +123,8 @@ def test_unrolls_hold_what_the_policy_saw(make):
 
 def test_the_state_of_the_actor_gives_the_same_attack_as_one_of_its_own(make):
     def unrolls(shared):
-        actor, _ = attacked_actor(make, AttackConfig('fgsm_skip2', 0.01), last_action_reward=True)
-        actor.envs.follow(actor.policy, (lambda: actor.state) if shared else None)
+        actor, _ = attacked_actor(
+            make, AttackConfig('fgsm_skip2', 0.01), shared, last_action_reward=True)
         found = [actor.unroll()[0] for _ in range(3)]
         actor.close()
         return found

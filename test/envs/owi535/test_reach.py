@@ -96,7 +96,7 @@ def test_success_is_a_second_within_two_centimetres_at_any_rate(reward, rate, st
         assert [outcome.rewards.tolist() for outcome in outcomes] == [[0] * 3] * 10 + [[1] * 3]
     elif rate == 10.0:
         assert outcomes[-1].rewards == pytest.approx(
-            arm_task.WITHIN * (1 - outcomes[-1].info['distance'] / reach.CLOSE)
+            arm_task.WITHIN * (1 - outcomes[-1].info['distance'] / arm_task.CLOSE)
             + arm_task.SUCCESS - arm_task.STEP_COST, abs=1e-3)
     random = placed(task, 0.025)
     assert not any(task.step(off, random).success.any() for _ in range(2 * steps))
@@ -135,7 +135,7 @@ def test_the_dense_reward_is_progress_less_costs():
     expected = (
         reach.PROGRESS * (before.info['distance'] - after.info['distance'])
         + reach.TRAVEL * (travels[0] - travels[1])
-        + arm_task.WITHIN * (1 - after.info['distance'] / reach.CLOSE).clip(min=0)
+        + arm_task.WITHIN * (1 - after.info['distance'] / arm_task.CLOSE).clip(min=0)
         - arm_task.STEP_COST
         - 2 * arm_task.SWITCH_COST - reach.COLLISION_COST * after.info['collided'])
     assert after.rewards == pytest.approx(expected)
