@@ -52,8 +52,6 @@ def test_what_does_not_fit_is_refused_in_one_line():
             # Environments with settings of their own take neither.
             ({'env_id': 'ALE/Pong-v5', 'env_kwargs': '{"name": "x"}'},
              'env_kwargs: \'{"name": "x"}\' is not allowed with env_id \'ALE/Pong-v5\''),
-            ({'env_id': 'dummy/OBS100-v0', 'env_wrappers': 'FlattenObservation'},
-             "env_wrappers: 'FlattenObservation' is not allowed with env_id 'dummy/OBS100-v0'"),
             ({'env_id': REACH, 'env_kwargs': '{"rate": 1e13}'},
              'rate: 10000000000000.0 is not allowed: 1 to 100'),
             ({'env_id': REACH, 'env_kwargs': '{"randomisation": "x"}'},

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -49,39 +48,26 @@ from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
 Array = NDArray[np.float64]
 
 
-class Cubes(NamedTuple):
-    """N cubes: ``mass``, float64 [N], kg; ``friction`` on table and fingers, float64 [N].
-
-    ``error``, float64 [N, 2], m, is what is added to measurements of their places.
-    """
-
-    mass: Array
-    friction: Array
-    error: Array
-
-
-@dataclasses.dataclass(frozen=True)
-class CubeRanges:
+class CubeRanges(NamedTuple):
     """Ranges of mass, kg, friction, and the distance of measured from true places, m."""
 
-    mass: Ranges = ((0.02, 0.05),)
-    friction: Ranges = ((0.4, 0.8),)
-    error: Ranges = ((0.0, 0.004),)
+    mass: Ranges
+    friction: Ranges
+    error: Ranges
 
-    def draw(self, random: np.random.Generator, count: int) -> Cubes:
-        mass, friction, error = (uniform(random, ranges, (count,)) for ranges in (
-            self.mass, self.friction, self.error))
-        angle = random.uniform(-np.pi, np.pi, count)
-        away = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        return Cubes(mass, friction, error[:, None] * away)
+    def draw(self, random: np.random.Generator, count: int) -> tuple[Array, Array, Array]:
+        """Return mass and friction on table and fingers, [count], and errors, [count, 2]."""
+        mass, friction, error = (uniform(random, ranges, (count,)) for ranges in self)
+        away = _direction(random.uniform(-np.pi, np.pi, count))
+        return mass, friction, error[:, None] * away
 
 
 #: By the value of an environment's argument ``randomisation``.
 CUBES = {
-    'inside': CubeRanges(),
-    'held_out': CubeRanges(mass=((0.01, 0.02), (0.05, 0.07)), friction=((0.3, 0.4), (0.8, 1.0)),
-                           error=((0.004, 0.008),)),
-    'none': CubeRanges(mass=((0.03, 0.03),), friction=((0.6, 0.6),), error=((0.0, 0.0),))}
+    'inside': CubeRanges(((0.02, 0.05),), ((0.4, 0.8),), ((0.0, 0.004),)),
+    'held_out': CubeRanges(((0.01, 0.02), (0.05, 0.07)), ((0.3, 0.4), (0.8, 1.0)),
+                           ((0.004, 0.008),)),
+    'none': CubeRanges(((0.03, 0.03),), ((0.6, 0.6),), ((0.0, 0.0),))}
 
 
 class CubeReading(NamedTuple):
@@ -303,7 +289,7 @@ class CubeTask(ArmTask):
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
         count = len(rows)
         twins, by_camera = self._draw(count, random)
-        cubes = self._cube_ranges.draw(random, count)
+        mass, friction, error = self._cube_ranges.draw(random, count)
         starts = draw_starts(self._world, by_camera, self.is_open, random)
         play = self._bend(starts, by_camera, random)
         pose, goals = self._places(count, random)
@@ -311,10 +297,10 @@ class CubeTask(ArmTask):
             which = random.random(count) < self._practice
             starts[which], pose[which] = draw_grips(
                 self._world, by_camera[which], pose[which, :2], random)
-        self._twin.reset(rows, starts, play, twins.parameters, pose, cubes.mass, cubes.friction)
+        self._twin.reset(rows, starts, play, twins.parameters, pose, mass, friction)
         reading = self._begin(rows, twins, by_camera, starts, random)
         self.goals[rows] = goals
-        self._error[rows] = cubes.error
+        self._error[rows] = error
         self._distance[rows] = np.linalg.norm(pose[:, :3] - goals, axis=1)
         self._tool_away[rows] = self._away(starts, pose[:, :3], goals)
         return self._observe(reading, reading, rows)

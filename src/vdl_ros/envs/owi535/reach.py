@@ -232,7 +232,13 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
     for name in ('task', 'rate', 'motors', 'actions', 'commands'):
         if found.get(name) != wanted[name]:
             raise MisfitError(f'{name}: {quoted(found.get(name))} is not {wanted[name]!r}')
-    _check_features(found.get('features'), wanted['features'])
+    features = found.get('features')
+    if not isinstance(features, list) or len(features) != len(FEATURES):
+        number = len(features) if isinstance(features, list) else 0
+        raise MisfitError(f'features: {number} are not {len(FEATURES)}')
+    for index, (one, other) in enumerate(zip(features, wanted['features'], strict=True)):
+        if one != other:
+            raise MisfitError(f'feature {index}: {quoted(one)} is not {other!r}')
     try:
         arm = {name: np.array(found['arm'][name], np.float64).reshape(np.shape(value))
                for name, value in wanted['arm'].items()}
@@ -244,15 +250,6 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
     except (KeyError, OverflowError, TypeError, ValueError):
         raise MisfitError('arm, twins: not a description of an arm') from None
     _check_arm(arm, speeds, geometry)
-
-
-def _check_features(found: object, wanted: list[list[Any]]) -> None:
-    if not isinstance(found, list) or len(found) != len(wanted):
-        number = len(found) if isinstance(found, list) else 0
-        raise MisfitError(f'features: {number} are not {len(wanted)}')
-    for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        if one != other:
-            raise MisfitError(f'feature {index}: {quoted(one)} is not {other!r}')
 
 
 def _check_arm(
