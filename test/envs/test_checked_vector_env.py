@@ -14,18 +14,13 @@ IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/MixedCounter-v0',
        'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
 
 
-def roll(env, steps, rng):
+def roll(env, steps):
     """Return what ``steps`` random steps gave: observations [T + 1], rewards, ends [T]."""
     observations = [env.reset()[0]]
     rewards, ends, kept = [], [], [observations[0].copy()]
-    space = env.single_action_space
-    shape = (env.num_envs, *space.shape)
+    env.action_space.seed(0)
     for _ in range(steps):
-        if isinstance(space, spaces.Box):
-            actions = rng.uniform(-1, 1, shape).astype(np.float32)
-        else:
-            actions = rng.integers(0, getattr(space, 'nvec', getattr(space, 'n', 0)), shape)
-        observation, reward, terminated, truncated, _ = env.step(actions)
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         observations.append(observation)
         kept.append(observation.copy())
         rewards.append(reward)
@@ -41,7 +36,7 @@ def test_the_step_after_the_end_is_a_reset_without_reward_and_the_seed_decides(e
     def rolled(seed):
         env = make(EnvConfig(env_id=env_id, time_limit=7), seed=seed, num_envs=2)
         assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
-        return env.single_observation_space, *roll(env, 40, np.random.default_rng(0))
+        return env.single_observation_space, *roll(env, 40)
 
     space, observations, rewards, ends = rolled(3)
     assert observations.shape == (41, 2, *space.shape)
@@ -135,7 +130,7 @@ def test_wrong_actions_are_refused_before_they_can_hang_a_worker(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(env.env, 'step', lambda _: pytest.fail('reached the environment'))
         for actions in (np.array([0, 6]), np.array([-1, 0]), np.array([0]), np.array([0.0, 1.0]),
-                        [0, 1], np.array([[0, 1]])):
+                        [0, 1]):
             with pytest.raises(EnvError, match='actions: '):
                 env.step(actions)
     env.step(np.array([0, 1]))
