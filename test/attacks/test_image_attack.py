@@ -99,19 +99,14 @@ def test_bytes_change_by_at_most_epsilon_where_the_network_looks(estimator, mode
     assert np.abs(found.pixels.astype(int) - ends).max() == 5
 
 
-def test_a_patch_covers_a_corner_of_what_the_network_sees_and_learns(estimator):
+def test_a_patch_covers_a_corner_of_what_the_network_sees(estimator):
     patch = attack(estimator, 'patch', 0.1, adversarial_patch=0.25)
-    shown = [patch.perturb(WIDE).pixels for _ in range(8)]
-    assert np.array_equal(shown[-1][40:], WIDE[40:])
-    assert np.array_equal(shown[-1][:, 60:], WIDE[:, 60:])
-    assert np.array_equal(shown[-1][:, :20], WIDE[:, :20])
-    # Five steps of 0.1 lead from grey to black or white.
-    assert np.isin(shown[-1][:40, 20:60], (0, 255)).mean() > 0.7
-    assert np.isin(shown[0][:40, 20:60], (102, 153)).mean() > 0.7
-    # An image of another height starts a new patch, of its own size.
-    small = patch.perturb(WIDE[:100])
-    assert (small.pixels[:25, 50:75] != WIDE[:25, 50:75]).mean() > 0.9
-    assert np.array_equal(small.pixels[25:], WIDE[25:100])
+    for height, rows, columns in ((160, 40, slice(20, 60)), (100, 25, slice(50, 75))):
+        image = WIDE[:height]
+        changed = (patch.perturb(image).pixels != image).any(axis=2)
+        assert changed[:rows, columns].mean() > 0.9
+        changed[:rows, columns] = False
+        assert not changed.any()
 
 
 def test_an_attack_below_the_distance_of_two_bytes_is_a_warning_and_changes_nothing(estimator):

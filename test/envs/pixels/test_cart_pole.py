@@ -69,12 +69,11 @@ def test_variants_have_their_physics_limit_and_threshold():
     for name, arguments in CART_POLE_PIXELS.items():
         env = gymnasium.make(name)
         assert (env.spec.max_episode_steps, env.spec.reward_threshold) == (200, 195.0), name
-        physics = {'gravity': 9.8, 'mass_cart': 1.0, 'mass_pole': 0.1} | arguments
         pole = env.unwrapped._cart_pole
-        assert {'gravity': pole.gravity, 'mass_cart': pole.masscart,
-                'mass_pole': pole.masspole} == physics
-        assert pole.total_mass == pytest.approx(physics['mass_cart'] + physics['mass_pole'])
-        assert pole.polemass_length == pytest.approx(0.5 * physics['mass_pole'])
+        assert pole.gravity == arguments.get('gravity', 9.8)
+        assert pole.total_mass == pytest.approx(
+            arguments.get('mass_cart', 1.0) + arguments.get('mass_pole', 0.1))
+        assert pole.polemass_length == pytest.approx(0.5 * arguments.get('mass_pole', 0.1))
         # The pole of another variant moves in another way.
         assert np.array_equal(moved(pole), moved(CartPoleEnv())) == (not arguments), name
         env.close()
