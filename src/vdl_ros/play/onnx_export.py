@@ -280,8 +280,12 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     saved = load_policy(checkpoint, env_id=REACH if is_reach else '')
     envs: Any = factory.make(saved.env, seed=0, num_envs=4)
     try:
+        outer = envs
+        # The outermost environment that makes the vector of numbers.
+        while not hasattr(outer, 'observation_columns'):
+            outer = outer.env
         try:
-            data = _serialize(saved, envs.single_observation_space, envs.observation_columns)
+            data = _serialize(saved, envs.single_observation_space, outer.observation_columns)
             found = check_parity(saved, OnnxPolicy(data), envs)
         except (OnnxFileError, ExportError) as error:
             raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
