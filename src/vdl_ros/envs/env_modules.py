@@ -127,16 +127,17 @@ def _read(name: str, text: str, allowed: str) -> Any:
     # The parser calls itself for each level of nesting.
     except (ValueError, RecursionError) as error:
         raise EnvError(f'{name}: {quoted(text)} is not allowed: {allowed}') from error
-    if _is_deeper(found, _MAX_DEPTH):
+    if any(depth >= _MAX_DEPTH and isinstance(each, dict | list) for depth, each in _walk(found)):
         raise EnvError(f'{name}: {quoted(text)} is not allowed: nested at most {_MAX_DEPTH} times')
     return found
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
+def _walk(value: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield all values in plain data with their depth, the outer ones first."""
+    yield depth, value
     inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
+    for each in inner if isinstance(value, dict | list) else ():
+        yield from _walk(each, depth + 1)
 
 
 OF_GYMNASIUM = (
@@ -161,9 +162,9 @@ def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any,
             continue
         if names.count(name) > 1:
             raise EnvError(f'env_wrappers: {name} is named twice')
-        for number in _numbers(arguments):
-            if abs(number) > _MAX_ARGUMENT:
-                raise EnvError(f'env_wrappers: {name}: {quoted(number)} is not allowed: at most '
+        for _, value in _walk(arguments):
+            if isinstance(value, int | float) and abs(value) > _MAX_ARGUMENT:
+                raise EnvError(f'env_wrappers: {name}: {quoted(value)} is not allowed: at most '
                                f'{_MAX_ARGUMENT}')
     return [partial(_wrap, name, _find(name), arguments, num_envs) for name, arguments in found]
 
@@ -199,11 +200,3 @@ def _wrap(
     if isinstance(space, gymnasium.spaces.Box):
         check_memory(num_envs, math.prod(space.shape) * space.dtype.itemsize)
     return wrapped
-
-
-def _numbers(value: Any) -> Iterator[int | float]:
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(each)
-    elif isinstance(value, int | float):
-        yield value

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -68,7 +69,7 @@ class ParallelWorlds:
     ) -> None:
         self._worlds = [make() for _ in range(num_worlds)]
         first = self._worlds[0]
-        self.num_worlds, self._limit = num_worlds, max_episode_steps
+        self.num_worlds, self._limit = num_worlds, max_episode_steps or math.inf
         self.names: list[str] = list(map(str, first.possible_agents))
         if not self.names:
             raise EnvError('the world has no body')
@@ -82,8 +83,6 @@ class ParallelWorlds:
         self.outcomes: dict[str, BodyOutcome] = {}
         self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
         self._steps = [0] * num_worlds
-        # Whether the limit has ended the episode of a world.
-        self._is_over = [False] * num_worlds
         # Of the last reset, until a step.
         self._seed: int | None = None
 
@@ -110,14 +109,14 @@ class ParallelWorlds:
 
     def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
         self._last[w].update(world.reset(seed=seed)[0])
-        self._steps[w], self._is_over[w] = 0, False
+        self._steps[w] = 0
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> None:
         """Step every world by actions [W] or [W, A] of bodies; others act at random."""
         self._seed = None
         self.outcomes = {name: self._lost() for name in self.names}
         for w, world in enumerate(self._worlds):
-            live = [] if self._is_over[w] else list(world.agents)
+            live = [] if self._steps[w] >= self._limit else list(world.agents)
             if not live:
                 self._reset(w, world)
                 continue
@@ -126,12 +125,12 @@ class ParallelWorlds:
                 else self.action_spaces[name].sample() for key in live})
             self._last[w].update(observations)
             self._steps[w] += 1
-            self._is_over[w] = bool(self._limit) and self._steps[w] >= self._limit
+            is_cut = self._steps[w] >= self._limit
             for key in live:
                 outcome = self.outcomes[str(key)]
                 outcome.rewards[w] = rewards.get(key, 0.0)
                 outcome.terminated[w] = terminated.get(key, False)
-                outcome.truncated[w] = truncated.get(key, False) or self._is_over[w]
+                outcome.truncated[w] = truncated.get(key, False) or is_cut
                 outcome.is_lost[w] = False
         self._observe()
 
