@@ -116,7 +116,7 @@ _SIZE, _NOISE = 0.01, 0.1
 #: Deviation of the smoothing, pixels.
 _SMOOTHING = 1.0
 _SMOOTHED, _CONTROL = 'smoothed', 'learned-none'
-_COLUMNS = ('none', 'random', 'fgsm', 'pgd', 'fgsm of the first policy')
+_COLUMNS = (CLEAN, RANDOM, FGSM, PGD, 'fgsm of the first policy')
 
 
 def defence_phases(scale: float = 1.0, *, images: bool) -> dict[str, Phase]:
@@ -153,12 +153,12 @@ def _attacks(size: float, after: str) -> Iterator[Phase]:
 
 
 def defence_table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return :func:`figures` as a Markdown table of defences and attacks; '' without any."""
+    """Return figures of :func:`defence_phases` as a Markdown table; '' without any defence."""
     rows: dict[str, dict[str, str]] = {}
     for each in found:
-        column = _column(each)
-        if column is not None:
+        if each['freeze']:
             interval = '' if each['interval'] is None else f' ± {each["interval"]:.1f}'
+            column = _COLUMNS[-1] if each['transfer'] else each['mode']
             rows.setdefault(_row(each), {})[column] = f'{each["mean"]:.1f}{interval}'
     if len(rows) < 2:
         return ''
@@ -176,15 +176,6 @@ def _row(found: Mapping[str, Any]) -> str:
     if of == BASELINE:
         return f'{BASELINE}, {_SMOOTHED}' if found['smoothing'] else BASELINE
     return 'learned on, no attack' if of == _CONTROL else of.replace('learned-', 'learned on ')
-
-
-def _column(found: Mapping[str, Any]) -> str | None:
-    """Return the attack of a phase; None if the table has no column for it."""
-    if not found['freeze'] or found['value_threshold'] is not None:
-        return None
-    if found['transfer']:
-        return _COLUMNS[-1]
-    return found['mode'] if found['mode'] in _COLUMNS else None
 
 
 Array = NDArray[np.float64]
