@@ -101,10 +101,10 @@ class ImageAttack:
     attacked one, or a surrogate.
     """
 
-    def __init__(self, config: AttackConfig, estimator: PoseEstimator, seed: int = 0) -> None:
+    def __init__(self, config: AttackConfig, estimator: PoseEstimator) -> None:
         check_mode(config)
         self._config = config
-        self._victim, self._generator = PoseVictim(estimator), torch.Generator().manual_seed(seed)
+        self._victim, self._generator = PoseVictim(estimator), torch.Generator().manual_seed(0)
         self._attacker = self._started()
         self._height = 0
 

@@ -48,11 +48,10 @@ def record_episodes(
     *,
     episodes: int = 1,
     min_steps: int = 0,
-    fps: float | None = None,
     max_steps: int = 27_000,
     max_time: float = math.inf,
 ) -> tuple[list[float], int]:
-    """Record episodes of a policy; return the raw return of each, and the length of all in steps.
+    """Record episodes of a policy in real time; return their raw returns, and steps of all.
 
     The return of an episode that is cut by a limit is that until there.
 
@@ -60,7 +59,6 @@ def record_episodes(
         act: from observations [1, ...], is_reset [1] and previous rewards [1] to actions [1, ...].
         episodes: how many at least.
         min_steps: more episodes follow until there are so many steps.
-        fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.
         max_steps: largest number of steps; default: 30 minutes of Atari.
         max_time: longest time that recording takes, s.
 
@@ -74,7 +72,7 @@ def record_episodes(
         rewards: NDArray[Any] = np.zeros(env.num_envs)
         returns, steps, is_reset, over = [0.0], 0, True, False
         end = time.monotonic() + max_time
-        fps = fps or float(env.metadata.get('render_fps', 30))
+        fps = float(env.metadata.get('render_fps', 30))
         with VideoWriter(path, fps, _OPTIONS) as video:
             video.add(enlarge(only_image(env.render())))
             while (not over or len(returns) < episodes or steps < min_steps) and (

@@ -192,10 +192,9 @@ class Workspace:
 
     def __init__(
         self, checker: CollisionChecker, *, straight: bool = False, count: int = POSES,
-        seed: int = 0,
     ) -> None:
         geometry = checker.scene.geometry
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(0)
         poses = random.uniform(geometry.lower, geometry.upper, (count, len(JOINTS)))
         poses[:, JOINTS.index('gripper')] = geometry.lower[JOINTS.index('gripper')]
         if straight:
