@@ -50,21 +50,17 @@ def test_gymnasium_accepts_it_and_refuses_unknown_arguments():
             gymnasium.make(REACH, **{argument: 'odd'})
 
 
-def test_one_arm_and_a_vector_of_one_give_the_same_and_seeds_decide():
+def test_one_arm_and_a_vector_of_one_give_the_same():
     for settings in ({}, {'feedback': 'camera', 'reward': 'sparse', 'randomisation': 'held_out'}):
         one, many = gymnasium.make(REACH, **settings), gymnasium.make_vec(REACH, 1, **settings)
         for left, right in zip(rolled(one, 30, seed=4), rolled(many, 30, seed=4), strict=True):
             assert np.array_equal(left, right.reshape(left.shape))
-    env = gymnasium.make_vec(REACH, 3)
-    first = rolled(env, 20, seed=1)[0]
-    assert np.array_equal(first, rolled(env, 20, seed=1)[0])
-    assert not np.array_equal(first, rolled(env, 20)[0])
-    assert all(row in env.single_observation_space for row in first.reshape(-1, first.shape[-1]))
 
 
 def test_the_vector_resets_itself_in_the_step_after_the_end():
     env = gymnasium.make_vec(REACH, 4, max_episode_steps=7)
     observations, _, terminated, truncated = rolled(env, 40, seed=0)
+    assert all(each in env.observation_space for each in observations)
     assert not terminated.any()
     assert np.flatnonzero(truncated[:, 0]).tolist() == [6, 14, 22, 30, 38]
     begins = np.flatnonzero(truncated[:, 0])[:-1] + 1
