@@ -59,18 +59,18 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         CheckpointError: not a readable checkpoint, or of another environment or network.
     """
     found = load_checkpoint(path)
-    described = found['config'].get('environment')
+    config = found['config']
+    described = config.get('environment')
     described = described if isinstance(described, dict) else {}
-    if env_id and described.get('task') == env_id:
+    if env_id and described.get('task') == env_id != config.get('env_id'):
         # A robot with the same task; this host need not have its contract.
-        found['config'] |= {'env_id': env_id, 'env_kwargs': ''} if (
-            found['config'].get('env_id') != env_id) else {}
+        config |= {'env_id': env_id, 'env_kwargs': ''}
     for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
-        was = found['config'].get(name)
+        was = config.get(name)
         if wanted and was != wanted:
             raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
-    env, train = select(EnvConfig, found['config']), select(TrainConfig, found['config'])
-    algorithm_config = make_algorithm_config(train, found['config'])
+    env, train = select(EnvConfig, config), select(TrainConfig, config)
+    algorithm_config = make_algorithm_config(train, config)
     spaces = factory.spaces(env)
     policy = make_policy(train, *spaces, algorithm_config)
     try:
