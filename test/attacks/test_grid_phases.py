@@ -20,7 +20,7 @@ from vdl_ros.attacks.grid import (
     make_phases,
     markdown,
 )
-from vdl_ros.attacks.grid_figure import draw_returns, draw_values, smoothed
+from vdl_ros.attacks.plots import draw_returns, draw_values, smoothed
 
 PHASES = make_phases()
 FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
