@@ -1,16 +1,20 @@
-"""CartPole in pixels: frames as Gymnasium draws them, repeated actions, ends, variants."""
+"""CartPole in pixels: its frames, repeated actions, ends and variants; CarRacing: its actions."""
+
+import sys
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv
 
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.envs.pixels import REPEATS, bilinear, draw, shrink
 from vdl_ros.envs.registration import CART_POLE_PIXELS
 
 NAME = 'vdl_ros/CartPolePixels-v0'
+CAR = 'vdl_ros/CarRacingPixels-v0'
 
 
 def test_frames_are_those_of_gymnasium_shrunk(monkeypatch):
@@ -77,3 +81,34 @@ def test_variants_have_their_physics_limit_and_threshold():
         # The pole of another variant moves in another way.
         assert np.array_equal(moved(pole), moved(CartPoleEnv())) == (not arguments), name
         env.close()
+
+
+def test_without_box2d_one_line_says_so(monkeypatch):
+    monkeypatch.setitem(sys.modules, 'Box2D', None)
+    for name in [each for each in sys.modules if each.startswith('gymnasium.envs.box2d')]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(EnvError, match='^env_id: .*CarRacingPixels-v0 .*Box2D is not installed: '
+                                       'pip install box2d, or the extra box2d of vdl_ros$'):
+        make(EnvConfig(env_id=CAR), seed=0, num_envs=1)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason='Box2D has no wheel for Python 3.14')
+def test_the_car_goes_forward_only_with_gas(monkeypatch):
+    monkeypatch.setenv('SDL_VIDEODRIVER', 'dummy')
+    env = make(EnvConfig(env_id=CAR), seed=0, num_envs=1)
+    observations, _ = env.reset()
+    assert observations.shape == (1, 96, 96, 3)
+    assert env.single_action_space.n == 8
+    car = env.unwrapped.envs[0].unwrapped._car.car
+    for action, moves in ((7, False), (3, True)):
+        for each in (action, *[7] * 30):
+            env.step(np.array([each]))
+        assert (car.hull.linearVelocity.length > 5.0) == moves
+    # Controls stay until an action changes them.
+    env.reset()
+    for action, expected in (
+            (7, (0, 0, 0)), (0, (1, 0, 0)), (3, (1, 1, 0)), (7, (1, 1, 0)), (1, (-1, 1, 0)),
+            (5, (-1, 1, 1)), (2, (0, 1, 1)), (4, (0, 0, 1)), (6, (0, 0, 0))):
+        env.step(np.array([action]))
+        assert env.unwrapped.envs[0].unwrapped._controls.tolist() == list(expected)
+    env.close()
