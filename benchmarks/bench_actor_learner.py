@@ -75,7 +75,7 @@ def arguments(
     words: Sequence[str] | None = None,
 ) -> tuple[argparse.Namespace, list[Case], dict[str, str]]:
     """Return the options, the cases to run, and by name why an environment cannot be run."""
-    from vdl_ros.envs.dummy import LARGEST, parse
+    from vdl_ros.envs.dummy import MAX_BYTES, parse
 
     options = _parse(words)
     links, named = options.only == LINKS, options.env is not None
@@ -85,7 +85,7 @@ def arguments(
         'env': (ENVIRONMENTS, ENVIRONMENTS[:1]), 'sizes': (SIZES, (SIZES[0], SIZES[-1])),
         'step_ms': ((1.0, 4.0), (1.0,)), 'mbit': ((100, 1000), (1000,))}, {
         'seconds': (0.2, 3600), 'warm_up': (0, 3600), 'rounds': (1, 1000), 'num_envs': (1, 1024),
-        'sizes': (1, LARGEST), 'step_ms': (0.01, 10000), 'mbit': (1, 100_000)})
+        'sizes': (1, MAX_BYTES), 'step_ms': (0.01, 10000), 'mbit': (1, 100_000)})
     options.sizes = sorted(set(options.sizes))
     options.step_ms = sorted(set(options.step_ms))
     if options.only != 'table' and len(options.sizes) < 2:

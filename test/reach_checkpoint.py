@@ -20,15 +20,8 @@ def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_
     """
     Write a policy that turns the base towards the target; other motors stay off.
 
-    Args:
-        path: the file.
-        turning: instead, it always turns the base forward.
-        described: what it says of its environment; the truth by default.
-        bias: of its last layer, if it is not None.
-        env_kwargs: of its environment.
-        env_wrappers: of its environment.
-        env_id: name of its environment; a robot's has the task reach too.
-        train: settings.
+    If ``turning`` it always turns the base forward; with settings in ``train`` it is a random one.
+    ``described`` is what it says of its environment, ``bias`` of its last layer.
     """
     env = EnvConfig(
         env_id=REACH, num_envs=1, env_kwargs=env_kwargs, env_wrappers=env_wrappers)

@@ -5,13 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.attacks.attack_config import (
-    AttackConfig,
-    Schedule,
-    SurrogateConfig,
-    schedule,
-    verify_attack,
-)
+from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacker import Attacker, PolicyVictim, Seen
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.policy.policy import load_weights, weights
@@ -41,12 +35,7 @@ def resets(*where):
     return found
 
 
-def test_modes_have_a_schedule_and_contradictions_are_refused():
-    for mode, expected in (
-            ('fgsm', Schedule()), ('fgsm_skip5', Schedule(5)), ('fgsm_skip10', Schedule(10)),
-            ('fgsm_reuse5', Schedule(5, reuse=True)), ('fgsm_vf', Schedule(by_value=True)),
-            ('random', Schedule()), ('patch', Schedule())):
-        assert schedule(mode) == expected
+def test_unknown_modes_and_contradictions_are_refused():
     for mode in ('', 'FGSM', 'fgsm_skip', 'fgsm_skip0', 'fgsm_reuse12345'):
         with pytest.raises(SettingError, match=f"^adversarial_mode: '{mode}' is not allowed: "):
             verify_attack(AttackConfig(mode), TrainConfig())
@@ -75,8 +64,6 @@ def test_noise_needs_no_policy_and_other_modes_wait_for_one(make):
     found = [attacker.perturb(images(0), None, resets()) for _ in range(2)]
     for each in found:
         assert each.injects.all()
-        noise = each.image - images(0)
-        assert 0.0 <= noise.min() < noise.max() <= 0.05 + 1e-6
         # The root mean square of a uniform number from 0 to e is e / sqrt(3).
         np.testing.assert_allclose(each.l2, 0.05 / 3 ** 0.5, rtol=0.05)
     assert not torch.equal(found[0].image, found[1].image)
@@ -86,9 +73,7 @@ def test_noise_needs_no_policy_and_other_modes_wait_for_one(make):
     assert not waiting.injects.any()
     assert not waiting.l2.any()
     attacker.follow(PolicyVictim(make(network='universe')))
-    attacked = attacker.perturb(images(1), None, resets())
-    assert attacked.injects.all()
-    np.testing.assert_allclose(attacked.l2, 0.05, rtol=1e-4)
+    assert attacker.perturb(images(1), None, resets()).injects.all()
 
 
 @pytest.mark.parametrize('mode', ['fgsm_skip3', 'fgsm_reuse3'])
@@ -132,9 +117,8 @@ def test_the_value_decides_which_observations_are_perturbed(make):
     limit = float(values.sort().values[1])
     found = attack('fgsm_vf', policy, adversarial_value=limit).perturb(
         images(0), None, resets(0, 1, 2))
-    assert found.injects.tolist() == (values > limit).tolist()
+    assert found.injects.tolist() == (found.l2 > 0).tolist() == (values > limit).tolist()
     assert found.injects.sum() == 1
-    assert ((found.l2 > 0) == found.injects).all()
 
 
 @pytest.mark.parametrize(('mode', 'last_action_reward'), [
@@ -159,11 +143,10 @@ def test_its_state_is_that_of_the_attacked_policy_and_is_cut_at_resets(
 
 
 @pytest.mark.parametrize(('mode', 'actions', 'settings'), [
-    ('fgsm', gymnasium.spaces.Discrete(4), {}),
-    ('pgd', gymnasium.spaces.MultiDiscrete([3, 2]), {}), ('pgd_l2', FORCES, {}),
+    ('fgsm', gymnasium.spaces.MultiDiscrete([3, 2]), {}), ('pgd_l2', FORCES, {}),
     ('fgsm', FORCES, {'action_distribution': 'squashed'}),
     ('pgd', gymnasium.spaces.Discrete(4), {'algorithm': 'dqn'})],
-    ids=['discrete', 'parts', 'forces', 'squashed', 'values'])
+    ids=['parts', 'forces', 'squashed', 'values'])
 def test_it_makes_the_best_actions_less_likely_in_every_action_space(
         make, mode, actions, settings):
     policy = make(NUMBERS, actions, **settings)

@@ -39,12 +39,10 @@ def test_the_plane_goes_through_the_observation_and_the_attack(found):
     assert np.linalg.norm(noisy - clean) == pytest.approx(first.norm, rel=1e-4)
     assert (noisy >= clean).all()
     # Where the policy is sure, what it samples is its most likely action.
-    at = {(10, 10): clean, (10, 15): attacked, (15, 10): noisy}
-    state = policy.initial_state(1)
-    for place, image in at.items():
+    start = torch.ones(1, 1, dtype=torch.bool), policy.initial_state(1)
+    for place, image in (((10, 10), clean), ((10, 15), attacked), ((15, 10), noisy)):
         with torch.no_grad():
-            logits = policy(torch.from_numpy(image)[None, None],
-                            torch.ones(1, 1, dtype=torch.bool), state).parameters[0, 0]
+            logits = policy(torch.from_numpy(image)[None, None], *start).parameters[0, 0]
         if abs(logits[0] - logits[1]) > 4.0:
             assert first.actions[place] == int(logits.argmax())
 

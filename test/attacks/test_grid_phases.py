@@ -1,7 +1,6 @@
 """The grid's phases, commands, table and curves."""
 
 import dataclasses
-import json
 import math
 import threading
 
@@ -21,7 +20,7 @@ from vdl_ros.attacks.grid import (
     make_phases,
     markdown,
 )
-from vdl_ros.attacks.grid_figure import draw_returns, draw_values, smoothed
+from vdl_ros.attacks.plots import draw_returns, draw_values, smoothed
 
 PHASES = make_phases()
 FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
@@ -31,14 +30,6 @@ FGSM_OF_NOISE = 'frozen-fgsm-0.005-of-learned-random-0.1'
 def grid(tmp_path):
     return Grid(tmp_path, [tmp_path / 'a.pt', tmp_path / 'b.pt'], choose(PHASES, [FGSM_OF_NOISE]),
                 1000, 200, {'num_envs': '4'}, log=lambda text: None)
-
-
-def complete(grid, seed, name, steps, mean=1.0, ended_by='total_steps'):
-    folder = grid.folder(seed, name)
-    folder.mkdir(parents=True)
-    (folder / 'checkpoint.pt').touch()
-    (folder / 'summary.json').write_text(json.dumps({
-        'ended_by': ended_by, 'agent_steps': steps, 'mean_return_100': mean, 'episodes': 7}))
 
 
 def options(command):
@@ -71,33 +62,17 @@ def test_phases_are_chosen_with_those_that_they_build_on():
     names = [BASELINE, 'learned-random-0.1', FGSM_OF_NOISE]
     assert [phase.name for phase in choose(PHASES, [FGSM_OF_NOISE])] == names
     assert [phase.name for phase in chain(PHASES, FGSM_OF_NOISE)] == names
-    with pytest.raises(ValueError, match="^phases: 'odd' is not allowed: some of baseline, "):
-        choose(PHASES, ['odd'])
 
 
 def test_a_phase_begins_with_the_policy_of_the_one_before(grid):
-    baseline, learned, frozen = grid.phases
-    first = options(grid.command(2, baseline))
-    assert first['--init'] == str(grid.policies[1])
-    assert (first['--freeze'], first['--total_steps'], first['--seed']) == ('true', '200', '2')
-    second = options(grid.command(2, learned))
-    assert (second['--freeze'], second['--total_steps']) == ('false', '1000')
-    assert (second['--adversarial_mode'], second['--adversarial_epsilon']) == ('random', '0.1')
-    third = options(grid.command(2, frozen))
-    assert third['--init'] == str(grid.folder(2, learned.name) / 'checkpoint.pt')
-    assert third['--adversarial_mode'] == 'fgsm'
-    assert third['--num_envs'] == '4'
-
-
-def test_an_interrupted_phase_goes_on_and_a_complete_one_is_kept(grid):
-    baseline, learned, frozen = grid.phases
-    complete(grid, 1, baseline.name, 200)
-    complete(grid, 1, learned.name, 999)
-    complete(grid, 1, frozen.name, 200, ended_by='interrupted')
-    assert grid.summary(1, baseline)['episodes'] == 7
-    assert grid.summary(1, learned) is grid.summary(1, frozen) is grid.summary(2, frozen) is None
-    assert options(grid.command(1, learned)) == {
-        '--resume': str(grid.folder(1, learned.name)), '--total_steps': '1000'}
+    first, second, third = (options(grid.command(2, phase)) for phase in grid.phases)
+    assert first.items() >= {'--init': str(grid.policies[1]), '--freeze': 'true', '--seed': '2',
+                             '--total_steps': '200'}.items()
+    assert second.items() >= {'--freeze': 'false', '--adversarial_mode': 'random',
+                              '--adversarial_epsilon': '0.1', '--total_steps': '1000'}.items()
+    before = grid.folder(2, grid.phases[1].name) / 'checkpoint.pt'
+    assert third.items() >= {'--init': str(before), '--adversarial_mode': 'fgsm',
+                             '--num_envs': '4'}.items()
 
 
 @pytest.mark.process
@@ -126,20 +101,18 @@ def test_the_table_has_means_and_intervals_over_seeds():
         '| baseline | fgsm | 0.01 | 25% | 1 | 4.5 |  | 3 | 4.5 |']
 
 
-@pytest.mark.parametrize(('images', 'policies', 'attacks'), [(True, 7, 5), (False, 5, 5)])
-def test_every_defence_meets_every_attack(images, policies, attacks):
+@pytest.mark.parametrize(('images', 'policies'), [(True, 7), (False, 5)])
+def test_every_defence_meets_every_attack(images, policies):
     phases = defence_phases(2.0, images=images)
     check_order(phases)
     learned = [phase for phase in phases.values() if not phase.freeze]
     # The first policy without an attack is the baseline itself.
-    assert len(phases) - len(learned) == policies * attacks
-    measured = [{'phase': name, 'mode': phase.mode, 'after': phase.after, 'freeze': phase.freeze,
-                 'value_threshold': None, 'smoothing': phase.smoothing,
-                 'transfer': phase.transfer, 'mean': 1.0, 'interval': None}
+    assert len(phases) - len(learned) == policies * 5
+    measured = [{**vars(phase), 'phase': name, 'mean': 1.0, 'interval': None}
                 for name, phase in phases.items()]
     lines = defence_table(measured).splitlines()
     assert len(lines) == 2 + policies
-    assert all(line.count('1.0') == attacks for line in lines[2:])
+    assert all(line.count('1.0') == 5 for line in lines[2:])
     assert lines[2].startswith('| baseline | 1.0 |')
 
 
@@ -158,7 +131,6 @@ def test_a_defence_keeps_its_smoothing_and_what_transfers_is_of_the_first_policy
 def test_figures_are_smoothed_and_written_in_three_forms(tmp_path):
     line = np.linspace(-3.0, 8.0, 400)
     assert smoothed(line) == pytest.approx(line)
-    assert smoothed(line[:5]) == pytest.approx(line[:5])
     noise = np.random.default_rng(0).normal(size=400)
     assert np.abs(smoothed(line + noise)[60:-60] - line[60:-60]).max() < 0.5
     steps = np.arange(1.0, 300.0)

@@ -38,14 +38,12 @@ class Tiny(nn.Module):
                    torch.zeros(len(pictures), 6), torch.zeros(0))
 
 
-@pytest.fixture
-def tiny():
-    return Tiny()
+TINY = Tiny()
 
 
 @pytest.fixture
-def estimator(tiny):
-    return PoseEstimator(tiny, 'tiny', threshold=10.0)
+def estimator():
+    return PoseEstimator(TINY, 'tiny', threshold=10.0)
 
 
 def loss_of(estimator, images):
@@ -62,14 +60,14 @@ def attack(estimator, mode, epsilon=0.01, **more):
         adversarial_mode=mode, adversarial_epsilon=epsilon, **more), estimator)
 
 
-def test_the_gradient_of_a_tiny_network_is_the_derived_one(tiny, estimator):
+def test_the_gradient_of_a_tiny_network_is_the_derived_one(estimator):
     images = torch.rand(2, SIZE, SIZE, 3, generator=torch.Generator().manual_seed(1))
     found = gradient(loss_of(estimator, images), images)
     pictures = images.permute(0, 3, 1, 2)
     # q = (atan s(x) + m atan s(x')) / 2, x' the mirror image; d atan s / d s = 1 / (1 + s²).
-    here, there = (1.0 / (1.0 + tiny.sums(each) ** 2) for each in (pictures, pictures.flip(3)))
-    expected = 0.5 * (torch.einsum('bj,jchw->bchw', here, tiny.weights) + torch.einsum(
-        'bj,j,jchw->bchw', there, SIGNS, tiny.weights.flip(3)))
+    here, there = (1.0 / (1.0 + TINY.sums(each) ** 2) for each in (pictures, pictures.flip(3)))
+    expected = 0.5 * (torch.einsum('bj,jchw->bchw', here, TINY.weights) + torch.einsum(
+        'bj,j,jchw->bchw', there, SIGNS, TINY.weights.flip(3)))
     torch.testing.assert_close(found, expected.permute(0, 2, 3, 1), rtol=1e-3, atol=1e-6)
 
 
@@ -101,40 +99,14 @@ def test_bytes_change_by_at_most_epsilon_where_the_network_looks(estimator, mode
     assert np.abs(found.pixels.astype(int) - ends).max() == 5
 
 
-def test_gradients_turn_the_joints_further_than_noise(estimator):
-    images = torch.from_numpy(WIDE[None, :, 20:180].astype(np.float32) / 255.0)
-    loss = loss_of(estimator, images)
-
-    def turned(mode):
-        pixels = attack(estimator, mode, 0.02).perturb(WIDE).pixels[None, :, 20:180]
-        return float(loss(torch.from_numpy(pixels.astype(np.float32) / 255.0)))
-
-    assert turned('fgsm') > 10.0 * abs(turned('random'))
-    assert turned('pgd') > 10.0 * abs(turned('random'))
-
-
-def test_a_patch_covers_a_corner_of_what_the_network_sees_and_learns(estimator):
+def test_a_patch_covers_a_corner_of_what_the_network_sees(estimator):
     patch = attack(estimator, 'patch', 0.1, adversarial_patch=0.25)
-    shown = [patch.perturb(WIDE).pixels for _ in range(8)]
-    assert np.array_equal(shown[-1][40:], WIDE[40:])
-    assert np.array_equal(shown[-1][:, 60:], WIDE[:, 60:])
-    assert np.array_equal(shown[-1][:, :20], WIDE[:, :20])
-    # Five steps of 0.1 lead from grey to black or white.
-    assert np.isin(shown[-1][:40, 20:60], (0, 255)).mean() > 0.7
-    assert np.isin(shown[0][:40, 20:60], (102, 153)).mean() > 0.7
-    # An image of another height starts a new patch, of its own size.
-    small = patch.perturb(WIDE[:100])
-    assert (small.pixels[:25, 50:75] != WIDE[:25, 50:75]).mean() > 0.9
-    assert np.array_equal(small.pixels[25:], WIDE[25:100])
-
-
-def test_a_schedule_leaves_images_between_as_they_are(estimator):
-    skip = attack(estimator, 'fgsm_skip3')
-    assert [skip.perturb(WIDE).changed for _ in range(5)] == [True, False, False, True, False]
-    reuse = attack(estimator, 'fgsm_reuse3')
-    first = reuse.perturb(WIDE).pixels.astype(int) - WIDE
-    other = np.flip(WIDE, 1).copy()
-    assert np.array_equal(reuse.perturb(other).pixels.astype(int) - other, first)
+    for height, rows, columns in ((160, 40, slice(20, 60)), (100, 25, slice(50, 75))):
+        image = WIDE[:height]
+        changed = (patch.perturb(image).pixels != image).any(axis=2)
+        assert changed[:rows, columns].mean() > 0.9
+        changed[:rows, columns] = False
+        assert not changed.any()
 
 
 def test_an_attack_below_the_distance_of_two_bytes_is_a_warning_and_changes_nothing(estimator):

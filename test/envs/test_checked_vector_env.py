@@ -14,23 +14,17 @@ IDS = ['CartPole-v1', 'Pendulum-v1', 'vdl/Counter-v0', 'vdl/MixedCounter-v0',
        'vdl_ros/OWI535Reach-v0', 'ALE/Pong-v5']
 
 
-def roll(env, steps, rng):
-    """Return what ``steps`` random steps gave: observations [T + 1], rewards, ends [T]."""
-    observations = [env.reset()[0]]
+def roll(env, seed=None):
+    """Return what 40 random steps gave: observations [T + 1], rewards, ends [T]."""
+    observations = [env.reset(seed=seed)[0]]
     rewards, ends, kept = [], [], [observations[0].copy()]
-    space = env.single_action_space
-    shape = (env.num_envs, *space.shape)
-    for _ in range(steps):
-        if isinstance(space, spaces.Box):
-            actions = rng.uniform(-1, 1, shape).astype(np.float32)
-        else:
-            actions = rng.integers(0, getattr(space, 'nvec', getattr(space, 'n', 0)), shape)
-        observation, reward, terminated, truncated, _ = env.step(actions)
+    env.action_space.seed(0)
+    for _ in range(40):
+        observation, reward, terminated, truncated, _ = env.step(env.action_space.sample())
         observations.append(observation)
         kept.append(observation.copy())
         rewards.append(reward)
         ends.append(terminated | truncated)
-    env.close()
     # An environment that wrote into an array it had handed out would differ from the copies.
     assert all(np.array_equal(a, b) for a, b in zip(observations, kept, strict=True))
     return np.stack(observations), np.stack(rewards), np.stack(ends)
@@ -38,12 +32,10 @@ def roll(env, steps, rng):
 
 @pytest.mark.parametrize('env_id', IDS)
 def test_the_step_after_the_end_is_a_reset_without_reward_and_the_seed_decides(env_id):
-    def rolled(seed):
-        env = make(EnvConfig(env_id=env_id, time_limit=7), seed=seed, num_envs=2)
-        assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
-        return env.single_observation_space, *roll(env, 40, np.random.default_rng(0))
-
-    space, observations, rewards, ends = rolled(3)
+    env = make(EnvConfig(env_id=env_id, time_limit=7), seed=3, num_envs=2)
+    assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
+    space = env.single_observation_space
+    observations, rewards, ends = roll(env)
     assert observations.shape == (41, 2, *space.shape)
     assert observations.dtype == space.dtype
     assert rewards.dtype == np.float32
@@ -55,23 +47,28 @@ def test_the_step_after_the_end_is_a_reset_without_reward_and_the_seed_decides(e
     assert not ends[after].any()
     # No episode is longer than the limit: ends of one copy are at most 7 steps and a reset apart.
     assert all(np.diff(np.flatnonzero(column)).max() <= 8 for column in ends.T)
-    assert np.array_equal(observations, rolled(3)[1])
-    assert not np.array_equal(observations, rolled(4)[1])
     assert not np.array_equal(observations[:, 0], observations[:, 1])
-
-
-def test_reset_can_take_a_seed_and_goes_on_without_one():
-    env = make(EnvConfig(), seed=1, num_envs=2)
-
-    def episode(seed=None):
-        observations = [env.reset(seed=seed)[0]]
-        observations += [env.step(np.zeros(2, np.int64))[0] for _ in range(20)]
-        return np.stack(observations)
-
-    first, second, again = episode(), episode(), episode(seed=1)
+    # The first reset has the seed of the start; without one the episodes go on.
+    assert not np.array_equal(observations, roll(env)[0])
+    assert np.array_equal(observations, roll(env, seed=3)[0])
     env.close()
-    assert np.array_equal(first, again)
-    assert not np.array_equal(first, second)
+
+
+def test_a_pole_that_falls_terminates_a_time_limit_truncates_and_both_may_meet():
+    def fall(time_limit):
+        env = make(EnvConfig(time_limit=time_limit), seed=0, num_envs=1)
+        env.reset()
+        for step in range(1, 50):
+            _, _, terminated, truncated, _ = env.step(np.array([1]))
+            if terminated[0] or truncated[0]:
+                env.close()
+                return step, bool(terminated[0]), bool(truncated[0])
+        raise AssertionError('the pole stood')
+
+    step, *ends = fall(0)
+    assert ends == [True, False]
+    assert fall(step - 1) == (step - 1, False, True)
+    assert fall(step) == (step, True, True)
 
 
 def test_seeds_are_distinct_and_not_shared_between_neighbours():
@@ -93,8 +90,7 @@ def test_an_environment_that_cannot_be_served_is_closed_and_named():
     for made, mode, message in (
             (endless, AutoresetMode.NEXT_STEP, '^observations: Text is not supported: Box, '),
             (lambda: gymnasium.make('CartPole-v1'), AutoresetMode.SAME_STEP,
-             'SyncVectorEnv: autoreset mode .* NEXT_STEP'),
-            (lambda: gymnasium.make('CartPole-v1'), AutoresetMode.DISABLED, 'autoreset mode')):
+             'SyncVectorEnv: autoreset mode .* NEXT_STEP')):
         env = SyncVectorEnv([made], autoreset_mode=mode)
         with pytest.raises(EnvError, match=message):
             CheckedVectorEnv(env, seed=0)
@@ -103,7 +99,7 @@ def test_an_environment_that_cannot_be_served_is_closed_and_named():
 
 def test_observations_of_several_parts_are_one_vector_within_a_limit(monkeypatch):
     config = EnvConfig(env_id='Blackjack-v1')
-    monkeypatch.setattr('vdl_ros.envs.checked_vector_env._LARGEST_OBSERVATIONS', 2 * 45 * 4)
+    monkeypatch.setattr('vdl_ros.envs.checked_vector_env._MAX_OBSERVATION_BYTES', 2 * 45 * 4)
     env = make(config, seed=0, num_envs=2)
     observations, _ = env.reset()
     env.close()
@@ -119,7 +115,7 @@ def test_wrong_actions_are_refused_before_they_can_hang_a_worker(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(env.env, 'step', lambda _: pytest.fail('reached the environment'))
         for actions in (np.array([0, 6]), np.array([-1, 0]), np.array([0]), np.array([0.0, 1.0]),
-                        [0, 1], np.array([[0, 1]])):
+                        [0, 1]):
             with pytest.raises(EnvError, match='actions: '):
                 env.step(actions)
     env.step(np.array([0, 1]))
@@ -162,7 +158,6 @@ def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(monke
     four = np.zeros(4, np.float32)
     for space, wrong, reason in (
             (FOUR, four[:3], ' has the shape (3,), its space has (4,)'),
-            (FOUR, 0.5, ' has the shape (), its space has (4,)'),
             (FOUR, [[0.0], [0.0, 1.0]],
              ' is a list of unequal parts, its space has the shape (4,)'),
             (PARTS, four, ' is of ndarray, its space is Dict'),
@@ -173,12 +168,8 @@ def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(monke
         with pytest.raises(EnvError) as caught:
             answers(space, wrong, wrong).reset()
         assert str(caught.value) == f'env_id: test/Answers-v0: the observation of reset(){reason}'
-        env = answers(space, four if space is FOUR else {'arm': four, 'goal': 1}, wrong)
-        env.reset()
-        with pytest.raises(EnvError) as caught:
-            env.step(np.zeros(2, np.int64))
-        assert str(caught.value) == f'env_id: test/Answers-v0: the observation of step(){reason}'
     # Those beyond the bounds of their space pass.
-    env = answers(FOUR, [0.0, 0.0, 0.0, 1.5], four)
+    env = answers(FOUR, [0.0, 0.0, 0.0, 1.5], four[:3])
     assert env.reset()[0][0, 3] == 1.5
-    assert env.step(np.zeros(2, np.int64))[0].shape == (2, 4)
+    with pytest.raises(EnvError, match='^env_id: test/Answers-v0: the observation of step()'):
+        env.step(np.zeros(2, np.int64))

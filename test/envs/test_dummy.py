@@ -9,7 +9,7 @@ import pytest
 
 from vdl_ros.envs import dummy
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.dummy import LARGEST, Dummy, DummyEnv, DummyVectorEnv, parse
+from vdl_ros.envs.dummy import MAX_BYTES, Dummy, DummyEnv, parse
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make, spaces
 
@@ -38,16 +38,14 @@ def test_ids_are_parsed_and_invalid_ones_are_refused_with_one_line():
             ('dummy/OBS8-FPS0.5-v0', Dummy(8, 2.0)),
             ('dummy/OBS8-FPS4-SERIAL-v0', Dummy(8, 0.25, together=False)),
             ('dummy/OBS8-FPS4-BUSY-v0', Dummy(8, 0.25, together=False, busy=True)),
-            (f'dummy/OBS{LARGEST}-v0', Dummy(LARGEST))):
+            (f'dummy/OBS{MAX_BYTES}-v0', Dummy(MAX_BYTES))):
         assert parse(env_id) == expected
     for env_id, message in (
-            ('dummy/OBS0-v0', 'env_id: OBS0 is not allowed: 1 to 67108864 bytes'),
             ('dummy/OBS67108865-v0', 'env_id: OBS67108865 is not allowed: 1 to 67108864 bytes'),
             ('dummy/OBS8-FPS0-v0', 'env_id: FPS0 is not allowed: steps per second, at least 0.01; '
                                    'without FPS steps do not sleep'),
             *((name, f'env_id: {name!r} is not allowed: {FORM}') for name in (
-                'dummy/OBS8-FPS-1-v0', 'dummy/OBSmany-v0', 'dummy/OBS8-FPSnan-v0',
-                'dummy/OBS8-BUSY-v0', 'dummy/OBS8-v1', 'dummy/OBS٣-v0', 'dummy/OBS8-v0\n'))):
+                'dummy/OBS8-FPS-1-v0', 'dummy/OBS8-BUSY-v0', 'dummy/OBS٣-v0', 'dummy/OBS8-v0\n'))):
         with pytest.raises(EnvError) as caught:
             make(EnvConfig(env_id=env_id), seed=0)
         assert str(caught.value) == message
@@ -61,13 +59,8 @@ def test_observations_hardly_compress_differ_and_follow_from_the_seed():
 
     def play(seed):
         env = make(config, seed=seed, num_envs=2)
-        seen = [env.reset()[0]]
-        copies = [seen[0].copy()]
-        for _ in range(20):
-            seen.append(env.step(np.zeros(2, np.int64))[0])
-            copies.append(seen[-1].copy())
-        assert np.array_equal(seen, copies)
-        return np.array(seen)
+        return np.array([env.reset()[0], *(
+            env.step(np.zeros(2, np.int64))[0] for _ in range(20))])
 
     seen = play(7)
     assert np.array_equal(seen, play(7))
@@ -82,17 +75,9 @@ def test_observations_hardly_compress_differ_and_follow_from_the_seed():
         assert not all(np.array_equal(first, env.step(0)[0]) for _ in range(8))
 
 
-@pytest.mark.parametrize(('vectorised', 'time_limit', 'length'), [
-    (True, 0, 1000), (False, 4, 4)])
-def test_episodes_are_truncated_and_reward_is_one(vectorised, time_limit, length):
-    config = EnvConfig(env_id='dummy/OBS2-v0', time_limit=time_limit)
-    if vectorised:
-        env = make(config, seed=0, num_envs=2)
-        assert isinstance(env.unwrapped, DummyVectorEnv)
-    else:
-        dummy.register_dummies(config.env_id)
-        env = gymnasium.make_vec(
-            config.env_id, 2, vectorization_mode='sync', max_episode_steps=time_limit)
+@pytest.mark.parametrize(('time_limit', 'length'), [(0, 1000), (4, 4)])
+def test_episodes_are_truncated_and_reward_is_one(time_limit, length):
+    env = make(EnvConfig(env_id='dummy/OBS2-v0', time_limit=time_limit), seed=0, num_envs=2)
     env.reset()
     for step in range(1, 2 * length + 3):
         _, rewards, terminated, truncated, _ = env.step(np.zeros(2, np.int64))

@@ -13,10 +13,9 @@ def test_arguments_are_a_json_object():
     assert parse_kwargs('') == parse_kwargs(' ') == parse_kwargs('{}') == {}
     assert parse_kwargs('{"size": 5, "map": [[1, "r"], [0, null]], "a": {"b": true}}') == {
         'size': 5, 'map': [[1, 'r'], [0, None]], 'a': {'b': True}}
-    for text in ('5', '[1]', 'null', '{"size": 5', '{size: 5}', "{'size': 5}", '{"size": NaN}',
-                 '{"size": -Infinity}', '[' * 8000, '{"a":' + '[' * 9 + ']' * 9 + '}',
-                 '{"a": "' + 'x' * 9000 + '"}', '{"render_mode": "human"}', '{"wrappers": []}',
-                 '{"vector_kwargs": {}}', '{"max_episode_steps": 3}', '\x1b[2J'):
+    for text in ('5', '{"size": 5', "{'size': 5}", '{"size": NaN}', '[' * 8000,
+                 '{"a":' + '[' * 9 + ']' * 9 + '}', '{"a": "' + 'x' * 9000 + '"}',
+                 '{"render_mode": "human"}', '\x1b[2J'):
         with pytest.raises(EnvError, match=r'^env_kwargs: [^\n\x1b]{1,200}$'):
             parse_kwargs(text)
 
@@ -53,8 +52,6 @@ def test_what_does_not_fit_is_refused_in_one_line():
             # Environments with settings of their own take neither.
             ({'env_id': 'ALE/Pong-v5', 'env_kwargs': '{"name": "x"}'},
              'env_kwargs: \'{"name": "x"}\' is not allowed with env_id \'ALE/Pong-v5\''),
-            ({'env_id': 'dummy/OBS100-v0', 'env_wrappers': 'FlattenObservation'},
-             "env_wrappers: 'FlattenObservation' is not allowed with env_id 'dummy/OBS100-v0'"),
             ({'env_id': REACH, 'env_kwargs': '{"rate": 1e13}'},
              'rate: 10000000000000.0 is not allowed: 1 to 100'),
             ({'env_id': REACH, 'env_kwargs': '{"randomisation": "x"}'},

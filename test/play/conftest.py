@@ -45,11 +45,11 @@ gymnasium.register('test/MixedImages-v0', Images, kwargs={'mixed': True})
 @pytest.fixture(scope='session')
 def checkpoint(tmp_path_factory):
     """Return a function that writes a checkpoint whose weights are all random."""
-    def write(env_id, env=None, **train):
+    def write(env_id, env=None, config=None, options=None, **train):
         torch.manual_seed(0)
         env = EnvConfig(env_id=env_id, num_envs=1, **(env or {}))
         train = dataclasses.replace(TrainConfig(algorithm='ppo', hidden_size=8), **train)
-        algorithm_config = make_algorithm_config(train, {})
+        algorithm_config = make_algorithm_config(train, options or {})
         spaces = factory.spaces(env)
         learner = Learner(train, *spaces, algorithm_config=algorithm_config)
         learner.agent_steps = 99
@@ -62,8 +62,8 @@ def checkpoint(tmp_path_factory):
                 3.0 + 2.0 * torch.randn(50, *learner.policy.normalizer.mean.shape))
         path = tmp_path_factory.mktemp('run') / 'checkpoint.pt'
         save_checkpoint(
-            path, config=as_dict(env, train, algorithm_config) | factory.describe(env),
-            learner=learner.state(), progress={})
+            path, learner=learner.state(), progress={},
+            config=as_dict(env, train, algorithm_config) | factory.describe(env) | (config or {}))
         return path
     return write
 

@@ -64,7 +64,6 @@ def test_a_training_under_attack_is_evaluated_under_attack(policy):
 
 def test_a_robot_is_not_evaluated_beside_its_training():
     env = EnvConfig(env_id='robot/owi535')
-    verify_evaluations(env, TRAIN)
     with pytest.raises(SettingError, match='eval_every: 5 is not allowed with env_id'):
         verify_evaluations(env, TrainConfig(eval_every=5))
 

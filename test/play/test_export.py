@@ -25,7 +25,6 @@ RECURRENT = {'lstm_size': 5, 'last_action_reward': True}
     (COUNTER, {'algorithm': 'dqn', 'lstm_size': 5}),
     ('Pendulum-v1', {'normalize_observations': True, 'last_action_reward': True}),
     ('Pendulum-v1', {'action_distribution': 'squashed', **RECURRENT}),
-    (REACH, {'normalize_observations': True, **RECURRENT}),
     ('test/MixedImages-v0', {'normalize_observations': True, **RECURRENT}),
     ('test/Images-v0', {'network': 'impala', 'algorithm': 'dqn'}),
     ('test/Images-v0', {'network': 'nature', 'precision': 'bfloat16'}),

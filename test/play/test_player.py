@@ -1,6 +1,5 @@
 """A policy is played and drawn beside its training; what cannot be drawn is said in one line."""
 
-import dataclasses
 import os
 
 import numpy as np
@@ -8,13 +7,12 @@ import pytest
 
 from vdl_ros.common.opengl import OpenGLError
 from vdl_ros.common.settings import as_dict
-from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.play import player as module
 from vdl_ros.play.player import PolicyPlayer
-from vdl_ros.rl.policy.policy import make_policy, weights
-from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
+from vdl_ros.rl.policy.policy import weights
+from vdl_ros.rl.settings import TrainConfig
 
 
 @pytest.fixture(autouse=True)
@@ -28,26 +26,19 @@ def settings(env_id, **more):
     return as_dict(EnvConfig(env_id=env_id), TrainConfig(**more))
 
 
-def some_weights(config):
-    env, train = EnvConfig(env_id=config['env_id']), TrainConfig()
-    policy = make_policy(
-        train, *factory.spaces(env), make_algorithm_config(train, dataclasses.asdict(train)))
-    return {name: each + 0.5 for name, each in weights(policy).items()}
-
-
 def test_images_change_while_the_policy_acts_and_large_ones_are_thinned_out(monkeypatch):
     config = settings('CartPole-v1')
     player = PolicyPlayer(config)
     with pytest.raises(ValueError, match='weights: names'):
         player.load({})
-    player.load(some_weights(config))
+    player.load({name: each + 0.5 for name, each in weights(player._policy).items()})
     images = [player.play(3) for _ in range(3)]
     assert all(each.dtype == np.uint8 and each.shape == (400, 600, 3) for each in images)
     assert not np.array_equal(images[0], images[-1])
     assert player.fps == 50.0
     # Beyond the end of an episode.
     assert player.play(600).shape == (400, 600, 3)
-    monkeypatch.setattr(module, '_LARGEST', 250)
+    monkeypatch.setattr(module, '_MAX_SIDE', 250)
     assert player.play(1).shape == (134, 200, 3)
     player.close()
 

@@ -1,6 +1,7 @@
 """Files that are no policy of this program are refused, in one line, before they are run."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import onnx
@@ -8,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from vdl_ros.envs.dummy import COUNTER
-from vdl_ros.play.onnx_policy import KEY, ActionError, OnnxFileError, load_onnx_policy
+from vdl_ros.play.onnx_policy import KEY, ActionError, OnnxFileError, OnnxPolicy, load_onnx_policy
 
 
 @pytest.fixture(scope='module')
@@ -100,25 +101,15 @@ def test_a_changed_file_or_one_of_something_else_is_refused(whole, tmp_path):
     refused(tmp_path / 'none.onnx', 'no such file')
 
 
-def test_an_action_outside_of_its_choices_is_no_action(whole, tmp_path):
+def test_an_action_outside_of_its_choices_is_no_action(whole, monkeypatch):
     """A graph may answer zeros well and anything else with any number."""
-    model, path = onnx.load_model_from_string(whole), tmp_path / 'policy.onnx'
-    found = json.loads(model.metadata_props[0].value)
-    (observation,) = found['observation']['inputs']
-    graph = model.graph
-    last = next(node for node in graph.node if 'action' in node.output)
-    last.output[0] = 'chosen'
-    # The action grows with the first number of the observation.
-    graph.initializer.append(onnx.numpy_helper.from_array(np.array([0]), 'first'))
-    graph.node.extend([
-        helper.make_node('Flatten', ['observation'], ['flat'], axis=1),
-        helper.make_node('Gather', ['flat', 'first'], ['column'], axis=1),
-        helper.make_node('Cast', ['column'], ['whole'], to=TensorProto.INT64),
-        helper.make_node('Flatten', ['whole'], ['rows'], axis=1),
-        helper.make_node('Squeeze', ['rows', 'axis'], ['more']),
-        helper.make_node('Add', ['chosen', 'more'], ['action'])])
-    graph.initializer.append(onnx.numpy_helper.from_array(np.array([1]), 'axis'))
-    path.write_bytes(model.SerializeToString())
-    policy = load_onnx_policy(path)
-    with pytest.raises(ActionError, match=r'actions: \[\d+\] are not within'):
-        policy(np.full((1, *observation['shape']), 90, observation['dtype']))
+    policy = OnnxPolicy(whole)
+    outputs = policy.step(np.zeros((1, 3), np.float32))
+    for wrong, reason in (
+            (outputs._replace(actions=np.array([2])), r'actions: \[2\] are not within \[2\]'),
+            (outputs._replace(actions=np.array([0.0])), r'actions: float64 \[1\] is not int64'),
+            (outputs._replace(values=np.zeros(2, np.float32)), r'values: float32 \[2\] is not ')):
+        session = SimpleNamespace(run=lambda names, inputs, found=wrong: list(found))
+        monkeypatch.setattr(policy, '_session', session)
+        with pytest.raises(ActionError, match=reason):
+            policy(np.zeros((1, 3), np.float32))

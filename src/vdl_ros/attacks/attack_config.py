@@ -56,11 +56,7 @@ class Schedule:
 
 
 def schedule(mode: str) -> Schedule:
-    """Return the schedule of a mode.
-
-    Raises:
-        SettingError: an unknown mode.
-    """
+    """Return the schedule of a mode; an unknown one is a SettingError."""
     periodic = _PERIODIC.fullmatch(mode)
     if periodic:
         return Schedule(int(periodic[2]), periodic[1] == 'reuse')

@@ -41,15 +41,8 @@ def observed(
 class PerturbedObservations:
     """Converts observations to those that a policy sees under an attack, and back to one array.
 
-    Args:
-        space: a Box; of an :class:`ImageAndVector` only the image is perturbed.
-        normalized: whether the policy normalizes numbers; it takes them without scaling.
-
-    Attributes:
-        image_space: of the part that is perturbed: the image, or all numbers.
-
-    Raises:
-        ValueError: it is not a Box.
+    Of an :class:`ImageAndVector` only the image is perturbed; ``image_space`` is its space.
+    ``normalized``: the policy normalizes numbers, and takes them without scaling.
     """
 
     def __init__(self, space: gymnasium.Space[Any], normalized: bool = False) -> None:
@@ -98,11 +91,7 @@ def attack_environments(
     env: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
     surrogate: Policy | None = None,
 ) -> VectorEnvironment:
-    """Return ``env`` under attack, or itself without one; arguments as of :class:`AttackedEnv`.
-
-    Raises:
-        SettingError: see there; ``env`` is closed.
-    """
+    """Return ``env`` under attack, or itself without one; it is closed if that is not possible."""
     if attack.adversarial_mode == NONE:
         return env
     try:
@@ -131,16 +120,11 @@ class AttackedEnv(Wrapper):
     presence of the perturbation of the observation that the step's actions answered.
 
     Args:
-        config: the attack; its mode is not 'none'.
         normalized: whether the policy normalizes observations that are numbers.
         surrogate: a policy of the same spaces, whose gradients are used.
 
-    Attributes:
-        perturbed: number of observations that were perturbed so far.
-
     Raises:
-        SettingError: the observations cannot be attacked in this way, or the surrogate is of
-            other observations.
+        SettingError: observations that cannot be attacked in this way.
     """
 
     def __init__(
@@ -166,6 +150,7 @@ class AttackedEnv(Wrapper):
                     'adversarial_checkpoint: its policy is of observations '
                     f'{surrogate.observation_shape}, which is not allowed: {wanted}')
             self._attacker.follow(PolicyVictim(surrogate))
+        #: Number of observations that were perturbed so far.
         self.perturbed = 0
         self._done: NDArray[np.bool_] = np.zeros(self.num_envs, np.bool_)
         self._before: dict[str, NDArray[Any]] = {}
@@ -178,20 +163,17 @@ class AttackedEnv(Wrapper):
     def follow(self, policy: Policy, state: Callable[[], Tensor] | None = None) -> None:
         """Use the gradients of ``policy`` from now on, unless there is a surrogate.
 
-        Args:
-            state: returns its state after the last observation; None: it is computed here.
+        ``state`` returns its state after the last observation; None: it is computed here.
         """
         if not self._follows:
             self._attacker.follow(PolicyVictim(policy), state)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.zeros(self.num_envs, np.bool_)
         return self._perturb(observations, np.ones(self.num_envs, np.bool_)), info
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step every environment once; see the class."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._attacker.append_last_action(actions, rewards)
         info |= self._before

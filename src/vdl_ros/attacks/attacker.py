@@ -35,11 +35,6 @@ def random_noise(observations: Tensor, epsilon: float, generator: torch.Generato
     return epsilon * torch.rand(observations.shape, generator=generator)
 
 
-def near(observations: Tensor, epsilon: float, generator: torch.Generator) -> Tensor:
-    """Return noise from [-epsilon / 2, epsilon / 2), uniform, to start from."""
-    return epsilon * (torch.rand(observations.shape, generator=generator) - 0.5)
-
-
 def fgsm(
     loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, start: Tensor | None = None,
 ) -> Tensor:
@@ -97,11 +92,7 @@ class Patch:
 
     Brown et al. 2017, arXiv:1712.09665, with one step for each image instead of a training set.
     Its pixels stay in [0, 1]. It is grey in stacked frames, [S, H, W], the same in each, and
-    coloured in [H, W, C].
-
-    Args:
-        shape: [C, H, W] or [H, W, C] of an image.
-        channels_last: whether the image is [H, W, C].
+    coloured in [H, W, C], which is ``channels_last``.
     """
 
     def __init__(self, shape: tuple[int, ...], share: float, channels_last: bool) -> None:
@@ -193,7 +184,6 @@ class PolicyVictim:
         return Output(output.parameters[0], output.values[0], output.state)
 
     def best_actions(self, output: Output) -> Tensor:
-        """Return the most likely actions, [B] or [B, A]."""
         return self._policy.distribution.mode(output.parameters.detach())
 
     def loss(self, output: Output, actions: Tensor) -> Tensor:
@@ -238,9 +228,6 @@ class Attacker:
     A recurrent policy has a state here as well. It follows the perturbed observations, which the
     attacked policy sees, and is reset where an episode starts. In the process of the attacked
     policy that policy's own state is the same, and need not be computed again.
-
-    Args:
-        channels_last: whether images are [H, W, C].
     """
 
     def __init__(
@@ -262,9 +249,7 @@ class Attacker:
     def follow(self, victim: _Victim, state: Callable[[], Tensor] | None = None) -> None:
         """Use the gradients of ``victim`` from the next observation on.
 
-        Args:
-            state: returns its state after the last observation, [B, S], if it acts in this
-                process.
+        ``state`` returns its state after the last observation, [B, S], if it acts in this process.
         """
         self._victim, self._policy_state = victim, state
         self._state = victim.initial_state(self._batch)
@@ -276,13 +261,7 @@ class Attacker:
             self._state = self._victim.append_last_action(state, actions, rewards)
 
     def perturb(self, image: Tensor, numbers: Tensor | None, is_reset: Tensor) -> Perturbed:
-        """Return the perturbed observations of the next step.
-
-        Args:
-            image: float32 [B, ...], scaled.
-            numbers: float32 [B, V] or None, beside it.
-            is_reset: bool [B], where an episode starts.
-        """
+        """Return the perturbed observations of the next step; arguments as of :class:`Seen`."""
         self._steps[is_reset.numpy()] = 0
         due = self._steps % self._schedule.period == 0
         self._steps += 1
@@ -315,7 +294,8 @@ class Attacker:
         injects = due
         if self._schedule.reuse:
             self._last = zero if self._last is None else self._last
-            noise = torch.where(_rows(due, zero) > 0, noise, self._last)
+            noise = torch.where(torch.from_numpy(due).reshape(-1, *[1] * (zero.dim() - 1)),
+                                noise, self._last)
             self._computed |= due
             injects = self._computed.copy()
         self._last = noise
@@ -337,7 +317,8 @@ class Attacker:
         if victim.is_flat_at_best or mode == 'patch':
             actions = victim.best_actions(victim.output(seen.image, seen))
         if victim.is_flat_at_best:
-            start = near(seen.image, epsilon, self._generator)
+            # Noise from -epsilon / 2 to epsilon / 2.
+            start = random_noise(seen.image, epsilon, self._generator) - epsilon / 2
 
         def loss(image: Tensor) -> Tensor:
             nonlocal actions
@@ -364,8 +345,3 @@ class Attacker:
     ) -> Perturbed:
         norms = noise.flatten(1).norm(dim=1) / noise[0].numel() ** 0.5
         return Perturbed(image + change, norms.numpy().astype(np.float32), injects)
-
-
-def _rows(where: NDArray[np.bool_], like: Tensor) -> Tensor:
-    """Return ``where`` [B] as float [B, 1, ...] of as many axes as ``like``."""
-    return torch.from_numpy(where).to(like).reshape(-1, *[1] * (like.dim() - 1))

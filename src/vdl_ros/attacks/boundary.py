@@ -38,8 +38,7 @@ class Boundary:
         actions: int64 [G, G], the action at [v, u]: v counts the random direction, u that of the
             attack.
         norm: L2 norm of the perturbation; the attack is at u = norm, v = 0.
-        images: float32 [3, ...]: the observation, that under attack, and with as much random
-            noise.
+        images: float32 [3, ...]: the observation, under attack, and with as much random noise.
     """
 
     step: int
@@ -132,11 +131,7 @@ def _boundary(
 
 
 def most_frequent(actions: NDArray[np.int64], count: int) -> NDArray[np.int64]:
-    """Return the most frequent action in each column, the smallest of several.
-
-    Args:
-        actions: [samples, N], from 0 to ``count`` - 1.
-    """
+    """Return the most frequent action, 0 to ``count`` - 1, of each column, [samples, N]."""
     votes = (actions[..., None] == np.arange(count)).sum(axis=0)
     winners: NDArray[np.int64] = votes.argmax(axis=-1)
     return winners

@@ -30,17 +30,10 @@ THRESHOLDS = (0.5, 1.4)
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
-    """One run of the grid.
+    """One run of the grid: its attack, and whether the policy only acts (``freeze``).
 
-    Attributes:
-        name: of the run and of its folder.
-        mode: of the attack, a value of ``adversarial_mode``.
-        epsilon: of the attack, of observations from 0 to 1.
-        freeze: whether the policy only acts.
-        after: the phase whose policy it begins with; empty: a new one.
-        value_threshold: of a value-guided attack: the value of the policy above which it injects.
-        smoothing: of the observations, a value of ``observation_smoothing``.
-        transfer: whether the attack uses the gradients of the first policy.
+    It begins with the policy of the phase ``after``; empty: a new one. ``transfer``: the attack
+    uses the gradients of the first policy.
     """
 
     name: str
@@ -53,15 +46,13 @@ class Phase:
     transfer: bool = False
 
 
-def learned(mode: str, epsilon: float, after: str = BASELINE) -> Phase:
-    """Return a phase that goes on learning under an attack."""
-    return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, False, after)
+def learned(mode: str, epsilon: float) -> Phase:
+    return Phase(f'learned-{mode}-{epsilon:g}', mode, epsilon, freeze=False)
 
 
 def frozen(
     mode: str, epsilon: float, after: str = BASELINE, value_threshold: float | None = None,
 ) -> Phase:
-    """Return a phase in which a frozen policy is attacked."""
     of = '' if after == BASELINE else f'-of-{after}'
     above = '' if value_threshold is None else f'-above-{value_threshold:g}'
     return Phase(f'frozen-{mode}-{epsilon:g}{above}{of}', mode, epsilon, True, after,
@@ -110,11 +101,7 @@ def chain(phases: Mapping[str, Phase], name: str) -> list[Phase]:
 
 
 def choose(phases: Mapping[str, Phase], names: Sequence[str]) -> list[Phase]:
-    """Return the phases with these names, or all, and those that they build on, in their order.
-
-    Raises:
-        ValueError: there is no such phase.
-    """
+    """Return the phases with these names, or all, and those that they build on, in their order."""
     unknown = sorted(set(names) - phases.keys())
     if unknown:
         raise ValueError(f'phases: {unknown[0]!r} is not allowed: some of {", ".join(phases)}')
@@ -129,7 +116,7 @@ _SIZE, _NOISE = 0.01, 0.1
 #: Deviation of the smoothing, pixels.
 _SMOOTHING = 1.0
 _SMOOTHED, _CONTROL = 'smoothed', 'learned-none'
-_COLUMNS = ('none', 'random', 'fgsm', 'pgd', 'fgsm of the first policy')
+_COLUMNS = (CLEAN, RANDOM, FGSM, PGD, 'fgsm of the first policy')
 
 
 def defence_phases(scale: float = 1.0, *, images: bool) -> dict[str, Phase]:
@@ -166,12 +153,12 @@ def _attacks(size: float, after: str) -> Iterator[Phase]:
 
 
 def defence_table(found: Sequence[Mapping[str, Any]]) -> str:
-    """Return :func:`figures` as a Markdown table of defences and attacks; '' without any."""
+    """Return figures of :func:`defence_phases` as a Markdown table; '' without any defence."""
     rows: dict[str, dict[str, str]] = {}
     for each in found:
-        column = _column(each)
-        if column is not None:
+        if each['freeze']:
             interval = '' if each['interval'] is None else f' ± {each["interval"]:.1f}'
+            column = _COLUMNS[-1] if each['transfer'] else each['mode']
             rows.setdefault(_row(each), {})[column] = f'{each["mean"]:.1f}{interval}'
     if len(rows) < 2:
         return ''
@@ -185,31 +172,17 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _row(found: Mapping[str, Any]) -> str:
-    """Return what says which defence a phase has measured."""
     of = str(found['after'] or BASELINE)
     if of == BASELINE:
         return f'{BASELINE}, {_SMOOTHED}' if found['smoothing'] else BASELINE
     return 'learned on, no attack' if of == _CONTROL else of.replace('learned-', 'learned on ')
 
 
-def _column(found: Mapping[str, Any]) -> str | None:
-    """Return the attack of a phase; None if the table has no column for it."""
-    if not found['freeze'] or found['value_threshold'] is not None:
-        return None
-    if found['transfer']:
-        return _COLUMNS[-1]
-    return found['mode'] if found['mode'] in _COLUMNS else None
-
-
 Array = NDArray[np.float64]
 
 
 class Episodes(NamedTuple):
-    """The episodes of a phase.
-
-    ``steps`` are agent steps of the phase at their ends, float64 [N], not descending; ``returns``
-    are float64 [N].
-    """
+    """The episodes of a phase: its agent steps at their ends, and returns, float64 [N]."""
 
     name: str
     steps: Array
@@ -230,21 +203,13 @@ class Trace(NamedTuple):
 
 
 def read_episodes(folder: Path, name: str) -> Episodes:
-    """Return the episodes of a run.
-
-    Raises:
-        ValueError: its table is missing or damaged.
-    """
+    """Return the episodes of a run; a missing or damaged table is a ValueError."""
     steps, returns = _columns(folder / EPISODES, ('agent_steps', 'return'))
     return Episodes(name, steps, returns)
 
 
 def read_trace(folder: Path, name: str) -> Trace | None:
-    """Return the recorded episode of a run; None if no whole episode was recorded.
-
-    Raises:
-        ValueError: the record is damaged.
-    """
+    """Return the recorded episode of a run; None if no whole episode was recorded."""
     if not (folder / EPISODE).is_file():
         return None
     values, returns, injected = _columns(
@@ -253,7 +218,6 @@ def read_trace(folder: Path, name: str) -> Trace | None:
 
 
 def _columns(path: Path, names: Sequence[str]) -> list[Array]:
-    """Return columns of a table, float64 [N] each."""
     try:
         with path.open(newline='') as file:
             rows = [[float(row[name]) for name in names] for row in csv.DictReader(file)]
@@ -268,14 +232,10 @@ class PhaseError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True)
 class Grid:
-    """The phases of one grid and where they are.
+    """The phases of one grid, each after the one whose policy it needs, and where they are.
 
-    Attributes:
-        policies: checkpoints that the phases begin with, of one training seed each.
-        phases: the phases, each after the one whose policy it needs.
-        learned_steps: agent steps of a phase that learns.
-        frozen_steps: of one that does not.
-        settings: more settings of every phase, by name.
+    ``policies`` are checkpoints that they begin with, of one training seed each; phases that learn
+    have ``learned_steps``, others ``frozen_steps``; all have ``settings``.
     """
 
     output: Path
@@ -287,11 +247,9 @@ class Grid:
     log: Callable[[str], None]
 
     def folder(self, seed: int, name: str) -> Path:
-        """Return the folder of a phase; ``seed`` counts the policies from 1."""
         return self.output / f'seed-{seed}' / name
 
     def config(self, seed: int) -> Path:
-        """Return the file with the settings of a policy."""
         return self.output / f'seed-{seed}' / 'config.yaml'
 
     def summary(self, seed: int, phase: Phase) -> dict[str, Any] | None:
@@ -339,11 +297,7 @@ class Grid:
     def _run_phase(
         self, seed: int, phase: Phase, before: Future[None] | None, stop: threading.Event,
     ) -> None:
-        """Run a phase when the one before it is complete.
-
-        Raises:
-            PhaseError: it failed, or the one before it did.
-        """
+        """Run a phase when the one before it is complete."""
         name = f'seed {seed}, {phase.name}'
         if before is not None and before.exception() is not None:
             raise PhaseError(f'{name}: not run: {phase.after} failed')
@@ -421,7 +375,6 @@ def markdown(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _policy(found: Mapping[str, Any]) -> str:
-    """Return what says whose policy it is."""
     if not found['freeze']:
         return 'learns under it'
     after = found['after']

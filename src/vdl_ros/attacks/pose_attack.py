@@ -33,7 +33,6 @@ class PoseVictim:
         self.unit = torch.ones(())
 
     def initial_state(self, batch: int) -> Tensor:
-        """Return the state of a network that has none, [batch, 0]."""
         return torch.zeros(batch, 0)
 
     def output(self, image: Tensor, seen: Seen) -> Output:
@@ -58,7 +57,6 @@ class PoseVictim:
         return wrap(output.parameters - actions).sum(-1)
 
     def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
-        """Return ``state``: a pose has no actions."""
         return state
 
 
@@ -85,11 +83,7 @@ def warning(config: AttackConfig) -> str:
 
 
 def check_mode(config: AttackConfig) -> None:
-    """Check that images can be attacked in this way.
-
-    Raises:
-        SettingError: no attack, an unknown mode, or one that a pose network does not allow.
-    """
+    """Check that images can be attacked in this way; else raise a SettingError."""
     mode = config.adversarial_mode
     if mode == NONE:
         raise SettingError("adversarial_mode: 'none' is not allowed here: fgsm, for example")
@@ -103,19 +97,14 @@ class ImageAttack:
 
     The perturbation is computed in float, of the middle square of an image, which is what the
     network sees. It is then rounded to whole bytes, and no byte changes by more than epsilon; the
-    bytes of ``pgd_l2`` are rounded towards 0, so that its norm does not grow.
-
-    Args:
-        estimator: whose gradients are used: the attacked one, or a surrogate.
-
-    Raises:
-        SettingError: see :func:`check_mode`.
+    bytes of ``pgd_l2`` are rounded towards 0, so that its norm does not grow. ``estimator`` is the
+    attacked one, or a surrogate.
     """
 
-    def __init__(self, config: AttackConfig, estimator: PoseEstimator, seed: int = 0) -> None:
+    def __init__(self, config: AttackConfig, estimator: PoseEstimator) -> None:
         check_mode(config)
         self._config = config
-        self._victim, self._generator = PoseVictim(estimator), torch.Generator().manual_seed(seed)
+        self._victim, self._generator = PoseVictim(estimator), torch.Generator().manual_seed(0)
         self._attacker = self._started()
         self._height = 0
 
@@ -123,11 +112,8 @@ class ImageAttack:
         """Return the next image after the attack; the one given stays as it is.
 
         Args:
-            picture: RGB, uint8 [height, width, 3]; an image of another height than the last
-                starts a new sequence.
-
-        Raises:
-            ValueError: it is smaller than 64 x 64, or higher than wide.
+            picture: RGB, uint8 [height, width, 3], not higher than wide, and at least 64 x 64; an
+                image of another height than the last starts a new sequence.
         """
         square = middle_square(picture)
         if len(square) != self._height:
@@ -142,7 +128,6 @@ class ImageAttack:
             pixels, math.sqrt(float(np.square(change).mean())) / _LEVELS, bool(change.any()))
 
     def _started(self) -> Attacker:
-        """Return an attack before its first image."""
         attacker = Attacker(self._config, 1, self._generator, channels_last=True)
         attacker.follow(self._victim)
         return attacker

@@ -52,9 +52,6 @@ def make_atari(
 
     The default is one thread, since each actor process has its own core. With ``render``, the
     result's ``render()`` returns a colour image of each copy.
-
-    Raises:
-        EnvError: no such game, or ale-py is not installed.
     """
     game = _game(config.env_id)
     of_universe = config.frame_processing == 'universe'
@@ -123,13 +120,11 @@ class FieldFrames(Wrapper):
         self._done = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start new games."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._done = np.ones(self.num_envs, np.bool_)
         return self._stacked(observations), info
 
     def step(self, actions: NDArray[np.int64]) -> Any:
-        """Step the games."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         stacks = self._stacked(observations)
         self._done = terminated | truncated
@@ -165,7 +160,6 @@ class Lives(Wrapper):
         self._life_lost = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start new games; ``seed`` is a list of one seed per game."""
         observations, info = self.env.reset(
             seed=None if seed is None else np.array(seed), options=options)  # type: ignore[arg-type]
         self._lives = info['lives']
@@ -174,7 +168,6 @@ class Lives(Wrapper):
         return observations, info
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
-        """Step the games; actions are indices int64 [B]."""
         if self._life_lost.any():
             actions = np.where(self._life_lost, self._restart, actions)
         observations, rewards, terminated, truncated, info = self.env.step(actions)
@@ -203,20 +196,13 @@ class RenderedGames(Wrapper):
 
     @property
     def render_mode(self) -> str:  # type: ignore[override]
-        """The only render mode."""
         return 'rgb_array'
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start new games in both copies."""
         self._images = self.colour.reset(seed=seed, options=options)[0]
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: NDArray[np.int64]) -> Any:
-        """Step both copies.
-
-        Raises:
-            RuntimeError: the copies differ.
-        """
         images, *theirs, _ = self.colour.step(actions)
         result = self.env.step(actions)
         if not all(np.array_equal(a, b) for a, b in zip(theirs, result[1:4], strict=True)):
@@ -225,10 +211,8 @@ class RenderedGames(Wrapper):
         return result
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """Return an image uint8 [210, 160, 3] of each game."""
         return None if self._images is None else tuple(self._images[:, -1])
 
     def close(self, **kwargs: Any) -> None:
-        """Close both copies."""
         self.colour.close(**kwargs)
         self.env.close(**kwargs)

@@ -26,8 +26,8 @@ from vdl_ros.common.observation_spaces import ImageAndVector, is_image
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
 # A Discrete space may be large, its one-hot vector and the outputs for its actions not.
-_MOST_NUMBERS = 1 << 20
-_MOST_ACTIONS = 1 << 16
+_MAX_NUMBERS = 1 << 20
+_MAX_ACTIONS = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -49,11 +49,7 @@ class _Part:
 
 
 def _parts(space: spaces.Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Part]:
-    """Return the parts of a space in order.
-
-    Raises:
-        ValueError: one is of a kind that is not supported.
-    """
+    """Yield the parts of a space in order."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
         for key, each in inner:
@@ -107,11 +103,7 @@ class _OneHot:
         self._column = np.cumsum(self._sizes) - self._sizes
 
     def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
-        """Write values [B, ...] to ``out`` [B, sum of the sizes].
-
-        Raises:
-            ValueError: a value is outside the space.
-        """
+        """Write values [B, ...] to ``out`` [B, sum of the sizes]."""
         index = values.reshape(len(values), -1) - self._first
         if (index < 0).any() or (index >= self._sizes).any():
             raise ValueError(f'{self._name}{values.min()} to {values.max()} is outside the space')
@@ -151,9 +143,9 @@ class Observations:
             columns = slice(size, size := size + flatdim(part.space))
             self._numbers.append(
                 (part, columns, _OneHot(part) if isinstance(part.space, _ONE_HOT) else None))
-        if not 1 <= size <= _MOST_NUMBERS:
+        if not 1 <= size <= _MAX_NUMBERS:
             raise ValueError(f'observations: {size} numbers, discrete ones one-hot, are not '
-                             f'supported: 1 to {_MOST_NUMBERS}')
+                             f'supported: 1 to {_MAX_NUMBERS}')
         image: Any = None if self._image is None else self._image.space
         self.space = spaces.Box(-np.inf, np.inf, (size,), np.float32) if image is None \
             else ImageAndVector(image, size)
@@ -169,8 +161,7 @@ class Observations:
     def convert(self, observations: Any) -> NDArray[Any]:
         """Return observations of a vector environment as one array [B, ...].
 
-        Raises:
-            ValueError: a whole number is outside its space.
+        A whole number outside its space is a ValueError.
         """
         if self._only is not None:
             return self._only.of(observations)
@@ -193,14 +184,10 @@ class Observations:
 
 
 class Actions:
-    """Converts actions for a vector environment.
-
-    Attributes:
-        space: of one action before: Discrete from 0, MultiDiscrete [A] from 0, or Box [A].
+    """Converts actions of ``space``: Discrete or MultiDiscrete [A] from 0, or Box [A].
 
     Raises:
-        ValueError: the space is of another kind, a Box of whole numbers, or has too many
-            choices.
+        ValueError: the environment's space is of another kind, or has too many choices.
     """
 
     def __init__(self, space: spaces.Space[Any]) -> None:
@@ -223,8 +210,8 @@ class Actions:
             raise ValueError(f'actions: {space} is not supported: Discrete, MultiDiscrete, '
                              'MultiBinary, or a Box of floating-point numbers')
         sizes = np.asarray(getattr(self.space, 'nvec', getattr(self.space, 'n', 0)), float)
-        if sizes.sum() > _MOST_ACTIONS:
-            raise ValueError(f'actions: {self.space} is not supported: at most {_MOST_ACTIONS} '
+        if sizes.sum() > _MAX_ACTIONS:
+            raise ValueError(f'actions: {self.space} is not supported: at most {_MAX_ACTIONS} '
                              'choices, of all parts together')
 
     def convert(self, actions: NDArray[Any]) -> NDArray[Any]:

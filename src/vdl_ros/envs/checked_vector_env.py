@@ -35,7 +35,7 @@ else:
     Wrapper = VectorWrapper
 
 # Bytes; settings come over the network.
-_LARGEST_OBSERVATIONS = 1 << 30
+_MAX_OBSERVATION_BYTES = 1 << 30
 
 
 class EnvError(ValueError):
@@ -47,14 +47,10 @@ class EnvStopped(Exception):  # noqa: N818
 
 
 def check_memory(num_envs: int, size: int) -> None:
-    """Refuse settings, each of them allowed, whose observations of ``size`` bytes fill the memory.
-
-    Raises:
-        EnvError: the observations of all environments are too large.
-    """
-    if num_envs * size > _LARGEST_OBSERVATIONS:
+    """Refuse settings, each allowed, whose observations of ``size`` bytes fill the memory."""
+    if num_envs * size > _MAX_OBSERVATION_BYTES:
         raise EnvError(f'num_envs: {num_envs} observations of {size} bytes are not allowed: at '
-                       f'most {_LARGEST_OBSERVATIONS} bytes together')
+                       f'most {_MAX_OBSERVATION_BYTES} bytes together')
 
 
 def seeds_for(seed: int, num_envs: int) -> list[int]:
@@ -62,9 +58,6 @@ def seeds_for(seed: int, num_envs: int) -> list[int]:
 
     They come from :class:`numpy.random.SeedSequence`, since Gymnasium's ``seed, seed + 1, ...``
     would give actors with neighbouring seeds nearly the same episodes.
-
-    Raises:
-        EnvError: ``seed`` is negative.
     """
     if seed < 0:
         raise EnvError(f'seed: {seed} is not allowed: a whole number, at least 0')
@@ -92,10 +85,6 @@ class CheckedVectorEnv(Wrapper):
       Box actions beyond the bounds are not clipped.
 
     ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
-
-    Raises:
-        EnvError: the environment has another autoreset mode, an unsupported observation or action
-            space, or observations that are too large.
     """
 
     def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
@@ -128,11 +117,9 @@ class CheckedVectorEnv(Wrapper):
 
     @property
     def observation_columns(self) -> list[Column]:
-        """As ``Observations.columns``."""
         return self._observations.columns
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every sub-environment."""
         if seed is None:
             seed, self._first_seed = self._first_seed, None
         else:
@@ -142,15 +129,6 @@ class CheckedVectorEnv(Wrapper):
         return self._observations.convert(observations), info
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step every sub-environment once.
-
-        Returns:
-            Observations [B, ...], rewards float32 [B], terminated bool [B], truncated bool [B]
-            and the environment's info.
-
-        Raises:
-            EnvError: ``actions`` do not fit the action space.
-        """
         return self.from_environment(self.env.step(self.to_environment(actions)))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
@@ -164,11 +142,7 @@ class CheckedVectorEnv(Wrapper):
                 terminated, truncated, info)
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return an image uint8 [H, W, 3] of each sub-environment, None without rendering.
-
-        Raises:
-            EnvError: a library for rendering is not installed.
-        """
+        """Return an image uint8 [H, W, 3] of each sub-environment, None without rendering."""
         try:
             images = self.env.render()
         except DependencyNotInstalled as error:
@@ -202,19 +176,14 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
     """Compares each observation with its space, which the batch would not name.
 
     Bounds are not compared, because many environments leave theirs by a rounding error.
-
-    Raises:
-        ObservationError: from ``reset`` and ``step``.
     """
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode."""
         observation, info = self.env.reset(seed=seed, options=options)
         self._check(observation, 'reset')
         return observation, info
 
     def step(self, action: Any) -> SingleStepResult:
-        """Step the environment once."""
         outcome = self.env.step(action)
         self._check(outcome[0], 'step')
         return outcome

@@ -29,8 +29,8 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.envs.checked_vector_env import EnvError, ResetResult, SingleStepResult, StepResult
 
 NAMESPACE = 'dummy/'
-LARGEST = 1 << 26
-SLOWEST = 0.01
+MAX_BYTES = 1 << 26
+MIN_FPS = 0.01
 _FORM = 'dummy/OBS<bytes>[-FPS<steps per s>[-SERIAL|-BUSY]]-v0'
 _NAME = re.compile(
     r'dummy/OBS([0-9]{1,12})(?:-FPS([0-9]{1,9}(?:\.[0-9]{1,9})?)(-SERIAL|-BUSY)?)?-v0')
@@ -50,28 +50,23 @@ class Dummy:
 
 
 def parse(env_id: str) -> Dummy:
-    """Parse the id of a dummy environment.
-
-    Raises:
-        EnvError: not such an id, or a number in it is out of range.
-    """
+    """Parse the id of a dummy environment; EnvError names what is not allowed in it."""
     found = _NAME.fullmatch(env_id)
     if found is None:
         raise EnvError(f'env_id: {quoted(env_id)} is not allowed: {_FORM}')
     size = int(found[1])
-    if not 1 <= size <= LARGEST:
-        raise EnvError(f'env_id: OBS{found[1]} is not allowed: 1 to {LARGEST} bytes')
+    if not 1 <= size <= MAX_BYTES:
+        raise EnvError(f'env_id: OBS{found[1]} is not allowed: 1 to {MAX_BYTES} bytes')
     if found[2] is None:
         return Dummy(size)
-    if float(found[2]) < SLOWEST:
+    if float(found[2]) < MIN_FPS:
         raise EnvError(
-            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {SLOWEST}; '
+            f'env_id: FPS{found[2]} is not allowed: steps per second, at least {MIN_FPS}; '
             'without FPS steps do not sleep')
     return Dummy(size, 1.0 / float(found[2]), together=found[3] is None, busy=found[3] == '-BUSY')
 
 
 def register_dummies(env_id: str) -> None:
-    """Add the environment to Gymnasium's registry, if it is not there."""
     if env_id not in gymnasium.registry:
         parse(env_id)
         gymnasium.register(
@@ -99,7 +94,6 @@ class _StepTime:
             self._due = self._clock() + self._seconds - self._late
 
     def finish(self) -> None:
-        """Wait for the rest of the step."""
         if self._seconds:
             while (left := self._due - self._clock()) > 0.0:
                 if not self._busy:
@@ -157,7 +151,6 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         self._time = 0
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
-        """Start an episode in every copy; ``seed`` is one number."""
         super().reset(seed=seed, options=options)
         if seed is not None or self._at is None:
             self._at = self.np_random.integers(_WINDOWS, size=self.num_envs)
@@ -165,7 +158,6 @@ class DummyVectorEnv(VectorEnv[NDArray[np.uint8], NDArray[np.int64], NDArray[Any
         return self._observations(), {}
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
-        """Take the step's time; the actions have no effect."""
         self._step_time.begin()
         is_reset = self._time >= self._limit
         self._time = 0 if is_reset else self._time + 1
@@ -210,7 +202,6 @@ class CounterEnv(gymnasium.Env[NDArray[Any], np.int64]):
         self.time = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start the next episode, or episode 0 with a seed."""
         super().reset(seed=seed, options=options)
         if seed is not None:
             self.identity = seed % 1000
@@ -220,7 +211,6 @@ class CounterEnv(gymnasium.Env[NDArray[Any], np.int64]):
         return self._observation(), {}
 
     def step(self, action: np.int64) -> SingleStepResult:
-        """Count one step; the action has no effect."""
         del action
         self.time += 1
         over = self.time >= episode_length(self.episode, self.identity)
@@ -246,7 +236,6 @@ class PixelCounterEnv(CounterEnv):
         self._images = 0
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start the next episode, or episode 0 and frame 0 with a seed."""
         if seed is not None:
             self._images = 0
         return super().reset(seed=seed, options=options)
@@ -279,7 +268,6 @@ class MixedCounterEnv(PixelCounterEnv):
         self.action_space = spaces.MultiDiscrete([2, 3])
 
     def step(self, action: np.int64) -> SingleStepResult:
-        """Count one step; the action has no effect."""
         observation, reward, terminated, truncated, info = super().step(action)
         return observation, reward, terminated, truncated, {**info, 'is_success': terminated}
 
@@ -308,13 +296,11 @@ class Reach1DEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         self._state = np.zeros(2, np.float32)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Choose a random start and goal."""
         super().reset(seed=seed, options=options)
         self._state = self.np_random.uniform(-1.0, 1.0, 2).astype(np.float32)
         return self._state.copy(), {}
 
     def step(self, action: NDArray[np.float32]) -> SingleStepResult:
-        """Move the point."""
         move = 0.2 * float(np.clip(action[0], -1.0, 1.0))
         self._state[0] = np.clip(self._state[0] + move, -1.0, 1.0)
         distance = abs(float(self._state[1] - self._state[0]))
@@ -330,7 +316,6 @@ class Reach1DEnv(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
 
 
 def register_counters() -> None:
-    """Add the environments to Gymnasium's registry, if they are not there."""
     for env_id, name, limit in (
             (COUNTER, 'CounterEnv', None),
             (PIXEL_COUNTER, 'PixelCounterEnv', None),

@@ -24,7 +24,7 @@ from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.envs.checked_vector_env import EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
 
-WrapperClass = type['gymnasium.Wrapper[object, object, object, object]']
+Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
 
 _NAME = re.compile(r'[^\W\d]\w*(\.[^\W\d]\w*)*')
 _imported: list[str] = []
@@ -51,7 +51,7 @@ def import_modules(config: EnvModulesConfig) -> None:
             _imported.append(name)
 
 
-def wrappers_of_modules() -> Iterator[tuple[str, WrapperClass]]:
+def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
     """Yield the wrappers that the imported modules and their submodules define, by full name."""
     for name, module in list(sys.modules.items()):
         if not any(name == each or name.startswith(f'{each}.') for each in _imported):
@@ -74,8 +74,8 @@ def _reason(name: str, error: BaseException) -> str:
 
 
 # Characters of a setting, and levels of nesting.
-_LONGEST = 8192
-_DEEPEST = 8
+_MAX_CHARACTERS = 8192
+_MAX_DEPTH = 8
 # Arguments of gymnasium.make and make_vec, which are not the environment's own.
 _RESERVED = frozenset({
     'additional_wrappers', 'disable_env_checker', 'id', 'max_episode_steps', 'num_envs',
@@ -84,11 +84,7 @@ _WRAPPERS = ('names separated by commas, or a JSON list such as ' '["A", {"B": {
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:
-    """Return the arguments in ``env_kwargs``.
-
-    Raises:
-        EnvError: not a JSON object, or an argument that this package sets.
-    """
+    """Return the arguments in ``env_kwargs``."""
     if not text.strip():
         return {}
     found = _read('env_kwargs', text, 'a JSON object such as {"size": 5}')
@@ -103,11 +99,7 @@ def parse_kwargs(text: str) -> dict[str, Any]:
 
 
 def parse_wrappers(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Return name and arguments of each wrapper in ``env_wrappers``, innermost first.
-
-    Raises:
-        EnvError: neither names nor a JSON list of wrappers.
-    """
+    """Return name and arguments of each wrapper in ``env_wrappers``, innermost first."""
     text = text.strip()
     if not text.startswith(('[', '{', '"')):
         return [(name, {}) for each in text.split(',') if (name := each.strip())]
@@ -124,30 +116,29 @@ def parse_wrappers(text: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def _read(name: str, text: str, allowed: str) -> Any:
-    """Return JSON of limited length and depth."""
     def refuse(constant: str) -> None:
         raise ValueError(constant)
 
-    if len(text) > _LONGEST:
-        raise EnvError(f'{name}: {len(text)} characters are not allowed: at most {_LONGEST}')
+    if len(text) > _MAX_CHARACTERS:
+        raise EnvError(f'{name}: {len(text)} characters are not allowed: at most '
+                       f'{_MAX_CHARACTERS}')
     try:
         found = json.loads(text, parse_constant=refuse)
     # The parser calls itself for each level of nesting.
     except (ValueError, RecursionError) as error:
         raise EnvError(f'{name}: {quoted(text)} is not allowed: {allowed}') from error
-    if _is_deeper(found, _DEEPEST):
-        raise EnvError(f'{name}: {quoted(text)} is not allowed: nested at most {_DEEPEST} times')
+    if any(depth >= _MAX_DEPTH and isinstance(each, dict | list) for depth, each in _walk(found)):
+        raise EnvError(f'{name}: {quoted(text)} is not allowed: nested at most {_MAX_DEPTH} times')
     return found
 
 
-def _is_deeper(value: Any, levels: int) -> bool:
-    if not isinstance(value, dict | list):
-        return False
+def _walk(value: Any, depth: int = 0) -> Iterator[tuple[int, Any]]:
+    """Yield all values in plain data with their depth, the outer ones first."""
+    yield depth, value
     inner = value.values() if isinstance(value, dict) else value
-    return levels == 0 or any(_is_deeper(each, levels - 1) for each in inner)
+    for each in inner if isinstance(value, dict | list) else ():
+        yield from _walk(each, depth + 1)
 
-
-Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
 
 OF_GYMNASIUM = (
     'ClipAction', 'ClipReward', 'DelayObservation', 'DiscretizeAction', 'FilterObservation',
@@ -156,15 +147,13 @@ OF_GYMNASIUM = (
     'ReshapeObservation', 'ResizeObservation', 'StickyAction', 'TimeAwareObservation')
 # Of the numbers in their arguments: with it, none of them makes an observation that fills the
 # memory before its size is checked.
-_LARGEST = 256
+_MAX_ARGUMENT = 256
 
 
 def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any, Any]], Wrapped]]:
     """Return functions that wrap each of ``num_envs`` environments, innermost first.
 
-    Raises:
-        EnvError: an unknown wrapper, or arguments that are not allowed. The functions raise it
-            if the wrapper refuses the environment or the arguments.
+    They raise an EnvError if the wrapper refuses the environment or the arguments.
     """
     found = parse_wrappers(text)
     names = [name for name, _ in found]
@@ -173,17 +162,17 @@ def make_wrappers(text: str, num_envs: int) -> list[Callable[[gymnasium.Env[Any,
             continue
         if names.count(name) > 1:
             raise EnvError(f'env_wrappers: {name} is named twice')
-        for number in _numbers(arguments):
-            if abs(number) > _LARGEST:
-                raise EnvError(f'env_wrappers: {name}: {quoted(number)} is not allowed: at most '
-                               f'{_LARGEST}')
+        for _, value in _walk(arguments):
+            if isinstance(value, int | float) and abs(value) > _MAX_ARGUMENT:
+                raise EnvError(f'env_wrappers: {name}: {quoted(value)} is not allowed: at most '
+                               f'{_MAX_ARGUMENT}')
     return [partial(_wrap, name, _find(name), arguments, num_envs) for name, arguments in found]
 
 
-def _find(name: str) -> WrapperClass:
+def _find(name: str) -> type[Wrapped]:
     """Return a wrapper by its name, with or without its module; import nothing."""
     if name in OF_GYMNASIUM:
-        found: WrapperClass = getattr(gymnasium.wrappers, name)
+        found: type[Wrapped] = getattr(gymnasium.wrappers, name)
         return found
     known = dict(wrappers_of_modules())
     fitting = [full for full, each in known.items() if name in (full, each.__name__)]
@@ -211,12 +200,3 @@ def _wrap(
     if isinstance(space, gymnasium.spaces.Box):
         check_memory(num_envs, math.prod(space.shape) * space.dtype.itemsize)
     return wrapped
-
-
-def _numbers(value: Any) -> Iterator[int | float]:
-    """Yield the numbers in plain data."""
-    if isinstance(value, dict | list):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _numbers(each)
-    elif isinstance(value, int | float):
-        yield value

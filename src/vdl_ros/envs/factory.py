@@ -62,11 +62,7 @@ def make(
 
 
 def bodies(config: EnvConfig) -> list[str]:
-    """Return the bodies of a world for which policies act, in the order of the world.
-
-    Raises:
-        EnvError: no world, or none that can be created, or no such bodies.
-    """
+    """Return the bodies of a world for which policies act, in the order of the world."""
     spec = _spec(config.env_id)
     if not is_world(spec.id):
         raise EnvError(f'env_id: {config.env_id} is no world of several bodies')
@@ -84,9 +80,6 @@ def make_shared(
     """Return ``num_envs`` copies of a world in which several agents act, as :func:`make`.
 
     ``shares`` are the names of each agent's bodies, instead of ``config.bodies``.
-
-    Raises:
-        EnvError: as :func:`make`; or a setting that worlds of several agents do not have.
     """
     for name in ('realtime_fps', 'observation_delay', 'random_observation_delay', 'action_delay',
                  'random_action_delay', 'observe_last_actions'):
@@ -112,7 +105,6 @@ def _refuse(config: EnvConfig, name: str, reason: str) -> None:
 
 
 def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
-    """Return ``count`` copies that wait for their agent."""
     if config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
         for name in ('env_kwargs', 'env_wrappers', 'bodies'):
             _refuse(config, name, 'other settings choose its variant')
@@ -206,9 +198,6 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     The class of an environment whose policy may act outside of it has a function
     ``checkpoint_description`` that returns plain values; it is called with those of ``env_kwargs``
     that it has.
-
-    Raises:
-        EnvError: an unknown environment.
     """
     if config.env_id.startswith(ATARI):
         return {}
@@ -248,11 +237,9 @@ def _spec(env_id: str) -> EnvSpec:
 
 
 def _draws(spec: EnvSpec) -> bool:
-    """Return whether the environment can render images without a window."""
     if is_world(spec.id):
         return True
-    modes = getattr(_creator(spec), 'metadata', {}).get('render_modes', ())
-    return 'rgb_array' in modes
+    return 'rgb_array' in getattr(_creator(spec), 'metadata', {}).get('render_modes', ())
 
 
 def _creator(spec: EnvSpec) -> Any:

@@ -35,9 +35,6 @@ class LastActionsVectorEnv(Wrapper):
     observation and the actions since then (Katsikopoulos and Engelbrecht 2003,
     https://doi.org/10.1109/TAC.2003.809799). Actions of whole numbers are one-hot, those of a
     Box are clipped to its bounds; 0 stands for none in this episode.
-
-    Raises:
-        EnvError: the observations would be too large.
     """
 
     def __init__(self, env: VectorEnvironment, number: int) -> None:
@@ -69,18 +66,15 @@ class LastActionsVectorEnv(Wrapper):
 
     @property
     def observation_columns(self) -> list[Column]:
-        """As ``Observations.columns``."""
         return self._observations.columns
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment."""
         observations, info = self.env.reset(seed=seed, options=options)
         self._last[:] = 0.0
         self._over[:] = False
         return self._joined(observations), info
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step every environment once."""
         observations, rewards, terminated, truncated, info = self.env.step(actions)
         self._last[:, 1:] = self._last[:, :-1].copy()
         self._last[:, 0] = self._encoded(actions)
@@ -99,7 +93,6 @@ class LastActionsVectorEnv(Wrapper):
         return encoded
 
     def _joined(self, observations: NDArray[Any]) -> NDArray[Any]:
-        """Return observations with the last actions."""
         parts: dict[str, Any] = {'observation': observations}
         if self._mixed is not None:
             image, numbers = self._mixed.split(observations)
@@ -115,9 +108,6 @@ def delay_arguments(
 
     The class of such an environment has ``delay_arguments``: the names of its arguments for the
     delay of observations and of actions, each [low, high], s, from which episodes draw.
-
-    Raises:
-        EnvError: a delay is given twice, or actions are wanted that it shows anyway.
     """
     names = getattr(creator, 'delay_arguments', None)
     if names is None:
@@ -136,14 +126,7 @@ def delay_arguments(
 
 
 def add_lag(env: CheckedVectorEnv, config: EnvConfig, seed: int) -> VectorEnvironment:
-    """Return ``env`` with the delays, the clock and the observations of ``config``.
-
-    Args:
-        env: made with the same settings; :func:`delay_arguments` are its arguments.
-
-    Raises:
-        EnvError: how long a step is, is unknown, or the observations are too large.
-    """
+    """Return ``env``, made with :func:`delay_arguments`, with delays, clock and last actions."""
     lagged: VectorEnvironment = env
     observations, actions = _delays(config)
     if (observations or actions) and not _delays_itself(env):
@@ -168,7 +151,6 @@ def _delays_itself(env: CheckedVectorEnv) -> bool:
 
 
 def _rate(env: CheckedVectorEnv, config: EnvConfig) -> float:
-    """Return the steps per second of the environment."""
     if config.realtime_fps:
         return config.realtime_fps
     if config.env_id.startswith('ALE/'):

@@ -31,15 +31,7 @@ def bilinear(source: int, target: int) -> NDArray[np.float32]:
 
 
 def shrink(frames: NDArray[np.float32], rows: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Return square frames shrunk by a matrix of :func:`bilinear`.
-
-    Args:
-        frames: [..., 80, 80], from 0 to 255.
-        rows: [size, 80].
-
-    Returns:
-        uint8 [..., size, size].
-    """
+    """Return square frames [..., 80, 80], 0 to 255, shrunk by a matrix of :func:`bilinear`."""
     # Adding 1/2 and cutting off rounds to the nearest.
     shrunk: NDArray[np.uint8] = (rows @ frames @ rows.T + np.float32(0.5)).astype(np.uint8)
     return shrunk
@@ -64,15 +56,7 @@ _SHRINK = bilinear(MIDDLE, SIZE)
 
 
 def draw(positions: NDArray[np.float32], angles: NDArray[np.float32]) -> NDArray[np.uint8]:
-    """Draw carts and poles.
-
-    Args:
-        positions: [N], of the carts, m.
-        angles: [N], of the poles from the vertical, rad.
-
-    Returns:
-        uint8 [N, 42, 42].
-    """
+    """Return images uint8 [N, 42, 42] of carts at positions, m, with poles at angles, rad."""
     centres = (_CENTRE + _SCALE * positions)[:, None, None]
     across, up = _COLUMNS - centres, (_ROWS[_DRAWN] - _PIVOT)[:, None]
     sine, cosine = (function(angles)[:, None, None] for function in (np.sin, np.cos))
@@ -93,8 +77,6 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
     A step is three of CartPole with one action, and its reward their sum. The observation is the
     frame of each; after a reset the first one three times; after the pole has fallen the last one
     again.
-
-    ``gravity`` is in m/s^2.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 17}
@@ -115,13 +97,11 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
         self._cart_pole.polemass_length = mass_pole * self._cart_pole.length
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode."""
         super().reset(seed=seed)
         state, info = self._cart_pole.reset(seed=seed, options=options)
         return draw(state[:1], state[2:3]).repeat(REPEATS, axis=0), info
 
     def step(self, action: np.int64) -> SingleStepResult:
-        """Push the cart left (0) or right (1) for three steps, or until the pole falls."""
         states: list[NDArray[np.float32]] = []
         total, terminated = 0.0, False
         while len(states) < REPEATS and not terminated:
@@ -136,11 +116,9 @@ class CartPolePixelsEnv(Env[NDArray[np.uint8], np.int64]):
         return frames, total, terminated, False, {}
 
     def render(self) -> Any:
-        """Return Gymnasium's image of the cart, uint8 [400, 600, 3]."""
         return self._cart_pole.render()
 
     def close(self) -> None:
-        """Free what rendering uses."""
         self._cart_pole.close()
 
 
@@ -153,12 +131,7 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
 
     Steering, gas and brake stay as they are until an action changes one of them. 0, 1, 2: steer
     right, left, straight; 3, 4: gas on, off; 5, 6: brake on, off; 7: nothing. It needs Box2D:
-    ``pip install box2d``.
-
-    ``arguments`` are those of Gymnasium's CarRacing.
-
-    Raises:
-        gymnasium.error.DependencyNotInstalled: Box2D is not installed.
+    ``pip install box2d``. ``arguments`` are those of Gymnasium's CarRacing.
     """
 
     metadata = {'render_modes': ['rgb_array'], 'render_fps': 50}
@@ -173,13 +146,11 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
         self.action_space: spaces.Space[Any] = spaces.Discrete(len(_CHANGES) + 1)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start on a new track with all controls released."""
         super().reset(seed=seed)
         self._controls = np.zeros(3, np.float32)
         return self._car.reset(seed=seed, options=options)  # type: ignore[no-any-return]
 
     def step(self, action: np.int64) -> SingleStepResult:
-        """Drive for 20 ms."""
         if action < len(_CHANGES):
             control, value = _CHANGES[int(action)]
             self._controls[control] = value
@@ -187,9 +158,7 @@ class CarRacingPixelsEnv(Env[NDArray[np.uint8], np.int64]):
         return observation, float(reward), terminated, truncated, info
 
     def render(self) -> Any:
-        """Return an image uint8 [400, 600, 3]."""
         return self._car.render()
 
     def close(self) -> None:
-        """Free the simulation."""
         self._car.close()

@@ -38,16 +38,11 @@ class Delay:
     high: float = 0.0
 
     def __bool__(self) -> bool:
-        """Return whether there is one."""
         return self.high > 0.0
 
     @classmethod
     def of(cls, name: str, value: object, most: float) -> Delay:
-        """Return the delay of the argument ``name``: a number, or the lowest and the highest, s.
-
-        Raises:
-            EnvError: anything else, or more than ``most``.
-        """
+        """Return the delay of an argument: a number, or the lowest and the highest, s."""
         found = list(value) if isinstance(value, list | tuple) else [value, value]
         numbers = [each for each in found
                    if isinstance(each, int | float) and not isinstance(each, bool)]
@@ -57,7 +52,6 @@ class Delay:
         return cls(*map(float, numbers))
 
     def draw(self, random: np.random.Generator, count: int) -> NDArray[np.float64]:
-        """Return the delays of ``count`` episodes, float64 [count], s."""
         if self.low == self.high:
             return np.full(count, self.low)
         return random.uniform(self.low, self.high, count)
@@ -84,7 +78,7 @@ class _Latest:
         self._values[self._newest] = values
 
     def fill(self, rows: NDArray[np.bool_], values: NDArray[Any]) -> None:
-        """Forget what ``rows``, bool [B], were: they always had ``values`` [B, ...]."""
+        """Let ``rows``, bool [B], always have had ``values`` [B, ...]."""
         self._values[:, rows] = values[rows]
 
     def before(self, late: NDArray[np.int64]) -> NDArray[Any]:
@@ -107,9 +101,6 @@ class DelayedVectorEnv(Wrapper):
     Args:
         rate: their steps per second.
         seed: of the delays, until ``reset`` is given one.
-
-    Raises:
-        EnvError: the observations that are under way fill the memory.
     """
 
     def __init__(
@@ -120,9 +111,9 @@ class DelayedVectorEnv(Wrapper):
         self._rate = rate
         self._delays = observations, actions
         # Rounded up, and drawn with a phase.
-        self._most = [math.ceil(delay.high * rate) + 1 for delay in self._delays]
+        self._max_steps = [math.ceil(delay.high * rate) + 1 for delay in self._delays]
         try:
-            for steps, space in zip(self._most, (
+            for steps, space in zip(self._max_steps, (
                     env.single_observation_space, env.single_action_space), strict=True):
                 size = math.prod(space.shape or ()) * (space.dtype or np.dtype(int)).itemsize
                 check_memory(env.num_envs * (steps + 1), size)
@@ -133,7 +124,7 @@ class DelayedVectorEnv(Wrapper):
         self._none = no_action(env.single_action_space, env.num_envs)
         self._late = np.zeros((2, env.num_envs), np.int64)
         self._over: NDArray[np.bool_] = np.zeros(env.num_envs, np.bool_)
-        self._actions = _Latest(self._most[1], self._none)
+        self._actions = _Latest(self._max_steps[1], self._none)
         self._observations: _Latest
 
     def _draw(self, rows: NDArray[np.bool_]) -> None:
@@ -144,7 +135,6 @@ class DelayedVectorEnv(Wrapper):
             late[rows] = np.floor(steps + self._random.random(count))
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment, with delays of its own."""
         if seed is not None:
             self._random = np.random.default_rng([_STREAM, seed])
         observations, info = self.env.reset(seed=seed, options=options)
@@ -152,13 +142,12 @@ class DelayedVectorEnv(Wrapper):
         self._over = ~everywhere
         self._draw(everywhere)
         self._actions.fill(everywhere, self._none)
-        self._observations = _Latest(self._most[0], observations)
+        self._observations = _Latest(self._max_steps[0], observations)
         return observations, info | self._info()
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        """Step with earlier actions, and return earlier observations."""
         begin = self._over
-        self._actions.append(np.where(self._like(begin, actions), self._none, actions))
+        self._actions.append(actions)
         observations, rewards, terminated, truncated, info = self.env.step(
             self._actions.before(self._late[1]))
         self._over = terminated | truncated
@@ -169,11 +158,6 @@ class DelayedVectorEnv(Wrapper):
             self._observations.fill(begin, observations)
         return (self._observations.before(self._late[0]), rewards, terminated, truncated,
                 info | self._info())
-
-    @staticmethod
-    def _like(rows: NDArray[np.bool_], values: NDArray[Any]) -> NDArray[np.bool_]:
-        """Return ``rows`` [B] with as many axes as ``values`` [B, ...]."""
-        return rows.reshape(-1, *(1,) * (values.ndim - 1))
 
     def _info(self) -> dict[str, NDArray[np.float64]]:
         seconds = self._late / self._rate
@@ -213,7 +197,6 @@ class TickWindow:
         self._resets, self._over = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
 
     def add(self, outcome: Outcome) -> None:
-        """Add a step of the environments."""
         latest = self._latest
         self._over = outcome.terminated | outcome.truncated
         latest.observations[:] = outcome.observations
@@ -307,7 +290,6 @@ class RealTimeVectorEnv(Wrapper):
         self._thread.start()
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode in every environment, and the clock."""
         def restart() -> tuple[NDArray[Any], dict[str, Any]]:
             observations, info = self.env.reset(seed=seed, options=options)
             self._action = no_action(self.env.single_action_space, self.num_envs)
@@ -351,11 +333,9 @@ class RealTimeVectorEnv(Wrapper):
         self._before[0] = self._returned - received
 
     def render(self) -> Any:
-        """Return an image uint8 [H, W, 3] of each environment, None without rendering."""
         return self._call(self.env.render)
 
     def close(self, **kwargs: Any) -> None:
-        """Stop the clock and close the environments."""
         def end() -> None:
             self._closing = True
             self.env.close(**kwargs)
@@ -371,7 +351,6 @@ class RealTimeVectorEnv(Wrapper):
         return future.result()
 
     def _run(self) -> None:
-        """Make calls and ticks in turn."""
         while not self._closing:
             timeout = None if self._due is None else max(self._due - self._clock(), 0.0)
             try:

@@ -23,7 +23,6 @@ CAR_RACING_PIXELS = 'vdl_ros/CarRacingPixels-v0'
 
 
 def register() -> None:
-    """Add the environments, if they are not there."""
     for name, module, kind, steps in (
             (REACH, 'reach', 'Reach', REACH_STEPS),
             (REACH_PIXELS, 'reach', 'ReachPixels', REACH_STEPS),

@@ -19,7 +19,7 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
 _OPTIONS = {'crf': 20, 'threads': 1}
-_SMALLEST_SIDE = 320
+_MIN_SIDE = 320
 
 
 def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
@@ -27,17 +27,13 @@ def enlarge(image: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
     Players blur small images, so pixels are repeated; Atari's 160 columns are doubled.
     """
-    scale = -(-_SMALLEST_SIDE // min(image.shape[:2]))
+    scale = -(-_MIN_SIDE // min(image.shape[:2]))
     image = image.repeat(scale, axis=0).repeat(scale, axis=1)
     return image[:image.shape[0] // 2 * 2, :image.shape[1] // 2 * 2]
 
 
 def make_drawn(config: EnvConfig, seed: int) -> VectorEnvironment:
-    """Return one copy of an environment that renders into memory; a game with all its lives.
-
-    Raises:
-        EnvError: the environment cannot be created or rendered.
-    """
+    """Return one copy of an environment that renders into memory; a game with all its lives."""
     # Without a display and without pygame's greeting.
     os.environ.setdefault('SDL_VIDEODRIVER', 'dummy')
     os.environ.setdefault('PYGAME_HIDE_SUPPORT_PROMPT', '1')
@@ -52,21 +48,17 @@ def record_episodes(
     *,
     episodes: int = 1,
     min_steps: int = 0,
-    fps: float | None = None,
     max_steps: int = 27_000,
     max_time: float = math.inf,
 ) -> tuple[list[float], int]:
-    """Record episodes of a policy; return the raw return of each, and the length of all in steps.
+    """Record episodes of a policy in real time; return their raw returns, and steps of all.
 
     The return of an episode that is cut by a limit is that until there.
 
     Args:
-        act: function from observations [1, ...], is_reset [1] and previous rewards [1] to
-            actions [1, ...].
-        path: the MP4 file.
+        act: from observations [1, ...], is_reset [1] and previous rewards [1] to actions [1, ...].
         episodes: how many at least.
         min_steps: more episodes follow until there are so many steps.
-        fps: steps per second; default: real time, 60 / ``frame_skip`` for Atari.
         max_steps: largest number of steps; default: 30 minutes of Atari.
         max_time: longest time that recording takes, s.
 
@@ -80,7 +72,7 @@ def record_episodes(
         rewards: NDArray[Any] = np.zeros(env.num_envs)
         returns, steps, is_reset, over = [0.0], 0, True, False
         end = time.monotonic() + max_time
-        fps = fps or float(env.metadata.get('render_fps', 30))
+        fps = float(env.metadata.get('render_fps', 30))
         with VideoWriter(path, fps, _OPTIONS) as video:
             video.add(enlarge(only_image(env.render())))
             while (not over or len(returns) < episodes or steps < min_steps) and (
@@ -101,11 +93,7 @@ def record_episodes(
 
 
 def only_image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
-    """Return the image of one environment's ``render()``, uint8 [H, W, 3].
-
-    Raises:
-        EnvError: there is none.
-    """
+    """Return the image of one environment's ``render()``, uint8 [H, W, 3]."""
     if images is None or images[0] is None:
         raise EnvError('the environment cannot render images')
     return np.asarray(images[0], np.uint8)

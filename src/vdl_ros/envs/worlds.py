@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import importlib
+import math
 import os
 from collections.abc import Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -60,12 +61,7 @@ class ParallelWorlds:
 
     Attributes:
         names: of the bodies, in the order of the world.
-        observation_spaces: by body.
-        action_spaces: by body.
         outcomes: by body, what the last step, or the last reset, did to it.
-
-    Raises:
-        EnvError: a world without bodies.
     """
 
     def __init__(
@@ -73,7 +69,7 @@ class ParallelWorlds:
     ) -> None:
         self._worlds = [make() for _ in range(num_worlds)]
         first = self._worlds[0]
-        self.num_worlds, self._limit = num_worlds, max_episode_steps
+        self.num_worlds, self._limit = num_worlds, max_episode_steps or math.inf
         self.names: list[str] = list(map(str, first.possible_agents))
         if not self.names:
             raise EnvError('the world has no body')
@@ -87,8 +83,6 @@ class ParallelWorlds:
         self.outcomes: dict[str, BodyOutcome] = {}
         self._last: list[dict[str, Any]] = [{} for _ in self._worlds]
         self._steps = [0] * num_worlds
-        # Whether the limit has ended the episode of a world.
-        self._is_over = [False] * num_worlds
         # Of the last reset, until a step.
         self._seed: int | None = None
 
@@ -110,68 +104,56 @@ class ParallelWorlds:
         for w, world in enumerate(self._worlds):
             self._reset(w, world, seeds[w])
         self._seed = seed
-        nothing: list[set[str]] = [set() for _ in self._worlds]
-        self._collect([{}] * self.num_worlds, nothing, nothing, nothing)
+        self.outcomes = {name: self._lost() for name in self.names}
+        self._observe()
 
     def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
         self._last[w].update(world.reset(seed=seed)[0])
-        self._steps[w], self._is_over[w] = 0, False
+        self._steps[w] = 0
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> None:
-        """Step every world once.
-
-        Args:
-            actions: [W] or [W, A], by the names of bodies; the others act at random.
-        """
+        """Step every world by actions [W] or [W, A] of bodies; others act at random."""
         self._seed = None
-        rewards: list[Mapping[Any, float]] = []
-        lived, terminated, truncated = [], [], []
+        self.outcomes = {name: self._lost() for name in self.names}
         for w, world in enumerate(self._worlds):
-            live = [] if self._is_over[w] else list(world.agents)
+            live = [] if self._steps[w] >= self._limit else list(world.agents)
             if not live:
                 self._reset(w, world)
-                found: tuple[Any, ...] = ({}, {}, {}, {})
-            else:
-                found = world.step({
-                    key: actions[name][w] if (name := str(key)) in actions
-                    else self.action_spaces[name].sample() for key in live})
-                self._last[w].update(found[0])
-                self._steps[w] += 1
-            self._is_over[w] = bool(self._limit) and self._steps[w] >= self._limit
-            over = set(live) if self._is_over[w] else set()
-            rewards.append(found[1])
-            lived.append(set(live))
-            terminated.append({key for key, value in found[2].items() if value})
-            truncated.append({key for key, value in found[3].items() if value} | over)
-        self._collect(rewards, lived, terminated, truncated)
+                continue
+            observations, rewards, terminated, truncated, _ = world.step({
+                key: actions[name][w] if (name := str(key)) in actions
+                else self.action_spaces[name].sample() for key in live})
+            self._last[w].update(observations)
+            self._steps[w] += 1
+            is_cut = self._steps[w] >= self._limit
+            for key in live:
+                outcome = self.outcomes[str(key)]
+                outcome.rewards[w] = rewards.get(key, 0.0)
+                outcome.terminated[w] = terminated.get(key, False)
+                outcome.truncated[w] = truncated.get(key, False) or is_cut
+                outcome.is_lost[w] = False
+        self._observe()
 
-    def _collect(
-        self, rewards: Sequence[Mapping[Any, float]], lived: Sequence[set[Any]],
-        terminated: Sequence[set[Any]], truncated: Sequence[set[Any]],
-    ) -> None:
+    def _lost(self) -> BodyOutcome:
+        """Return what a step did to a body that is in no world."""
+        count = self.num_worlds
+        return BodyOutcome(None, np.zeros(count, np.float32), np.zeros(count, np.bool_),
+                           np.zeros(count, np.bool_), np.ones(count, np.bool_))
+
+    def _observe(self) -> None:
+        """Add the latest observations, [W, ...], to the outcomes."""
         for name, key in self._keys.items():
-            is_alive = np.array([key in each for each in lived])
-            ends = [np.array([key in each for each in flags]) & is_alive
-                    for flags in (terminated, truncated)]
-            got = np.array([each.get(key, 0.0) for each in rewards], np.float32)
-            self.outcomes[name] = BodyOutcome(
-                self._observe(name, key), np.where(is_alive, got, np.float32(0.0)),
-                ends[0], ends[1], ~is_alive)
-
-    def _observe(self, name: str, key: Any) -> Any:
-        """Return the latest observations of a body, [W, ...]."""
-        space = self.observation_spaces[name]
-        items = [last[key] if key in last else _zeros(space) for last in self._last]
-        out: Any = create_empty_array(space, n=self.num_worlds)
-        return concatenate(space, items, out)
+            space = self.observation_spaces[name]
+            items = [last[key] if key in last else _zeros(space) for last in self._last]
+            out: Any = create_empty_array(space, n=self.num_worlds)
+            self.outcomes[name] = self.outcomes[name]._replace(
+                observations=concatenate(space, items, out))
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return an image of each world; None without rendering."""
         images = tuple(world.render() for world in self._worlds)
         return None if images[0] is None else images
 
     def close(self) -> None:
-        """Close the worlds, once."""
         while self._worlds:
             self._worlds.pop().close()
 
@@ -182,11 +164,7 @@ def _zeros(space: gymnasium.Space[Any]) -> Any:
 
 
 def choose_bodies(bodies: str, names: Sequence[str]) -> list[str]:
-    """Return the bodies that the setting ``bodies`` names, in the order of the world; '': all.
-
-    Raises:
-        EnvError: a name or pattern that fits no body.
-    """
+    """Return the bodies that the setting ``bodies`` names, in the order of the world; '': all."""
     patterns = [each.strip() for each in bodies.split(',') if each.strip()]
     for pattern in patterns:
         if not any(fnmatchcase(name, pattern) for name in names):
@@ -203,11 +181,7 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
     vectors of different lengths are padded with zeros, and a one-hot vector of their kind is
     added, as of PettingZoo's ``pad_observations`` and ``agent_indicator`` (SuperSuit).
 
-    Attributes:
-        worlds: where the bodies are; other agents may have bodies there too.
-
-    Raises:
-        EnvError: bodies that cannot have one policy.
+    Other agents may have bodies in ``worlds`` too.
     """
 
     def __init__(self, worlds: ParallelWorlds, names: Sequence[str]) -> None:
@@ -238,12 +212,10 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         return self._observations(), {}
 
     def step(self, actions: Any) -> StepResult:
-        """Step the worlds; bodies of other agents act at random."""
         self.worlds.step(self.split(actions))
         return self.outcome()
 
     def split(self, actions: NDArray[Any]) -> Mapping[str, NDArray[Any]]:
-        """Return actions [B, ...] by body."""
         return dict(zip(self.names, np.split(actions, len(self.names)), strict=True))
 
     def outcome(self) -> StepResult:
@@ -268,12 +240,10 @@ class BodyVectorEnv(VectorEnv[Any, Any, Any]):
         return rows
 
     def render(self) -> tuple[Any, ...] | None:
-        """Return for each body the image of its world; None without rendering."""
         images = self.worlds.render()
         return None if images is None else images * len(self.names)
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close the worlds."""
         self.worlds.close()
 
 
@@ -288,7 +258,6 @@ def _padded(kinds: Sequence[Any]) -> spaces.Box:
 
 
 def _joined(batches: Sequence[Any]) -> Any:
-    """Return batches of observations of one space as one batch."""
     first = batches[0]
     if isinstance(first, Mapping):
         return {key: _joined([each[key] for each in batches]) for key in first}
@@ -300,12 +269,7 @@ def _joined(batches: Sequence[Any]) -> Any:
 class SharedWorlds:
     """The same worlds as several vector environments, one for each agent, stepped together.
 
-    Attributes:
-        views: vector environments, one for each agent. Reset each with the same seed; step them
-            by :meth:`step` only.
-
-    Raises:
-        EnvError: a body of two agents.
+    Reset each of ``views`` with the same seed; step them by :meth:`step` only.
     """
 
     def __init__(self, views: Sequence[CheckedVectorEnv]) -> None:
@@ -318,13 +282,7 @@ class SharedWorlds:
                 raise EnvError(f'bodies: {name} is of two agents')
 
     def step(self, actions: Sequence[NDArray[Any]]) -> list[StepResult]:
-        """Step the worlds once; bodies of no agent act at random.
-
-        Actions and results are those of each agent's vector environment.
-
-        Raises:
-            EnvError: actions that do not fit the action space.
-        """
+        """Step the worlds once, by the actions for each of ``views``; others act at random."""
         chosen: dict[str, NDArray[Any]] = {}
         for view, bodies, each in zip(self.views, self._bodies, actions, strict=True):
             chosen |= bodies.split(view.to_environment(each))
@@ -333,7 +291,6 @@ class SharedWorlds:
                 for view, bodies in zip(self.views, self._bodies, strict=True)]
 
     def close(self) -> None:
-        """Close the worlds."""
         for view in self.views:
             view.close()
 
@@ -349,9 +306,8 @@ _WORLDS: dict[str, Callable[..., Any]] = {}
 def register_world(env_id: str, parallel_env: Callable[..., Any]) -> None:
     """Add a world to Gymnasium's registry, where ``env_id`` finds it.
 
-    Args:
-        parallel_env: returns an environment of PettingZoo's parallel API; takes ``render_mode``
-            and what users may set with ``env_kwargs``.
+    ``parallel_env`` returns an environment of PettingZoo's parallel API; it takes ``render_mode``
+    and what users may set with ``env_kwargs``.
     """
     _WORLDS[env_id] = parallel_env
     gymnasium.registry.pop(env_id, None)
@@ -359,14 +315,12 @@ def register_world(env_id: str, parallel_env: Callable[..., Any]) -> None:
 
 
 def is_world(env_id: str) -> bool:
-    """Return whether an id is that of a world."""
     return env_id in _WORLDS
 
 
 def make_worlds(
     env_id: str, num_worlds: int, max_episode_steps: int = 0, **kwargs: Any,
 ) -> ParallelWorlds:
-    """Return copies of a world."""
     return ParallelWorlds(partial(_WORLDS[env_id], **kwargs), num_worlds, max_episode_steps)
 
 

@@ -18,10 +18,7 @@ from vdl_ros.play.onnx_policy import PolicyMetadata, load_onnx_policy
 
 
 class ArmPolicy(NamedTuple):
-    """A policy that may move the arm.
-
-    ``act`` raises :class:`ActionError` for outputs that cannot be used.
-    """
+    """A policy that may move the arm; ``act`` raises ActionError for outputs without use."""
 
     act: Act
     algorithm: str
@@ -29,10 +26,7 @@ class ArmPolicy(NamedTuple):
 
 
 def open_policy(path: Path, geometry: ArmGeometry) -> ArmPolicy:
-    """Return the policy of a file, the most likely actions.
-
-    Args:
-        path: a checkpoint, or *.onnx of ``export_policy``.
+    """Return the policy of a checkpoint, or of *.onnx by ``export_policy``: its likeliest actions.
 
     Raises:
         ValueError: it cannot be read, or does not fit; one line that names the file.

@@ -28,11 +28,7 @@ _ENVIRONMENTS = 8
 
 
 def verify_evaluations(env: EnvConfig, train: TrainConfig) -> None:
-    """Check that the policies of a training can be evaluated.
-
-    Raises:
-        SettingError: evaluations of an environment that there is only once.
-    """
+    """Refuse evaluations of an environment that there is only once, by a SettingError."""
     if train.eval_every and env.env_id.startswith(factory.ROBOT):
         raise SettingError(f'eval_every: {train.eval_every} is not allowed with env_id '
                            f"{env.env_id!r}: 0, as the robot is the actor's")
@@ -44,8 +40,7 @@ class PolicyEvaluator:
     A delay or an attack is that of the training; an episode is all lives of a game. Each
     evaluation begins with the same seeds, so policies are compared on the same starts.
 
-    Args:
-        config: settings of a training, as a learner publishes them.
+    ``config`` are settings of a training, as a learner publishes them.
 
     Raises:
         ValueError: settings that are not allowed, or environments that cannot be created.
@@ -82,9 +77,6 @@ class PolicyEvaluator:
 
         The random numbers of the process go on as if there had been no evaluation.
 
-        Args:
-            weights: parameters by name.
-
         Raises:
             ValueError: weights of another network or not finite, or environments that fail.
         """
@@ -98,7 +90,6 @@ class PolicyEvaluator:
         return found if len(found.episodes) == self._episodes else None
 
     def close(self) -> None:
-        """Close the environments."""
         self._envs.close()
 
 
@@ -112,7 +103,6 @@ class LocalEvaluator:
         self._results: list[Result] = []
 
     def start(self, policy: EvaluatedPolicy) -> None:
-        """Evaluate a policy."""
         found = self._evaluator.evaluate(policy.weights, self._stop)
         if found is not None:
             self._results.append(Result(policy.agent_steps, found))

@@ -22,18 +22,14 @@ from vdl_ros.envs.worlds import BodyVectorEnv, ParallelWorlds, SharedWorlds, cho
 from vdl_ros.play.saved_policy import SavedPolicy
 from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 
+_MAX_WORLDS = 8
 # Returns the actions of one body, [W, ...], for resets and rewards [W] of W worlds.
 Player = Callable[[NDArray[Any], NDArray[Any]], NDArray[Any]]
 
 
 @dataclass(frozen=True)
 class Side:
-    """Who acts for some bodies.
-
-    Attributes:
-        bodies: name or pattern, such as adversary_*.
-        policy: None: actions at random.
-    """
+    """Who acts for ``bodies``, a name or pattern such as adversary_*; None: actions at random."""
 
     bodies: str
     policy: SavedPolicy | None
@@ -64,22 +60,21 @@ class _Match(VectorEnv[Any, Any, Any]):
 
 
 def play_match(
-    config: EnvConfig, sides: Sequence[Side], *, episodes: int, seed: int, num_worlds: int = 8,
+    config: EnvConfig, sides: Sequence[Side], *, episodes: int, seed: int,
     deterministic: bool = False, stop: threading.Event | None = None,
 ) -> Mapping[str, Evaluation]:
     """Play episodes of a world; return the results of each body.
 
     Args:
         sides: of each body the first one that fits acts.
-        episodes: of the world, divided evenly among ``num_worlds``.
+        episodes: of the world, divided evenly among its copies.
         deterministic: whether policies take their most likely actions.
 
     Raises:
-        ValueError: a world that cannot be created, a body without side, or a policy of other
-            bodies or of another world.
+        ValueError: no such world, a body without side, or a policy of other bodies or worlds.
     """
     names = factory.bodies(config)
-    num_worlds = min(num_worlds, episodes)
+    num_worlds = min(_MAX_WORLDS, episodes)
     shared = factory.make_shared(config, seed, [[name] for name in names], num_worlds)
     try:
         torch.manual_seed(seed)

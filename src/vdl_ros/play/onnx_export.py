@@ -53,11 +53,7 @@ def _inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
 def _describe(
     saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
 ) -> dict[str, Any]:
-    """Return the metadata, plain values in SI units.
-
-    Args:
-        columns: where the parts of an observation are in its numbers.
-    """
+    """Return the metadata, plain values in SI units."""
     policy, described = saved.policy, saved.described
     defaults = as_dict(EnvConfig())
     environment = {
@@ -141,9 +137,7 @@ class PolicyGraph(nn.Module):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return parameters [B, P], actions [B] or [B, A], values [B] and any state.
 
-        Args:
-            inputs: observations [B, ...], or images [B, ...] and numbers [B, V]; then the state
-                [B, S], if the policy has one.
+        ``inputs`` are observations [B, ...], or images and numbers [B, V]; then any state [B, S].
         """
         policy = self.policy
         state = inputs[-1] if policy.state_size else None
@@ -175,7 +169,6 @@ class _Cell(nn.LSTMCell):
 
     @classmethod
     def like(cls, cell: nn.LSTMCell) -> _Cell:
-        """Return a cell with the weights of another one."""
         made = cls(cell.input_size, cell.hidden_size)
         made.load_state_dict(cell.state_dict())
         return made
@@ -207,14 +200,7 @@ class Parity(NamedTuple):
 
 @torch.inference_mode()
 def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
-    """Compare a policy by PyTorch and by onnxruntime.
-
-    Args:
-        envs: B of its environments; they are reset, and stepped by random actions.
-
-    Raises:
-        OnnxFileError: the difference is too large.
-    """
+    """Compare a policy by PyTorch and by onnxruntime in B environments with random actions."""
     batch, random = envs.num_envs, np.random.default_rng(0)
     policy = copy.deepcopy(saved.policy)
     policy.precision = torch.float32
@@ -281,14 +267,10 @@ class Report(NamedTuple):
 def export_policy(checkpoint: Path, output: Path) -> Report:
     """Export the policy of a checkpoint; nothing is written if it does not equal PyTorch's.
 
-    Args:
-        checkpoint: the file of a run, or of ``save_policy``.
-
     Raises:
         CheckpointError: not a readable checkpoint.
         EnvError: its environment cannot be made here.
         ExportError: the policy cannot be exported.
-        OSError: the file cannot be written.
     """
     if output.suffix != '.onnx':
         raise ExportError(f'--output: {output} does not end in .onnx')
@@ -298,12 +280,12 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     saved = load_policy(checkpoint, env_id=REACH if is_reach else '')
     envs: Any = factory.make(saved.env, seed=0, num_envs=4)
     try:
-        space, outer = envs.single_observation_space, envs
+        outer = envs
         # The outermost environment that makes the vector of numbers.
         while not hasattr(outer, 'observation_columns'):
             outer = outer.env
         try:
-            data = _serialize(saved, space, outer.observation_columns)
+            data = _serialize(saved, envs.single_observation_space, outer.observation_columns)
             found = check_parity(saved, OnnxPolicy(data), envs)
         except (OnnxFileError, ExportError) as error:
             raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
@@ -317,11 +299,7 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
 def _serialize(
     saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
 ) -> bytes:
-    """Return the bytes of the file.
-
-    Raises:
-        ExportError: PyTorch or onnx cannot do it.
-    """
+    """Return the bytes of the file."""
     try:
         import onnx
     except ImportError:

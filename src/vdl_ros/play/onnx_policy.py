@@ -28,8 +28,8 @@ KEY = 'vdl_ros'
 FORMAT = 1
 _MISSING = 'is not installed here: pip install onnx onnxruntime'
 # Numbers of an observation or a state.
-_MOST_NUMBERS = 1 << 26
-_LARGEST = 1 << 30  # bytes
+_MAX_NUMBERS = 1 << 26
+_MAX_BYTES = 1 << 30  # bytes
 # Types of onnxruntime by names of NumPy.
 _TYPES = {'float32': 'float', 'float64': 'double'}
 
@@ -42,7 +42,7 @@ class ActionError(RuntimeError):
     """The outputs of a policy cannot be used; the message is one line."""
 
 
-_Size = Annotated[int, msgspec.Meta(ge=1, le=_MOST_NUMBERS)]
+_Size = Annotated[int, msgspec.Meta(ge=1, le=_MAX_NUMBERS)]
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 
@@ -54,9 +54,8 @@ class Input(msgspec.Struct, frozen=True):
     dtype: Literal['bool', 'uint8', 'int8', 'int16', 'int32', 'int64', 'float32', 'float64']
 
     def __post_init__(self) -> None:
-        """Check the size."""
-        if math.prod(self.shape) > _MOST_NUMBERS:
-            raise ValueError(f'shape {self.shape} is not allowed: {_MOST_NUMBERS} numbers')
+        if math.prod(self.shape) > _MAX_NUMBERS:
+            raise ValueError(f'shape {self.shape} is not allowed: {_MAX_NUMBERS} numbers')
 
 
 class _Observation(msgspec.Struct, frozen=True):
@@ -97,10 +96,8 @@ class _State(msgspec.Struct, frozen=True):
 class PolicyMetadata(msgspec.Struct, frozen=True):
     """What a program needs to act, of the JSON text in a file.
 
-    Attributes:
-        agent_steps: number of agent steps learned from.
-        environment: settings of the environment that are not the default, and ``env_id``.
-        description: what the environment said of itself; {} for most.
+    ``environment`` has the settings that are not the default, and ``env_id``; ``description`` is
+    what the environment said of itself, {} for most.
     """
 
     format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
@@ -124,11 +121,7 @@ class PolicyMetadata(msgspec.Struct, frozen=True):
 
 
 def _check_graph(data: bytes) -> None:
-    """Check a serialized ``ModelProto``.
-
-    Raises:
-        OnnxFileError: it is damaged, or has what a policy does not have.
-    """
+    """Refuse a serialized ``ModelProto`` that has what a policy does not have."""
     try:
         import onnx
     except ImportError:
@@ -167,11 +160,8 @@ _ATTRIBUTE = {'name', 'type', 'doc_string', 'f', 'i', 's', 't', 'floats', 'ints'
 class Outputs(NamedTuple):
     """Outputs of a policy for B observations.
 
-    Attributes:
-        parameters: float32 [B, P], of the action distribution.
-        actions: the most likely ones, int64 [B] or [B, A], or float32 [B, A].
-        values: float32 [B].
-        state: float32 [B, S], for the next observations; S is 0 if the policy has no state.
+    ``parameters`` are of the action distribution, [B, P]; ``actions`` the most likely ones, [B] or
+    [B, A]; ``state`` is for the next observations, [B, S], where S may be 0.
     """
 
     parameters: NDArray[np.float32]
@@ -213,7 +203,6 @@ class OnnxPolicy:
         self, observations: NDArray[Any], is_reset: NDArray[np.bool_] | None = None,
         rewards: NDArray[Any] | None = None,
     ) -> NDArray[Any]:
-        """Return the actions of :meth:`step`."""
         return self.step(observations, is_reset, rewards).actions
 
     def step(
@@ -223,8 +212,7 @@ class OnnxPolicy:
         """Return what the policy makes of observations, and keep its state.
 
         Args:
-            observations: [B, ...]; an image and numbers are rows of bytes as of
-                ``ImageAndVector``.
+            observations: [B, ...]; an image and numbers are rows of ``ImageAndVector``.
             is_reset: [B] bool, where an episode starts; default: nowhere. The state is reset
                 there, and everywhere when B changes.
             rewards: [B] float, of the previous actions; default: 0.
@@ -269,11 +257,7 @@ class OnnxPolicy:
                 len(rows), *image.shape)}
 
     def _check_inputs(self) -> None:
-        """Compare the inputs of the graph with the metadata.
-
-        Raises:
-            OnnxFileError: they differ.
-        """
+        """Compare the inputs of the graph with the metadata."""
         found = self.metadata
         wanted = {each.name: (_TYPES.get(each.dtype, each.dtype), each.shape)
                   for each in found.observation.inputs}
@@ -288,11 +272,6 @@ class OnnxPolicy:
             raise OnnxFileError(f'outputs: {sorted(names)} are not {sorted(self._names)}')
 
     def _check(self, outputs: Outputs, batch: int) -> None:
-        """Check outputs for B observations.
-
-        Raises:
-            ActionError: names what is wrong.
-        """
         sizes, shape = self.metadata.action.sizes, self.metadata.action.shape
         shapes = [(batch, *outputs.parameters.shape[1:2]), (batch, *shape), (batch,),
                   (batch, self.metadata.state_size)]
@@ -314,12 +293,11 @@ def load_onnx_policy(path: Path) -> OnnxPolicy:
 
     Raises:
         OnnxFileError: it cannot be used; the message is one line that names the file.
-        OSError: it cannot be read.
     """
     if not path.is_file():
         raise OnnxFileError(f'{path}: no such file')
-    if path.stat().st_size > _LARGEST:
-        raise OnnxFileError(f'{path}: larger than {_LARGEST >> 30} GiB')
+    if path.stat().st_size > _MAX_BYTES:
+        raise OnnxFileError(f'{path}: larger than {_MAX_BYTES >> 30} GiB')
     try:
         return OnnxPolicy(path.read_bytes())
     except OnnxFileError as error:
@@ -327,11 +305,7 @@ def load_onnx_policy(path: Path) -> OnnxPolicy:
 
 
 def _open(data: bytes) -> Any:
-    """Return a session of onnxruntime.
-
-    Raises:
-        OnnxFileError: the graph cannot be run.
-    """
+    """Return a session of onnxruntime."""
     try:
         import onnxruntime
     except ImportError:

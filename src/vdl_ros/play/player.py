@@ -24,21 +24,16 @@ from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 # Added to the seed of the training, for other episodes than its own.
 _SEED = 2000
 # Longest side of an image; larger ones are thinned out.
-_LARGEST = 640
+_MAX_SIDE = 640
 
 
 class PolicyPlayer:
     """One environment and a policy that acts in it, by its most likely actions.
 
-    Args:
-        config: settings of a training, as a learner publishes them.
-
-    Attributes:
-        fps: steps per second in real time.
+    ``config`` are settings of a training, as a learner publishes them.
 
     Raises:
-        EnvError: the environment cannot be created or rendered here, or is not to be played
-            a second time.
+        EnvError: no such environment or image here, or it is not to be played a second time.
     """
 
     def __init__(self, config: Mapping[str, Any]) -> None:
@@ -97,10 +92,9 @@ class PolicyPlayer:
 
     def _image(self) -> NDArray[np.uint8]:
         image = only_image(self._env.render())
-        stride = -(-max(image.shape[:2]) // _LARGEST)
+        stride = -(-max(image.shape[:2]) // _MAX_SIDE)
         return image[::stride, ::stride]
 
     def close(self) -> None:
-        """Close the environment."""
         if hasattr(self, '_env'):
             self._env.close()

@@ -33,9 +33,7 @@ _SEED = 1000
 class SavedPolicy:
     """A policy with the settings that it was trained with.
 
-    Attributes:
-        agent_steps: number of agent steps learned from.
-        described: what the environment said of itself, see ``factory.describe``; {} for most.
+    ``described`` is what the environment said of itself, see ``factory.describe``; {} for most.
     """
 
     policy: Policy
@@ -47,7 +45,6 @@ class SavedPolicy:
     described: dict[str, Any]
 
     def act(self, deterministic: bool = True) -> Act:
-        """Return the policy as a function, in its initial state."""
         return Act(self.policy, self.action_space, deterministic=deterministic)
 
 
@@ -55,27 +52,25 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
     """Return the policy of a checkpoint.
 
     Args:
-        env_id: required environment, or the task of the environment by its own description;
-            empty: any.
-        algorithm: required algorithm; empty: any.
+        env_id: required environment, or task by the environment's own description; '': any.
+        algorithm: required algorithm; '': any.
 
     Raises:
-        CheckpointError: not a readable checkpoint, or of another environment, algorithm or
-            network.
+        CheckpointError: not a readable checkpoint, or of another environment or network.
     """
     found = load_checkpoint(path)
-    described = found['config'].get('environment')
+    config = found['config']
+    described = config.get('environment')
     described = described if isinstance(described, dict) else {}
-    if env_id and described.get('task') == env_id:
+    if env_id and described.get('task') == env_id != config.get('env_id'):
         # A robot with the same task; this host need not have its contract.
-        found['config'] |= {'env_id': env_id, 'env_kwargs': ''} if (
-            found['config'].get('env_id') != env_id) else {}
+        config |= {'env_id': env_id, 'env_kwargs': ''}
     for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
-        was = found['config'].get(name)
+        was = config.get(name)
         if wanted and was != wanted:
             raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
-    env, train = select(EnvConfig, found['config']), select(TrainConfig, found['config'])
-    algorithm_config = make_algorithm_config(train, found['config'])
+    env, train = select(EnvConfig, config), select(TrainConfig, config)
+    algorithm_config = make_algorithm_config(train, config)
     spaces = factory.spaces(env)
     policy = make_policy(train, *spaces, algorithm_config)
     try:
@@ -94,22 +89,13 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
 
 
 def load_surrogate(config: SurrogateConfig) -> Policy | None:
-    """Return the policy whose gradients an attack uses; None if it is the attacked one.
-
-    Raises:
-        CheckpointError: not a readable checkpoint.
-    """
+    """Return the policy whose gradients an attack uses; None if it is the attacked one."""
     path = config.adversarial_checkpoint
     return load_policy(Path(path)).policy if path else None
 
 
 def save_policy(checkpoint: Path, path: Path) -> None:
-    """Write only what :func:`load_policy` reads: the result can be played, but not resumed.
-
-    Raises:
-        CheckpointError: not a readable checkpoint.
-        OSError: the disk is full or the folder cannot be written.
-    """
+    """Write only what :func:`load_policy` reads: the result can be played, but not resumed."""
     found = load_checkpoint(checkpoint)
     # Settings of the run may be folders and addresses of its machine.
     config = {name: value for name, value in found['config'].items()

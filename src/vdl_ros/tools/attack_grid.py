@@ -153,7 +153,7 @@ def _deliver(grid: Grid, phases: Mapping[str, Phase], *, defences: bool) -> None
 def _draw(grid: Grid, phases: Mapping[str, Phase]) -> None:
     """Draw the returns of each complete phase and of those before it, and the recorded values."""
     # Imported here because matplotlib takes a second.
-    from vdl_ros.attacks.grid_figure import draw_returns, draw_values
+    from vdl_ros.attacks.plots import draw_returns, draw_values
 
     for seed in range(1, len(grid.policies) + 1):
         folder = grid.output / 'figures' / f'seed-{seed}'

@@ -55,7 +55,7 @@ def main(args: Sequence[str] | None = None) -> int:
 
 def _plot(options: argparse.Namespace) -> None:
     # Imported here because matplotlib takes a second.
-    from vdl_ros.attacks.boundary_plot import draw_boundary
+    from vdl_ros.attacks.plots import draw_boundary
     names = ('adversarial_mode', 'adversarial_epsilon')
     attack = build(AttackConfig, {
         name: settings_of(AttackConfig)[name].parse(getattr(options, name)) for name in names})

@@ -24,10 +24,10 @@ COMMANDS = np.array([[1, 0, -1, 0], [0, 0, -1, 0], [0, 0, 0, 0], [0, 1, 0, 0],
                      [0, 0, 0, 1], [0, 0, 0, -1], [-1, 0, 0, 0], [0, -1, 1, 0]], np.int8)
 
 
-def observed(pose=POSE, before=POSE, stamp=5.0, stamp_before=4.9, now=5.04):
+def observed(pose=POSE, before=POSE, stamp_before=4.9, now=5.04, target=TARGET):
     values = OBSERVER.observe(
-        JointReading(np.array(pose), np.array(stamp)),
-        JointReading(np.array(before), np.array(stamp_before)), np.array(now), COMMANDS, TARGET)
+        JointReading(np.array(pose), np.array(5.0)),
+        JointReading(np.array(before), np.array(stamp_before)), np.array(now), COMMANDS, target)
     assert values.dtype == np.float32
     return dict(zip([feature.name for feature in FEATURES], values.tolist(), strict=True))
 
@@ -61,12 +61,9 @@ def test_features_have_their_values():
 
 
 def test_turn_of_a_motor_is_the_one_that_brings_the_tool_to_the_target():
-    reading = JointReading(POSE, np.array(1.0))
-    names = [feature.name for feature in FEATURES]
     for motor, joint in zip(MOTORS, np.eye(5), strict=False):
         target = Kinematics(GEOMETRY).pose(POSE - 0.01 * joint)[:3, 3]
-        values = OBSERVER.observe(reading, reading, np.array(1.0), COMMANDS, target)
-        assert values[names.index(f'{motor}_turn')] == pytest.approx(-0.01, rel=0.02), motor
+        assert observed(target=target)[f'{motor}_turn'] == pytest.approx(-0.01, rel=0.02), motor
 
 
 def test_missing_joints_repeated_measurements_and_large_values_have_bounds():
@@ -121,10 +118,8 @@ def test_another_program_or_arm_is_refused_in_one_line():
             ({'features': features[:3]}, 'features: 3 are not 59'),
             ({'features': [['base_position', 'degrees', 360.0], *features[1:]]},
              "feature 0: ['base_position', 'degrees', 360.0] is not ['base_position', 'rad',"),
-            ({'features': 'x' * 10**6}, 'features: 0 are not 59'),
             ({'rate': torch.zeros(3)}, 'not of plain values'),
             ({'twins': {'speed': []}}, 'arm, twins: not a description of an arm'),
-            ({'twins': 7}, 'arm, twins: not a description of an arm'),
             ({'arm': {**arm, 'upper': [10**400] * 5}}, 'not a description of an arm'),
             ({'arm': {**arm, 'lower': [[1.0], 'x']}}, 'not a description of an arm'),
             ({'arm': {**arm, 'lower': [float('nan')] * 5}}, 'base: its lower limit')):

@@ -1,6 +1,7 @@
 """A policy outside of its environment: the same observations, and motors off for every reason."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,13 +18,6 @@ TOOL = Kinematics(GEOMETRY).pose(POSE)[:3, 3]
 FORWARD = np.array([[2, 1, 0, 2]])
 
 
-class Everywhere:
-    """A space in which every place can be reached."""
-
-    def missing(self, place, *, straight):
-        return 0.0
-
-
 class Recorder:
     """A policy that always turns the same motors, and what it saw."""
 
@@ -37,7 +31,9 @@ class Recorder:
 
 
 def runner(act=None, space=None, **options):
-    return ReachRunner(act or Recorder(), GEOMETRY, space or Everywhere(), **options)
+    # By default every place can be reached.
+    space = space or SimpleNamespace(missing=lambda place, straight: 0.0)
+    return ReachRunner(act or Recorder(), GEOMETRY, space, **options)
 
 
 def reading(stamp, positions=POSE):

@@ -27,7 +27,7 @@ MOVING = JOINTS[:4]
 #: Number of latest commands in an observation.
 IN_FLIGHT = 8
 # Below this distance, m, directions to the target mean little.
-NEAREST = 0.005
+MIN_DISTANCE = 0.005
 # Distance of which the nearness is a half, m.
 NEAR = 0.02
 
@@ -41,10 +41,9 @@ class Feature(NamedTuple):
 
 
 class JointReading(NamedTuple):
-    """A measurement of the joints.
+    """A measurement of the joints at the time ``stamp``, float64 [...], s.
 
-    ``positions`` is float64 [..., 5], rad, in the order of ``joints.JOINTS``, NaN for a joint that
-    is not measured; ``stamp`` is its time, float64 [...], s.
+    ``positions`` is float64 [..., 5], rad, in the order of ``joints.JOINTS``; NaN: not measured.
     """
 
     positions: Array
@@ -91,31 +90,26 @@ def target_features(name: str = 'target') -> tuple[Feature, ...]:
         Feature('nearness', '', 1.0))
 
 
-def bounds(features: Sequence[Feature]) -> NDArray[np.float64]:
-    """Return the bounds of features, float64 [N]."""
-    return np.array([feature.bound for feature in features])
-
-
 def feature_space(features: Sequence[Feature]) -> spaces.Box:
-    """Return the space of observations of features."""
-    limits = np.asarray(bounds(features), np.float32)
+    limits = np.array([feature.bound for feature in features], np.float32)
     return spaces.Box(-limits, limits, dtype=np.float32)
 
 
-def bounded(values: Sequence[Array], limits: NDArray[np.float64]) -> NDArray[np.float32]:
+def bounded(values: Sequence[Array], space: spaces.Box) -> NDArray[np.float32]:
     """Join parts of observations, float64 [..., n] each, and clip them: float32 [..., N]."""
-    joined = np.concatenate(values, axis=-1)
-    return np.asarray(np.clip(joined, -limits, limits), np.float32)
+    joined = np.concatenate(values, axis=-1, dtype=np.float32)
+    return np.clip(joined, space.low, space.high, out=joined)
 
 
 class ArmObserver:
-    """Assembles what observations have in common, for one arm or for many at once."""
+    """Assembles what observations have in common, for one arm or for many at once.
+
+    A joint without a measurement counts as upright.
+    """
 
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str] = MOVING) -> None:
-        self._kinematics = Kinematics(geometry)
+        self._kinematics, self._assumed = Kinematics(geometry), geometry.upright
         self._count = len(motors)
-        #: Angles that are assumed for joints without a measurement: the arm upright.
-        self._assumed = geometry.upright
 
     def view(
         self, reading: JointReading, before: JointReading, commands: NDArray[np.int8],
@@ -124,8 +118,8 @@ class ArmObserver:
 
         Args:
             before: the measurement of the observation before, or ``reading`` if there is none.
-            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
-                [..., IN_FLIGHT, motors]; 0 where there was none.
+            commands: the latest, the newest first, -1, 0 or 1, int8 [..., IN_FLIGHT, motors]; 0
+                where there was none.
         """
         measured = np.isfinite(reading.positions)
         positions = np.where(measured, reading.positions, self._assumed)
@@ -148,14 +142,12 @@ class ArmObserver:
         distance = np.linalg.norm(away, axis=-1, keepdims=True)
         nearer = (away[..., None, :] @ view.jacobian)[..., 0, :]
         # Least squares for each motor alone.
-        turn = nearer / ((view.jacobian**2).sum(axis=-2) + NEAREST**2)
-        approach = nearer / np.maximum(distance, NEAREST)
+        turn = nearer / ((view.jacobian**2).sum(axis=-2) + MIN_DISTANCE**2)
+        approach = nearer / np.maximum(distance, MIN_DISTANCE)
         nearness = NEAR / (NEAR + distance)
         return np.concatenate([away, view.turned(away), approach, turn, nearness], axis=-1)
 
 
-#: Of all tasks, for the delays of observations and of actions; see ``envs/lag.py``.
-_DELAY_ARGUMENTS = ('measurement_delay', 'command_delay')
 #: Of N arms: an array [N, ...], or one for each part of a ``Dict``.
 Observations = Any
 
@@ -163,11 +155,10 @@ Observations = Any
 class Outcome(NamedTuple):
     """What a step of B arms gave.
 
-    ``rewards`` is float64 [B]; ``success`` says which arms have succeeded, ``terminated`` which
-    episodes are over, bool [B]; ``switched`` counts the motors whose command is not that of the
-    step before, int [B]; ``info`` has arrays [B]: ``distance``, m, from the target,
-    ``observation_delay``, the age of the measurements, s, ``action_delay``, that of commands when
-    they are applied, s, and what else happened.
+    ``switched`` counts the motors whose command is not the one of the step before. ``info`` has
+    arrays [B]: ``distance``, m, from the target, ``observation_delay``, the age of the
+    measurements, s, ``action_delay``, that of commands when they are applied, s, and what else
+    happened.
     """
 
     observations: Observations
@@ -187,7 +178,8 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
     #: An ``arm_task.ArmTask``, made for a number of arms.
     task: ClassVar[Any]
-    delay_arguments = _DELAY_ARGUMENTS
+    #: For the delays of observations and of actions; see ``envs/lag.py``.
+    delay_arguments = ('measurement_delay', 'command_delay')
 
     def __init__(self, render_mode: str | None = None, **arguments: Any) -> None:
         self.render_mode = render_mode
@@ -196,12 +188,10 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
         self.action_space = self._task.action_space
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        """Start an episode: a random twin, start and target."""
         super().reset(seed=seed, options=options)
         return _first(self._task.reset(np.zeros(1, np.intp), self.np_random)), {}
 
     def step(self, action: NDArray[np.int64]) -> SingleStepResult:
-        """Command the motors for 0.1 s."""
         outcome: Outcome = self._task.step(np.asarray(action)[None], self.np_random)
         info = {'is_success': outcome.success, **outcome.info}
         return (_first(outcome.observations), float(outcome.rewards[0]),
@@ -209,14 +199,9 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
                 {name: values[0].item() for name, values in info.items()})
 
     def render(self) -> NDArray[np.uint8] | None:
-        """Return an image of the arm and its target, uint8 [H, W, 3]; None without a mode."""
-        if self.render_mode is None:
-            return None
-        image: NDArray[np.uint8] = self._task.render(0)
-        return image
+        return None if self.render_mode is None else self._task.render(0)
 
     def close(self) -> None:
-        """Free the renderer."""
         self._task.close()
 
 
@@ -226,10 +211,9 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
     ``info`` has the same names, each with an array [B].
     """
 
-    metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': ['rgb_array'],
-                'render_fps': RATE}
+    metadata = ArmEnv.metadata | {'autoreset_mode': AutoresetMode.NEXT_STEP}
     task: ClassVar[Any]
-    delay_arguments = _DELAY_ARGUMENTS
+    delay_arguments = ArmEnv.delay_arguments
 
     def __init__(
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0,
@@ -271,25 +255,21 @@ class ArmVectorEnv(VectorEnv[Any, NDArray[np.int64], NDArray[Any]]):
         return observations, np.where(begin, 0.0, outcome.rewards), terminated, truncated, info
 
     def render(self) -> tuple[NDArray[np.uint8], ...] | None:
-        """Return an image of each arm and its target, uint8 [H, W, 3]; None without a mode."""
         if self.render_mode is None:
             return None
         return tuple(self._task.render(arm) for arm in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Free the renderer."""
         self._task.close()
 
 
 def _first(observations: Observations) -> Any:
-    """Return the observation of the first arm."""
     if isinstance(observations, dict):
         return {name: values[0] for name, values in observations.items()}
     return observations[0]
 
 
 def _assign(observations: Observations, rows: NDArray[np.intp], values: Observations) -> None:
-    """Replace the observations of ``rows``, int [N]."""
     if isinstance(observations, dict):
         for name in observations:
             observations[name][rows] = values[name]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,7 @@ Array = NDArray[np.float64]
 Ranges = tuple[tuple[float, float], ...]
 
 
-@dataclasses.dataclass(frozen=True)
-class Twins:
+class Twins(NamedTuple):
     """N twins and their sensors, one for each episode.
 
     ``age`` is that of the youngest measurement, float64 [N], s. ``noise`` is the standard
@@ -42,19 +41,16 @@ class Twins:
     age: Array
     noise: Array
 
-    def delayed(self, measurements: Array, commands: Array) -> Twins:
-        """Return them with both delays, float64 [N], s, added."""
-        parameters = dataclasses.replace(
-            self.parameters, command_delay=self.parameters.command_delay + commands)
-        return Twins(parameters, self.age + measurements, self.noise)
+
+# Parameters of a twin's motors, all but the speed of its joints.
+_MOTORS = [field.name for field in dataclasses.fields(TwinParameters)[1:]]
 
 
 @dataclasses.dataclass(frozen=True)
 class TwinRanges:
     """Ranges of a twin's parameters; those of the motors have the names of ``SimulationConfig``.
 
-    ``speed`` is a multiple of the description's speed, drawn for each joint, and ``noise`` is
-    drawn for each joint too.
+    ``speed``, a multiple of the description's, and ``noise`` are drawn for each joint.
     """
 
     speed: Ranges = ((0.8, 1.2),)
@@ -69,16 +65,16 @@ class TwinRanges:
     #: Of angles tracked by camera: 0.6 to 2.3 degrees.
     noise: Ranges = ((0.01, 0.04),)
 
-    def about(self, measured: TwinParameters) -> TwinRanges:
-        """Return these ranges about a measured arm, of one row, instead of the described one.
+    def about(self, config: SimulationConfig) -> TwinRanges:
+        """Return these ranges about a measured arm instead of the described one.
 
         Each parameter of its motors is drawn as a share of the measured value, the share of
-        ``speed``; those of the sensor stay as they are. Draw with its ``speed``.
+        ``speed``; those of the sensor stay as they are. Draw with its speed.
         """
         motors: dict[str, Any] = {}
-        for field in dataclasses.fields(TwinParameters)[1:]:
-            value = float(getattr(measured, field.name)[0])
-            motors[field.name] = tuple((low * value, high * value) for low, high in self.speed)
+        for name in _MOTORS:
+            value = float(getattr(config, name))
+            motors[name] = tuple((low * value, high * value) for low, high in self.speed)
         return dataclasses.replace(self, **motors)
 
     def draw(
@@ -93,8 +89,7 @@ class TwinRanges:
         joints = (count, len(JOINTS))
         parameters = TwinParameters(
             speed=speed * uniform(random, self.speed, joints),
-            **{field.name: uniform(random, getattr(self, field.name), (count,))
-               for field in dataclasses.fields(TwinParameters)[1:]})
+            **{name: uniform(random, getattr(self, name), (count,)) for name in _MOTORS})
         return Twins(parameters, uniform(random, self.age, (count,)),
                      uniform(random, self.noise, joints))
 
@@ -109,15 +104,6 @@ def uniform(random: np.random.Generator, ranges: Ranges, shape: tuple[int, ...])
     return result
 
 
-def _nominal() -> TwinRanges:
-    """Return the arm of the description and of the default settings, measured at once."""
-    config = SimulationConfig()
-    fields = {field.name for field in dataclasses.fields(TwinParameters)} - {'speed'}
-    motors: dict[str, Any] = {
-        name: ((getattr(config, name), getattr(config, name)),) for name in fields}
-    return TwinRanges(speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),), **motors)
-
-
 #: What a policy is trained on.
 INSIDE = TwinRanges()
 #: Twins of which every parameter lies outside of ``INSIDE``.
@@ -125,7 +111,9 @@ HELD_OUT = TwinRanges(
     speed=((0.65, 0.8), (1.2, 1.35)), dead_zone=((0.05, 0.08),), start_delay=((0.05, 0.08),),
     time_constant=((0.06, 0.1),), load_slowdown=((0.35, 0.5),), sag=((0.02, 0.03),),
     command_delay=((0.1, 0.2),), age=((0.15, 0.25),), noise=((0.04, 0.06),))
-NOMINAL = _nominal()
+#: The arm of the description and of the default settings, measured at once.
+NOMINAL = TwinRanges(speed=((1.0, 1.0),), age=((0.0, 0.0),), noise=((0.0, 0.0),)).about(
+    SimulationConfig())
 #: By the value of an environment's argument ``randomisation``.
 RANDOMISATIONS = {'inside': INSIDE, 'held_out': HELD_OUT, 'none': NOMINAL}
 
@@ -156,12 +144,10 @@ class JointSensor:
         self, rows: NDArray[np.intp], twins: Twins, by_camera: NDArray[np.bool_],
         positions: Array, random: np.random.Generator,
     ) -> JointReading:
-        """Start new episodes, at time 0, and return their first measurement.
+        """Start new episodes of the arms ``rows``, int [N], which rest at ``positions``, [N, 5].
 
-        Args:
-            rows: which arms, int [N].
-            by_camera: which of them are measured by camera, bool [N].
-            positions: where they are at rest, float64 [N, 5], rad.
+        Returns:
+            Their first measurement, at time 0.
         """
         self.by_camera[rows] = by_camera
         self._age[rows] = twins.age
@@ -195,22 +181,20 @@ CUBE = 0.03
 
 
 class Workspace:
-    """Poses of the arm, float64 [N, 5], rad, gripper closed, and their targets, float64 [N, 3], m.
+    """Poses of the arm, float64 [N, 5], rad, gripper closed, and their places, float64 [N, 3], m.
 
     Places are those of ``tool0`` in ``base_link``.
 
     Args:
-        checker: finds collisions; its scene has the geometry.
         straight: whether the wrist stays at 0, for arms whose wrist is not measured.
         count: of random poses, those in collision included.
     """
 
     def __init__(
         self, checker: CollisionChecker, *, straight: bool = False, count: int = POSES,
-        seed: int = 0,
     ) -> None:
         geometry = checker.scene.geometry
-        random = np.random.default_rng(seed)
+        random = np.random.default_rng(0)
         poses = random.uniform(geometry.lower, geometry.upper, (count, len(JOINTS)))
         poses[:, JOINTS.index('gripper')] = geometry.lower[JOINTS.index('gripper')]
         if straight:
@@ -264,7 +248,7 @@ CAMERA_SHARE = 0.25
 #: that learned with it waits to see what its commands do, also on twins that are slower to react.
 LATE = 0.5
 #: Largest delay that may be added, s.
-MOST_DELAY = 2.0
+MAX_DELAY = 2.0
 # Somebody straightens a wrist that is not measured by hand, rad.
 STRAIGHT = 0.05
 
@@ -298,18 +282,15 @@ def ranges_and_speed(
         config = build(SimulationConfig, calibration_file.read(calibration).simulation)
     except SettingError as error:
         raise EnvError(str(error)) from None
-    measured = TwinParameters.of(geometry, 1, config)
-    return ranges.about(measured), measured.speed[0]
+    return ranges.about(config), TwinParameters.of(geometry, 1, config).speed[0]
 
 
 def check_choice(name: str, value: object, allowed: Iterable[str]) -> None:
-    """Raise EnvError if ``value`` is not among those allowed."""
     if value not in tuple(allowed):
         raise EnvError(f'{name}: {value!r} is not allowed: one of {", ".join(allowed)}')
 
 
 def check_range(name: str, value: object, low: float, high: float) -> None:
-    """Raise EnvError if ``value`` is not a number from ``low`` to ``high``."""
     if (isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high):
         raise EnvError(f'{name}: {quoted(value)} is not allowed: {low:g} to {high:g}')
 
@@ -358,14 +339,12 @@ class ArmTask:
     ) -> None:
         check_choice('reward', reward, REWARDS)
         check_choice('feedback', feedback, FEEDBACKS)
-        self._delays = (Delay.of('measurement_delay', measurement_delay, MOST_DELAY),
-                        Delay.of('command_delay', command_delay, MOST_DELAY))
+        self._delays = (Delay.of('measurement_delay', measurement_delay, MAX_DELAY),
+                        Delay.of('command_delay', command_delay, MAX_DELAY))
         self._dense = reward == 'dense'
         self._camera_share = {'truth': 0.0, 'camera': 1.0}.get(feedback, CAMERA_SHARE)
         self._world = world()
-        self.geometry = self._world.scene.geometry
-        #: Finds collisions.
-        self.checker = self._world.checker
+        self.geometry, self.checker = self._world.scene.geometry, self._world.checker
         self._ranges, self._speed = ranges_and_speed(randomisation, calibration, self.geometry)
         self._most_late = LATE if randomisation == 'inside' else 0.0
         self._kinematics = Kinematics(self.geometry)
@@ -409,7 +388,6 @@ class ArmTask:
                 'action_delay': self._command_delay.copy()})
 
     def close(self) -> None:
-        """Free what the task has opened."""
         self._renderer.close()
 
     def _simulate(self, directions: NDArray[np.int8]) -> tuple[Array, Bools]:
@@ -428,9 +406,11 @@ class ArmTask:
 
     def _draw(self, count: int, random: np.random.Generator) -> tuple[Twins, Bools]:
         """Return ``count`` twins, and which of them are measured by camera."""
-        twins = self._ranges.draw(random, self.geometry, count, self._speed).delayed(
-            *(delay.draw(random, count) for delay in self._delays))
-        return twins, random.random(count) < self._camera_share
+        parameters, age, noise = self._ranges.draw(
+            random, self.geometry, count, self._speed)
+        age += self._delays[0].draw(random, count)
+        parameters.command_delay += self._delays[1].draw(random, count)
+        return Twins(parameters, age, noise), random.random(count) < self._camera_share
 
     @staticmethod
     def _bend(starts: Array, by_camera: Bools, random: np.random.Generator) -> Array:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
@@ -30,7 +29,6 @@ from vdl_ros.envs.owi535.arm_env import (
     JointReading,
     arm_features,
     bounded,
-    bounds,
     feature_space,
     target_features,
 )
@@ -50,50 +48,30 @@ from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
 Array = NDArray[np.float64]
 
 
-@dataclasses.dataclass(frozen=True)
-class Cubes:
-    """N cubes, one for each episode.
-
-    ``mass`` is float64 [N], kg, ``friction`` its coefficient on table and fingers, float64 [N],
-    and ``error`` what is added to measurements of its place, float64 [N, 2], m.
-    """
-
-    mass: NDArray[np.float64]
-    friction: NDArray[np.float64]
-    error: NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True)
-class CubeRanges:
+class CubeRanges(NamedTuple):
     """Ranges of mass, kg, friction, and the distance of measured from true places, m."""
 
-    mass: Ranges = ((0.02, 0.05),)
-    friction: Ranges = ((0.4, 0.8),)
-    error: Ranges = ((0.0, 0.004),)
+    mass: Ranges
+    friction: Ranges
+    error: Ranges
 
-    def draw(self, random: np.random.Generator, count: int) -> Cubes:
-        """Return ``count`` random cubes."""
-        mass, friction, error = (uniform(random, ranges, (count,)) for ranges in (
-            self.mass, self.friction, self.error))
-        angle = random.uniform(-np.pi, np.pi, count)
-        away = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-        return Cubes(mass, friction, error[:, None] * away)
+    def draw(self, random: np.random.Generator, count: int) -> tuple[Array, Array, Array]:
+        """Return mass and friction on table and fingers, [count], and errors, [count, 2]."""
+        mass, friction, error = (uniform(random, ranges, (count,)) for ranges in self)
+        away = _direction(random.uniform(-np.pi, np.pi, count))
+        return mass, friction, error[:, None] * away
 
 
 #: By the value of an environment's argument ``randomisation``.
 CUBES = {
-    'inside': CubeRanges(),
-    'held_out': CubeRanges(mass=((0.01, 0.02), (0.05, 0.07)), friction=((0.3, 0.4), (0.8, 1.0)),
-                           error=((0.004, 0.008),)),
-    'none': CubeRanges(mass=((0.03, 0.03),), friction=((0.6, 0.6),), error=((0.0, 0.0),))}
+    'inside': CubeRanges(((0.02, 0.05),), ((0.4, 0.8),), ((0.0, 0.004),)),
+    'held_out': CubeRanges(((0.01, 0.02), (0.05, 0.07)), ((0.3, 0.4), (0.8, 1.0)),
+                           ((0.004, 0.008),)),
+    'none': CubeRanges(((0.03, 0.03),), ((0.6, 0.6),), ((0.0, 0.0),))}
 
 
 class CubeReading(NamedTuple):
-    """A measurement of the cube, at the time of that of the joints.
-
-    ``place`` is that of its centre in ``base_link``, float64 [..., 3], m; ``angle`` is its turn
-    about the vertical axis, float64 [...], rad.
-    """
+    """Its centre in ``base_link``, float64 [..., 3], m, and turn about the vertical axis, rad."""
 
     place: Array
     angle: Array
@@ -123,28 +101,25 @@ def grip_point(cube: Array, goal: Array, behind: float) -> Array:
     return np.asarray(cube - behind * away / np.maximum(distance, CLOSE))
 
 
-class CubeObserver:
+class CubeObserver(ArmObserver):
     """Assembles observations for one arm, or for many at once."""
 
     def __init__(self, geometry: ArmGeometry, motors: Sequence[str], behind: float) -> None:
-        self._arm = ArmObserver(geometry, motors)
+        super().__init__(geometry, motors)
         self._behind = behind
-        self._bounds = bounds(cube_features(motors))
+        self._space = feature_space(cube_features(motors))
 
     def observe(
         self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
         cube: CubeReading, goal: Array,
     ) -> NDArray[np.float32]:
-        """Return the observation, float32 [..., features].
+        """Return the observation, float32 [..., features]; arguments as of ``ArmObserver.view``.
 
         Args:
-            before: that of the observation before, or ``reading`` if there is none.
             now: the time, of the clock of the stamps, float64 [...], s.
-            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
-                [..., IN_FLIGHT, motors]; 0 where there was none.
             goal: where the cube's centre should be, in ``base_link``, float64 [..., 3], m.
         """
-        view = self._arm.view(reading, before, commands)
+        view = self.view(reading, before, commands)
         grip = grip_point(cube.place, goal, self._behind)
         from_tool, from_cube = cube.place - view.tool, goal - cube.place
         distance = np.linalg.norm(from_cube, axis=-1, keepdims=True)
@@ -153,17 +128,17 @@ class CubeObserver:
         # A quarter of a turn makes no difference.
         turn = 4.0 * (cube.angle - plane)[..., None]
         return bounded([
-            view.features, self._arm.towards(view, grip),
+            view.features, self.towards(view, grip),
             view.turned(from_tool), from_tool[..., 2:], from_cube, view.turned(from_cube),
             NEAR / (NEAR + distance), push, np.cos(turn), np.sin(turn),
-            np.asarray(now - reading.stamp)[..., None]], self._bounds)
+            np.asarray(now - reading.stamp)[..., None]], self._space)
 
 
 Bools = NDArray[np.bool_]
 
 #: The area of cubes and goals in front of the arm: distances from the base's axis, m, and largest
 #: angle to either side, rad.
-NEAREST, FARTHEST, SIDE = 0.16, 0.25, 1.2
+MIN_RADIUS, MAX_RADIUS, MAX_ANGLE = 0.16, 0.25, 1.2
 #: Heights of ``tool0``, m: above any cube, and around one on the table.
 _ABOVE, _AROUND = (0.06, 0.12), (0.01, 0.018)
 #: The third component of the hand's direction: downwards, so that no other part is as low as a
@@ -180,11 +155,7 @@ _CHOICE = 8
 def draw_starts(
     world: World, by_camera: Bools, is_open: bool, random: np.random.Generator,
 ) -> Array:
-    """Return random poses above a cube, float64 [N, 5], rad.
-
-    Args:
-        by_camera: whose wrist is straight, bool [N].
-    """
+    """Return random poses above a cube, float64 [N, 5], rad; by camera of a straight wrist."""
     starts = np.empty((len(by_camera), len(JOINTS)))
     for poses, which in zip(_above(world), (~by_camera, by_camera), strict=True):
         starts[which] = poses[random.integers(len(poses), size=int(which.sum()))]
@@ -200,7 +171,6 @@ def draw_grips(
     """Return random poses around cubes, open, and the poses of these cubes.
 
     Args:
-        by_camera: whose wrist is straight, bool [N].
         cubes: where the cubes are to be, about, float64 [N, 2], m.
 
     Returns:
@@ -232,7 +202,7 @@ def _above(world: World) -> tuple[Array, Array]:
         pose = Kinematics(world.scene.geometry).pose(space.poses)
         low, high = _ABOVE
         height, side = pose[:, 2, 3], np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
-        found.append(space.poses[(height > low) & (height < high) & (np.abs(side) < SIDE)
+        found.append(space.poses[(height > low) & (height < high) & (np.abs(side) < MAX_ANGLE)
                                  & (pose[:, 2, 2] < _DOWN)])
     return found[0], found[1]
 
@@ -249,7 +219,7 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         pose = kinematics.pose(space.poses)
         low, high = _AROUND
         height, radius = pose[:, 2, 3], np.linalg.norm(pose[:, :2, 3], axis=1)
-        which = ((height > low) & (height < high) & (radius > NEAREST) & (radius < FARTHEST)
+        which = ((height > low) & (height < high) & (radius > MIN_RADIUS) & (radius < MAX_RADIUS)
                  & (pose[:, 2, 2] < _STEEP))
         # Turned towards a cube on the x axis; not those that bend over backwards.
         turned = space.poses[:, base] - np.arctan2(pose[:, 1, 3], pose[:, 0, 3])
@@ -268,9 +238,9 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 #: Distance from the base's axis where a cube is out of reach, m.
 LOST = 0.33
 #: How far a goal is from its cube, m.
-SHORTEST, LONGEST = 0.05, 0.12
+MIN_DISTANCE, MAX_DISTANCE = 0.05, 0.12
 #: Heights of lifted goals above the table, m.
-LOWEST, HIGHEST = 0.03, 0.08
+MIN_HEIGHT, MAX_HEIGHT = 0.03, 0.08
 #: Dense reward: for each m of the cube nearer to the goal, and of ``tool0`` nearer to where it
 #: moves the cube.
 PROGRESS, APPROACH = 40.0, 10.0
@@ -309,7 +279,6 @@ class CubeTask(ArmTask):
 
     @property
     def cubes(self) -> Array:
-        """Return the true poses of the cubes, float64 [B, 7]."""
         return self._twin.object
 
     @property
@@ -318,10 +287,9 @@ class CubeTask(ArmTask):
         return self._cubes_at(self.reading.stamp, slice(None))
 
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
-        """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
         twins, by_camera = self._draw(count, random)
-        cubes = self._cube_ranges.draw(random, count)
+        mass, friction, error = self._cube_ranges.draw(random, count)
         starts = draw_starts(self._world, by_camera, self.is_open, random)
         play = self._bend(starts, by_camera, random)
         pose, goals = self._places(count, random)
@@ -329,10 +297,10 @@ class CubeTask(ArmTask):
             which = random.random(count) < self._practice
             starts[which], pose[which] = draw_grips(
                 self._world, by_camera[which], pose[which, :2], random)
-        self._twin.reset(rows, starts, play, twins.parameters, pose, cubes.mass, cubes.friction)
+        self._twin.reset(rows, starts, play, twins.parameters, pose, mass, friction)
         reading = self._begin(rows, twins, by_camera, starts, random)
         self.goals[rows] = goals
-        self._error[rows] = cubes.error
+        self._error[rows] = error
         self._distance[rows] = np.linalg.norm(pose[:, :3] - goals, axis=1)
         self._tool_away[rows] = self._away(starts, pose[:, :3], goals)
         return self._observe(reading, reading, rows)
@@ -357,11 +325,9 @@ class CubeTask(ArmTask):
             self._cubes_at(reading.stamp, rows), self.goals[rows])
 
     def render(self, arm: int) -> NDArray[np.uint8]:
-        """Return an image of one arm, its cube and its goal, uint8 [H, W, 3]."""
         return self._renderer.render(self.positions[arm], self.goals[arm], self.cubes[arm])
 
     def close(self) -> None:
-        """Free the renderer and the simulation."""
         super().close()
         self._twin.close()
 
@@ -370,15 +336,16 @@ class CubeTask(ArmTask):
         cube, goals = np.empty((count, 2)), np.empty((count, 2))
         rows = np.arange(count)
         while len(rows):
-            radius = np.sqrt(random.uniform(NEAREST**2, FARTHEST**2, len(rows)))
-            cube[rows] = radius[:, None] * _direction(random.uniform(-SIDE, SIDE, len(rows)))
-            away = random.uniform(SHORTEST, LONGEST, len(rows))[:, None]
+            radius = np.sqrt(random.uniform(MIN_RADIUS**2, MAX_RADIUS**2, len(rows)))
+            angle = random.uniform(-MAX_ANGLE, MAX_ANGLE, len(rows))
+            cube[rows] = radius[:, None] * _direction(angle)
+            away = random.uniform(MIN_DISTANCE, MAX_DISTANCE, len(rows))[:, None]
             goals[rows] = cube[rows] + away * _direction(random.uniform(-np.pi, np.pi, len(rows)))
             radius = np.linalg.norm(goals[rows], axis=1)
             side = np.abs(np.arctan2(goals[rows, 1], goals[rows, 0]))
-            rows = rows[(radius < NEAREST) | (radius > FARTHEST) | (side > SIDE)]
+            rows = rows[(radius < MIN_RADIUS) | (radius > MAX_RADIUS) | (side > MAX_ANGLE)]
         height = np.where(random.random(count) < self.lifted,
-                          random.uniform(LOWEST, HIGHEST, count), 0.0) + EDGE / 2.0
+                          random.uniform(MIN_HEIGHT, MAX_HEIGHT, count), 0.0) + EDGE / 2.0
         half = random.uniform(-np.pi, np.pi, count) / 2.0
         zeros = np.zeros(count)
         pose = np.column_stack([
@@ -430,7 +397,6 @@ class PickPlaceTask(CubeTask):
 
 
 def _direction(angle: Array) -> Array:
-    """Return unit vectors, float64 [N, 2]."""
     return np.stack([np.cos(angle), np.sin(angle)], axis=1)
 
 

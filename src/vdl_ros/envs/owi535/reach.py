@@ -30,16 +30,10 @@ from vdl_ros.envs.owi535.arm_env import (
     JointReading,
     arm_features,
     bounded,
-    bounds,
     feature_space,
     target_features,
 )
-from vdl_ros.envs.owi535.arm_task import (
-    ArmTask,
-    check_range,
-    ranges_and_speed,
-    shaped,
-)
+from vdl_ros.envs.owi535.arm_task import ArmTask, check_range, ranges_and_speed, shaped
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_STEPS
 
@@ -48,31 +42,25 @@ Array = NDArray[np.float64]
 #: The motors of the task, in the order of actions: the gripper does not move ``tool0``.
 MOTORS = MOVING
 FEATURES = (*arm_features(MOTORS), *target_features(), Feature('age', 's', 1.0))
-_BOUNDS = bounds(FEATURES)
+SPACE = feature_space(FEATURES)
 
 
-class ReachObserver:
+class ReachObserver(ArmObserver):
     """Assembles observations of the task for one arm, or for many at once."""
-
-    def __init__(self, geometry: ArmGeometry) -> None:
-        self._arm = ArmObserver(geometry)
 
     def observe(
         self, reading: JointReading, before: JointReading, now: Array, commands: NDArray[np.int8],
         target: Array,
     ) -> NDArray[np.float32]:
-        """Return the observation, float32 [..., len(FEATURES)].
+        """Return the observation, float32 [..., len(FEATURES)]; arguments as of ``view``.
 
         Args:
-            before: the measurement of the observation before, or ``reading`` if there is none.
             now: the time, of the clock of the stamps, float64 [...], s.
-            commands: the latest ``IN_FLIGHT`` commands, the newest first, -1, 0 or 1, int8
-                [..., IN_FLIGHT, 4]; 0 where there was none.
             target: the place that ``tool0`` should reach, in ``base_link``, float64 [..., 3], m.
         """
-        view = self._arm.view(reading, before, commands)
+        view = self.view(reading, before, commands)
         age = np.asarray(now - reading.stamp)[..., None]
-        return bounded([view.features, self._arm.towards(view, target), age], _BOUNDS)
+        return bounded([view.features, self.towards(view, target), age], SPACE)
 
 
 Bools = NDArray[np.bool_]
@@ -129,7 +117,7 @@ class ReachTask(ArmTask):
     """
 
     steps, event, is_fatal = REACH_STEPS, 'collided', False
-    observation_space: Any = feature_space(FEATURES)
+    observation_space: Any = SPACE
     action_space = spaces.MultiDiscrete([3] * len(MOTORS))
     _twin: KinematicTwin
 
@@ -144,7 +132,6 @@ class ReachTask(ArmTask):
         self._at_target = np.zeros((count, POSES_AT_TARGET, len(JOINTS)))
 
     def reset(self, rows: NDArray[np.intp], random: np.random.Generator) -> Any:
-        """Start episodes of arms ``rows``, int [N]; return observations, float32 [N, features]."""
         count = len(rows)
         twins, by_camera = self._draw(count, random)
         starts, targets = np.empty((count, len(JOINTS))), np.empty((count, 3))
@@ -185,7 +172,6 @@ class ReachTask(ArmTask):
             reading, before, self.time[rows], self._commands[rows], self.targets[rows])
 
     def render(self, arm: int) -> NDArray[np.uint8]:
-        """Return an image of one arm and its target, uint8 [H, W, 3]."""
         return self._renderer.render(self.positions[arm], self.targets[arm])
 
     def _blocked(self, before: Array, rows: NDArray[np.intp]) -> Bools:
@@ -229,10 +215,7 @@ def describe(
 
 
 def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
-    """Check that a policy may move an arm.
-
-    Args:
-        found: what its checkpoint says; it may come from anywhere.
+    """Check by what a checkpoint says, from wherever it comes, that its policy may move an arm.
 
     Raises:
         MisfitError: names the first thing that differs, its value and the right one.
@@ -249,7 +232,13 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
     for name in ('task', 'rate', 'motors', 'actions', 'commands'):
         if found.get(name) != wanted[name]:
             raise MisfitError(f'{name}: {quoted(found.get(name))} is not {wanted[name]!r}')
-    _check_features(found.get('features'), wanted['features'])
+    features = found.get('features')
+    if not isinstance(features, list) or len(features) != len(FEATURES):
+        number = len(features) if isinstance(features, list) else 0
+        raise MisfitError(f'features: {number} are not {len(FEATURES)}')
+    for index, (one, other) in enumerate(zip(features, wanted['features'], strict=True)):
+        if one != other:
+            raise MisfitError(f'feature {index}: {quoted(one)} is not {other!r}')
     try:
         arm = {name: np.array(found['arm'][name], np.float64).reshape(np.shape(value))
                for name, value in wanted['arm'].items()}
@@ -261,15 +250,6 @@ def check(found: Mapping[str, Any], geometry: ArmGeometry) -> None:
     except (KeyError, OverflowError, TypeError, ValueError):
         raise MisfitError('arm, twins: not a description of an arm') from None
     _check_arm(arm, speeds, geometry)
-
-
-def _check_features(found: object, wanted: list[list[Any]]) -> None:
-    if not isinstance(found, list) or len(found) != len(wanted):
-        number = len(found) if isinstance(found, list) else 0
-        raise MisfitError(f'features: {number} are not {len(wanted)}')
-    for index, (one, other) in enumerate(zip(found, wanted, strict=True)):
-        if one != other:
-            raise MisfitError(f'feature {index}: {quoted(one)} is not {other!r}')
 
 
 def _check_arm(

@@ -60,11 +60,9 @@ class ReachableSpace:
                         for straight in (False, True)}
 
     def missing(self, place: Array, *, straight: bool) -> float:
-        """Return how far a place is from the space, m; 0 within it, to the distance of samples.
+        """Return how far a place in ``base_link``, float64 [3], is from the space, m; 0 within it.
 
-        Args:
-            place: in ``base_link``, float64 [3], m.
-            straight: whether the wrist stays at 0.
+        ``straight``: the wrist stays at 0.
         """
         nearest = float(np.linalg.norm(self._places[straight] - place, axis=1).min())
         return 0.0 if nearest <= CUBE else nearest
@@ -161,12 +159,9 @@ class ReachRunner:
         return self._progress.reached - self._progress.since
 
     def set_target(self, place: Array, now: float, since: float | None = None) -> None:
-        """Move to a place from the next update on.
+        """Move to a place in ``base_link``, float64 [3], m, from the next update on.
 
-        Args:
-            place: in ``base_link``, float64 [3], m.
-            now: s.
-            since: when it was wanted, s; ``now`` by default.
+        ``since`` is when it was wanted, s; ``now`` by default.
         """
         if self.target is None:
             # Nothing moves by a command of long ago.
@@ -189,7 +184,6 @@ class ReachRunner:
         """Return the motor directions until the next update, int8 [5].
 
         Args:
-            now: s.
             reading: the latest measurement, of one arm; None before the first.
             paused: why motors have to be off now; '' if they need not.
         """
@@ -301,14 +295,13 @@ class ReachOnRobot(Task):
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:
-        """Return that of the environment of the same task; of one arm, which nobody measured."""
+        """As of the environment of the same task; of one arm, which nobody measured."""
         found = describe(rate=contract.rate)
         del found['twins']
         return found | {'robot': contract.name}
 
     @property
     def observation_space(self) -> spaces.Box:
-        """Return that of the environment of the same task."""
         return feature_space(FEATURES)
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
@@ -332,7 +325,6 @@ class ReachOnRobot(Task):
         return action
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
-        """Return the observation, by the function of the environment."""
         stamp = measured.stamps[self._source]
         reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
         return self._past.observe(
@@ -355,7 +347,6 @@ class ReachOnRobot(Task):
             self._world.checker.collides(positions[1:]))[0])
 
     def success(self, after: Measured) -> bool:
-        """Return whether ``tool0`` has been within ``CLOSE`` of the target for ``HOLD``."""
         return self._success
 
     def _positions(self, measured: Measured) -> NDArray[np.float64]:

@@ -47,11 +47,7 @@ class TaskRenderer:
     image and closed by the last :meth:`close`; images of another size open it anew, which takes
     about as long as 50 images.
 
-    Args:
-        width: of the images, pixels.
-        height: of the images, pixels.
-        rod: whether the target stands on a thin rod, whose foot on the table shows where it
-            is in space.
+    ``rod``: the target stands on a thin rod, whose foot on the table shows where it is in space.
     """
 
     _users: set[TaskRenderer] = set()
@@ -76,7 +72,6 @@ class TaskRenderer:
 
         Raises:
             OpenGLError: this machine cannot render.
-            RuntimeError: a renderer of another kind is open in this process.
         """
         cls = TaskRenderer
         if cls._users and (cls._renderer.width, cls._renderer.height) != self._size:
