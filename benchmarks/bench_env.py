@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import math
 import os
 import signal
 import statistics
@@ -48,9 +47,7 @@ SEED: Mapping[str, Mapping[str, Any]] = {
 }
 # For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
-_BACKENDS = ('sync', 'async', 'own', 'own-threads', 'actors')
-_COLUMNS = ('environment', 'observation', 'bytes', 'MB first', 'MB each', 'single', *_BACKENDS,
-            'best/single', 'seed', 'seed MB', 'single/seed', 'best/seed')
+_BACKENDS = ('sync', 'async', 'own', 'actors')
 
 
 def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
@@ -113,13 +110,10 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         '--env', nargs='+', default=list(GROUPS), metavar='NAME',
         help='Gymnasium ids, dummy/OBS<n>-FPS<f>-v0, or the groups gym and dummy (default)')
-    parser.add_argument('--num-envs', type=int, help='copies together (default: 16; quick: 8)')
-    parser.add_argument('--seconds', type=float, help='of each measurement (3; quick: 0.2)')
-    parser.add_argument('--rounds', type=int, help='measurements of each (5; quick: 1)')
-    options = parser.parse_args(words)
-    report.complete(
-        options, {'num_envs': (16, 8), 'seconds': (3.0, 0.2), 'rounds': (5, 1)},
-        {'num_envs': (1, 1024), 'seconds': (0.01, 600), 'rounds': (1, 1000)})
+    parser.number('--num-envs', int, 'copies together', (16, 8), (1, 1024))
+    parser.number('--seconds', float, 'of each measurement', (3.0, 0.2), (0.01, 600))
+    parser.number('--rounds', int, 'measurements of each', (5, 1), (1, 1000))
+    options = parser.complete(words)
     groups = dict(GROUPS)
     if options.quick:
         groups['dummy'] = (groups['dummy'][0], groups['dummy'][-1])
@@ -186,57 +180,41 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 
 
 def readable(found: Mapping[str, Any]) -> str:
-    """Return the table, speeds in frames/s, and a line for each environment."""
+    """Return the table, speeds in frames/s, and a line for each environment with a problem."""
+    columns = {
+        'environment': '{name}', 'observation': '{shapes}', 'bytes': '{observation_bytes}',
+        'MB first': '{first}', 'MB each': '{each}', 'single': '{single}',
+        **{name: f'{{{name}}}' for name in _BACKENDS},
+        'best/single': '{best_over_single:.2f}', 'seed': '{seed[frames_per_s]:,.0f}',
+        'seed MB': '{seed_mb}', 'single/seed': '{single_over_seed:.2f}',
+        'best/seed': '{best_over_seed:.2f}'}
     return '\n'.join([
-        *report.table(_COLUMNS, map(_cells, found['rows'])),
+        *report.columns(columns, map(_cells, found['rows'])),
         f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together\n',
-        *map(summary, found['rows'])])
+        *(f'{each["name"]}: {text}' for each in found['rows'] for text in _problems(each))])
 
 
-def _cells(each: Mapping[str, Any]) -> list[str]:
-    seed = _number(each['seed'] and each['seed']['frames_per_s']), _megabytes(each['seed'])
+def _problems(each: Mapping[str, Any]) -> list[str]:
     if 'problem' in each:
-        return [each['name'], each['problem'], *[''] * 10, *seed, '', '']
-    shapes = ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
-                        for leaf in each['observation'])
-    speeds = [_speed(each['vectorised'].get(backend)) for backend in _BACKENDS]
-    return [each['name'], shapes, str(each['observation_bytes']),
-            _number(each['memory_first_bytes'] / 1e6), _megabytes(each['single']),
-            _speed(each['single']),
-            *(f'**{text}**' if backend == each['best'] else text
-              for backend, text in zip(_BACKENDS, speeds, strict=True)),
-            _number(each.get('best_over_single')), *seed,
-            _number(each.get('single_over_seed')), _number(each.get('best_over_seed'))]
+        return [each['problem']]
+    return [f'{backend}: {figures["problem"]}' for backend, figures in (
+        ('single', each['single']), *each['vectorised'].items()) if 'problem' in figures]
 
 
-def summary(found: Mapping[str, Any]) -> str:
-    """Return one row in one line: which back end won, and by how much."""
-    if 'problem' in found:
-        return f'{found["name"]}: {found["problem"]}'
-    text = (f'{found["name"]}: single {_speed(found["single"])} frames/s, '
-            f'{_megabytes(found["single"])} MB each')
-    if found['best'] is not None:
-        best = found['vectorised'][found['best']]
-        text += (f'; best {found["best"]} {_speed(best)} frames/s, '
-                 f'{_number(found.get("best_over_single"))} times single, '
-                 f'{_megabytes(best)} MB each')
-    return '; '.join([text, *(f'{backend} failed: {each["problem"]}' for backend, each
-                              in found['vectorised'].items() if 'problem' in each)])
+def _cells(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row with texts of shapes, memory and speeds."""
+    cells = {**each, 'seed_mb': _megabytes((each['seed'] or {}).get('memory_bytes'))}
+    if 'problem' in each:
+        return cells | {'shapes': each['problem']}
+    speeds = {'single': each['single'], **each['vectorised']}
+    return cells | {
+        name: f'{figures["frames_per_s"]:,.0f}' if 'frames_per_s' in figures else 'failed'
+        for name, figures in speeds.items()} | {
+        'shapes': ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
+                             for leaf in each['observation']),
+        'first': _megabytes(each['memory_first_bytes']),
+        'each': _megabytes(each['single'].get('memory_bytes'))}
 
 
-def _speed(figures: Mapping[str, Any] | None) -> str:
-    return '' if figures is None else (
-        _number(figures['frames_per_s']) if 'frames_per_s' in figures else 'failed')
-
-
-def _megabytes(figures: Mapping[str, Any] | None) -> str:
-    memory = None if figures is None else figures.get('memory_bytes')
-    return '' if memory is None else _number(memory / 1e6)
-
-
-def _number(value: float | None) -> str:
-    """Return three significant digits, and all digits of what is larger."""
-    if value is None:
-        return ''
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f'{value:,.{digits}f}'
+def _megabytes(value: float | None) -> str | None:
+    return None if value is None else f'{value / 1e6:.3g}'

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 # WALL-E, HalfCheetah-v2, 20,000 samples an iteration, read off its plots to 5 %: minutes of
 # collecting and of learning by samplers. The machine is not stated.
@@ -27,12 +26,12 @@ SEED_SAMPLERS: Mapping[int, tuple[float, float]] = {
 SEED_ACTORS = ((15, 2300.0), (25, 4300.0), (35, 6000.0), (45, 6200.0), (45, 5800.0),
                (50, 6200.0), (110, 6300.0))
 
-# Bounds of p; and p where there are too few numbers of actors for three parameters.
+# Bounds of p; and p where there are fewer than four numbers of actors.
 _SHARPNESS, _FIXED = (0.5, 16.0), 2.0
-_FEW = 4
 # Bounds of the knee, relative to the fewest and the most actors.
 _KNEE = (0.5, 64.0)
 _GRID, _ROUNDS = 41, 12
+KINDS = ('.pdf', '.png', '.svg')
 _OURS, _SEED, _LINE = '#1f6feb', '#8a929c', '#24292f'
 
 
@@ -84,11 +83,9 @@ def law(actors: Any, per_actor: float, limit: float, sharpness: float) -> Any:
     return limit * np.exp(_log_share(np.asarray(actors) * per_actor / limit, sharpness))
 
 
-def _log_share(load: NDArray[np.float64], sharpness: NDArray[np.float64] | float,
-               ) -> NDArray[np.float64]:
+def _log_share(load: Any, sharpness: Any) -> Any:
     """Return log y / L for a ``load`` of a n / L, without overflow."""
-    found: NDArray[np.float64] = -np.logaddexp(-sharpness * np.log(load), 0.0) / sharpness
-    return found
+    return -np.logaddexp(-sharpness * np.log(load), 0.0) / sharpness
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Fit:
@@ -98,16 +95,13 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
     refined around its best point.
 
     Args:
-        points: actors and agent steps/s; more than one point may have the same actors.
+        points: actors, at least two numbers, and agent steps/s; more than one point may have the
+            same actors.
     """
-    if not all(0.0 < number < np.inf for point in points for number in point):
-        raise ValueError('a law needs actors and steps/s above 0')
     numbers = sorted({actors for actors, _ in points})
-    if len(numbers) < 2:
-        raise ValueError(f'{len(numbers)} numbers of actors are too few for a law: at least 2')
     actors, measured = np.array(points, np.float64).T
     bounds = np.log([[numbers[0] * _KNEE[0], numbers[-1] * _KNEE[1]],
-                     _SHARPNESS if len(numbers) >= _FEW else (_FIXED, _FIXED)])
+                     _SHARPNESS if len(numbers) >= 4 else (_FIXED, _FIXED)])
     low, high = bounds.T
     for _ in range(_ROUNDS):
         knees, sharps = (np.exp(np.linspace(*ends, _GRID)) for ends in zip(low, high, strict=True))
@@ -123,26 +117,8 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
                float(np.sqrt(errors[best])), float(numbers[0]), float(numbers[-1]))
 
 
-def held_out(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Return actors and steps/s that a law of all other points predicts for the most actors.
-
-    None if fewer than three numbers of actors are left for that law.
-    """
-    most = max(actors for actors, _ in points)
-    others = [point for point in points if point[0] != most]
-    if len({actors for actors, _ in others}) < _FEW - 1:
-        return None
-    return most, float(fit(others).predict(most))
-
-
-def kinds() -> list[str]:
-    """Return the suffixes of files that can be written."""
-    from matplotlib.backend_bases import FigureCanvasBase
-    return sorted(FigureCanvasBase.get_supported_filetypes())
-
-
 def draw(path: Path, found: Mapping[str, Any]) -> None:
-    """Plot what ``bench_scaling --json`` prints into a file of one of :func:`kinds`.
+    """Plot what ``bench_scaling --json`` prints into a file of one of ``KINDS``.
 
     Two panels show steps/s by actors, measured and by the law, here and of impala_horovod_gym;
     the third the speed-up by samplers, here and of WALL-E.

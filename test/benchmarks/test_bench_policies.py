@@ -14,7 +14,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.cube import PushTask
 from vdl_ros.envs.owi535.reach import ReachTask
-from vdl_ros.envs.registration import PUSH, PUSH_STEPS, REACH
+from vdl_ros.envs.registration import PUSH, REACH
 from vdl_ros.play.saved_policy import SavedPolicy
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
@@ -71,7 +71,7 @@ def test_all_have_the_same_cubes_and_the_table_names_them(monkeypatch):
             cubes.append((self.cubes, self.goals.copy()))
             return found
 
-    monkeypatch.setitem(bench_reach.CUBE_TASKS, 'push', (Seen, PUSH, PUSH_STEPS))
+    monkeypatch.setitem(bench_reach.CUBE_TASKS, 'push', (Seen, PUSH))
     options = argparse.Namespace(task='push', targets=2, seed=2,
                                  policy=saved(env_id=PUSH, num_envs=1))
     names = ['random', 'controller', 'likeliest', 'sampled']
