@@ -19,8 +19,6 @@ from launch.logging import get_logger
 from .parameter_descriptions import ParameterValue
 from .substitutions import ExecutableInPackage
 
-__all__ = ['Node', 'PushROSNamespace', 'PushRosNamespace']
-
 _NAME = re.compile('[A-Za-z_][A-Za-z0-9_]*')
 
 
@@ -98,7 +96,6 @@ class PushROSNamespace(Action):
         self._namespace = normalize(namespace)
 
     def execute(self, context: LaunchContext) -> None:
-        """Put the namespace below the present one."""
         configurations = context.launch_configurations
         configurations['ros_namespace'] = _join_namespaces(
             configurations.get('ros_namespace', ''), perform(context, self._namespace))
