@@ -84,8 +84,6 @@ CARTPOLE = ('--env', 'CartPole-v1', '--seconds', '300')
 
 @pytest.mark.parametrize(('name', 'words', 'part', 'count'), [
     ('bench_env', CARTPOLE, 'benchmarks.env_measure', 1),
-    pytest.param('bench_actor_learner', (*CARTPOLE, '--inference', 'actor'),
-                 'vdl_ros.local_training', 1, marks=pytest.mark.slow),
     pytest.param('bench_train', (*CARTPOLE, '--num-actors', '1'), '__node:=', 2,
                  marks=pytest.mark.slow),
     pytest.param('bench_transport', (

@@ -120,9 +120,6 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     assert speed == pytest.approx(100.0)
     # MB of a Python that imports nothing else.
     assert 2 < memory < 50
-    words = peers.command(peer, python, 'CartPole-v1', 1)
-    assert peers.until_return(
-        words, peers.rows, mean_return=120.0, limit=600.0)[1] == 1200.0
     assert not [each for each in psutil.process_iter(['cmdline'])
                 if str(peer.worker) in (each.info['cmdline'] or ())]
     wrong = peers.Peer('Missing', ('PPO', 'PPO'), (str(tmp_path / 'no.whl'),), peer.worker)

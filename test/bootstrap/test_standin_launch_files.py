@@ -102,23 +102,16 @@ def test_groups_are_scopes_and_opaque_functions_get_context_and_arguments(worksp
 
 
 def test_a_failing_substitution_ends_the_launch(workspace):
-    for substitution, message in (
-            ("Config('nope')", "launch configuration 'nope' does not exist"),
-            ("EnvironmentVariable('STANDIN_NOPE')", "environment variable 'STANDIN_NOPE' does"),
-            ("FindPackageShare('standin_nope')", "package 'standin_nope' not found")):
-        command = workspace.launch(f"[LogInfo(msg={substitution}), LogInfo(msg='not reached')]")
-        assert command.status == 1, substitution
-        assert '[ERROR] [launch]: Caught exception in launch (see debug' in command.output
-        assert message in command.output
-        assert command.messages == [], substitution
+    command = workspace.launch("[LogInfo(msg=Config('nope')), LogInfo(msg='not reached')]")
+    assert (command.status, command.messages) == (1, [])
+    assert ("[ERROR] [launch]: Caught exception in launch (see debug for traceback): launch "
+            "configuration 'nope' does not exist") in command.output
 
 
 def test_missing_names_and_keywords_are_named_in_one_line(workspace):
     for body, missing in (
             ('from launch.actions import Foo', "cannot import name 'Foo' from 'launch.actions'"),
-            ('from launch.conditions import IfCondition', "No module named 'launch.conditions'"),
             ("LogInfo(msg='', condition=None)", "unexpected keyword argument 'condition'"),
-            ("node(ros_arguments='y')", "unexpected keyword argument 'ros_arguments'"),
             ('TimerAction(period=1.0, actions=[])', 'cancel_on_shutdown=False'),
             ('ParameterValue([1], value_type=list[int])', 'value_type=list[int]')):
         command = workspace.launch(f'{body}\nreturn LaunchDescription([])')
