@@ -12,17 +12,12 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
-import os
-import signal
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import report
-from benchmarks.graph import delayed_interrupts, module_command
+from benchmarks.graph import run_module
 
 # Environments measured by default. `:84x84x4` is Atari with the actors' preprocessing: grey,
 # shrunk, four frames. Dummies: VDL's groups of 1000 float64 at four rates, and a stack of
@@ -51,32 +46,12 @@ _BACKENDS = ('sync', 'async', 'own', 'actors')
 
 
 def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object of one measurement, or ``error``; end all of its processes."""
-    # ViZDoom writes files where it is started.
-    with TemporaryDirectory() as folder:
-        process = None
-        try:
-            with delayed_interrupts():
-                process = subprocess.Popen(
-                    module_command('benchmarks.env_measure', name, backend, str(num_envs),
-                                   str(seconds)),
-                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                    start_new_session=True)
-            output, errors = process.communicate(timeout=PATIENCE_S + 2.0 * seconds)
-        except subprocess.TimeoutExpired:
-            return {'error': f'not ended after {PATIENCE_S + 2.0 * seconds:g} s'}
-        finally:
-            if process is not None:
-                # The whole group: a process that ended may have left children.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
+    """Return the JSON object of one measurement, or ``error``."""
     try:
-        found: dict[str, Any] = json.loads(output)
-    except ValueError:
-        lines = errors.strip().splitlines() or [f'status {process.returncode}']
-        return {'error': lines[-1]}
-    return found
+        return run_module('benchmarks.env_measure', name, backend, str(num_envs), str(seconds),
+                          limit=PATIENCE_S + 2.0 * seconds)
+    except RuntimeError as error:
+        return {'error': str(error).splitlines()[-1]}
 
 
 def collect(

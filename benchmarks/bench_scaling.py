@@ -144,8 +144,8 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def _check_picture(path: Path, only: str | None) -> None:
     from benchmarks.scaling.law import KINDS
     reason = ''
-    if only is not None:
-        reason = f' with --only {only}: it shows samplers and actors'
+    if only not in (None, 'actors'):
+        reason = f' with --only {only}: it shows actors'
     elif path.suffix not in KINDS:
         reason = f': a file that ends in one of {", ".join(KINDS)}'
     elif not path.absolute().parent.is_dir():
@@ -192,7 +192,7 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
 
 def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Return the figures of the cells that were run; a table that was left out has no keys."""
-    from benchmarks.scaling import tables
+    from benchmarks.scaling import law, tables
 
     settings = {name: values for name, (_, values) in options.plans.items()}
 
@@ -212,7 +212,7 @@ def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
         found |= {'actors': actors, 'most_steps_per_s': max(row['steps_per_s'] for row in actors),
                   'law': tables.law_of([(row['actors'], speed) for row in actors
                                         for speed in row['steps_per_s_rounds']]),
-                  'seed_law': tables.law_of(tables.SEED_ACTORS)}
+                  'seed_law': tables.law_of(law.SEED_ACTORS)}
     if options.learners:
         found['learners'] = tables.with_efficiencies(
             rows('learners', tables.learner_row, options.actors_each))
@@ -244,6 +244,6 @@ def _measure_and_deliver(options: argparse.Namespace) -> int:
     found = {'cores': len(os.sched_getaffinity(0)), 'problems': problems, **result(options, runs)}
     if options.picture is not None:
         from benchmarks.scaling.law import draw
-        draw(options.picture, found)
+        draw(options.picture, found['law']['points'])
     report.deliver('scaling', found, options, markdown)
     return report.EXIT_FAILED if problems else 0

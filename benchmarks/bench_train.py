@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import statistics
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ DEFAULTS = {'unroll_length': '20', 'batch_size': '2', 'max_in_flight': '4'}
 RESERVED = ('num_actors', 'num_learners', 'learner_rank', 'total_steps', 'stop_at_return',
             'run_dir', 'resume', 'launch_id')
 WARM_UP = 0.25  # of the measured seconds, before them
+PART_LIMIT = 600.0  # s beside the measurement: updates of large networks take long
 
 
 def arguments(
@@ -92,14 +92,15 @@ def measure(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Return the results of each round by measurement; each round begins with another one."""
-    from benchmarks.graph import listener, run_graph, run_serial
+    from benchmarks.graph import listener, run_graph, run_module, run_serial
 
     rounds = []
     with listener() as reports:
         tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
             ('graph', lambda: run_graph(plan, reports)), ('serial', lambda: run_serial(plan)),
-            *((part, lambda part=part: _run_part(part, plan.seconds, settings))
-              for part in PARTS)]
+            *((part, lambda part=part: run_module(
+                'benchmarks.train_parts', part, str(plan.seconds), json.dumps(settings),
+                limit=PART_LIMIT + 2.0 * plan.seconds)) for part in PARTS)]
         for number in range(options.rounds):
             found: dict[str, Any] = {}
             for name, task in report.turned(tasks, number):
@@ -108,19 +109,6 @@ def measure(
                 report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s')
             rounds.append(found)
     return rounds
-
-
-def _run_part(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a part of a training alone; see train_parts.py."""
-    from benchmarks.graph import module_command
-    done = subprocess.run(
-        module_command('benchmarks.train_parts', part, str(seconds), json.dumps(settings)),
-        capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f'status {done.returncode}']
-        raise RuntimeError(f'{part}: {lines[-1]}')
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> dict[str, Any]:

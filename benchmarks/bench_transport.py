@@ -15,10 +15,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import signal
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from benchmarks import report
 from benchmarks.transport.peers import ONE_HOST, Hosts, Team, two_hosts
@@ -107,12 +108,6 @@ def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def percentile(values: Sequence[float], share: float) -> float | None:
-    """Return the value below which ``share`` of all lie (nearest rank); None of none."""
-    ordered = sorted(values)
-    return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
-
-
 def sample(hosts: str, number: int, cell: Cell, found: Mapping[str, Any]) -> dict[str, Any]:
     """Return the figures of one cell of one round.
 
@@ -127,8 +122,8 @@ def sample(hosts: str, number: int, cell: Cell, found: Mapping[str, Any]) -> dic
         'lost': asked - got}
     if cell.task == 'round_trip':
         trips = found['trips_ms']
-        return line | {'lost': asked - len(trips), 'p50_ms': percentile(trips, 0.5),
-                       'p99_ms': percentile(trips, 0.99)}
+        middle, late = map(float, np.percentile(trips, (50, 99))) if trips else (None, None)
+        return line | {'lost': asked - len(trips), 'p50_ms': middle, 'p99_ms': late}
     each = [count * cell.size / MB / time if time else 0.0
             for count, time in zip(received, seconds, strict=True)]
     whole, bytes_in = max(seconds), got * cell.size / MB
@@ -168,21 +163,12 @@ def _ratio(
     return report.median(mine / other for mine, other in pairs if mine and other)
 
 
-def interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt; ignore later signals, so that all processes are ended."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
-    raise KeyboardInterrupt
-
-
 def main() -> int:
     """Measure, and print the tables or one JSON object."""
     return report.run('bench_transport', parse, _measure_and_deliver)
 
 
 def _measure_and_deliver(options: argparse.Namespace) -> None:
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, interrupt)
     transports, missing = {}, ''
     samples, transports[ONE_HOST.name] = measure(ONE_HOST, options)
     if options.namespaces:

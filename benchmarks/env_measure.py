@@ -260,14 +260,11 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str,
 def main() -> int:
     """Measure, and print the object."""
     name, backend, num_envs, seconds = sys.argv[1:]
-    # Libraries may print; only the object belongs on standard output.
-    output = os.fdopen(os.dup(1), 'w')
-    os.dup2(2, 1)
     try:
         result = measure(name, backend, int(num_envs), float(seconds))
     except NotInstalledError as error:
         result = {'missing': str(error)}
     except EnvError as error:
         result = {'error': str(error)}
-    print(json.dumps(result), file=output, flush=True)
+    print(json.dumps(result), flush=True)
     return 0

@@ -85,7 +85,7 @@ class _EndedError(Exception):
 
 @contextmanager
 def launched(
-    *command: str, log: Path | None = None, may_end: bool = False,
+    *command: str, log: Path | None = None, may_end: bool = False, cwd: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command while the block runs, then interrupt it as Ctrl-C does.
 
@@ -101,7 +101,7 @@ def launched(
             with log.open('wb') as stream, delayed_interrupts():
                 process = subprocess.Popen(
                     command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                    start_new_session=True)
+                    start_new_session=True, cwd=cwd)
             with contextlib.suppress(_EndedError):
                 yield process
             if process.poll() is not None and (process.returncode or not may_end):
@@ -155,6 +155,24 @@ def wait(process: subprocess.Popen[bytes], condition: Callable[[], Any], seconds
         time.sleep(_POLL_S)
     if process.poll() is not None:
         raise _EndedError
+
+
+def run_module(module: str, *words: str, limit: float) -> dict[str, Any]:
+    """Return the JSON object that ``main()`` of a module of this package prints in a new process.
+
+    Raises:
+        RuntimeError: it fails, or takes longer than ``limit``, s; the last line says why.
+    """
+    # Some environments write files where they are started.
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, log = Path(temporary), Path(temporary) / 'log'
+        with launched(*module_command(module, *words), log=log, may_end=True,
+                      cwd=folder) as process:
+            wait(process, lambda: process.poll() is not None, limit, module)
+        text = log.read_text(errors='replace')
+    # Libraries may print, too.
+    found: dict[str, Any] = json.loads(re.findall(r'^{.+}$', text, re.MULTILINE)[-1])
+    return found
 
 
 class Row(NamedTuple):

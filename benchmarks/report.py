@@ -120,8 +120,8 @@ def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | Non
     except (ValueError, OSError) as error:
         log(f'{name}: {error}')
         return EXIT_BAD_INPUT
-    # As Ctrl-C, so that the measurement under way is ended as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return work(options) or 0
     except KeyboardInterrupt:
@@ -130,6 +130,13 @@ def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | Non
     except RuntimeError as error:
         log(f'{name}: {error}')
         return EXIT_FAILED
+
+
+def _interrupt(*_: object) -> None:
+    """Raise KeyboardInterrupt; ignore later signals, so that all processes are ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def log(text: str) -> None:
