@@ -369,7 +369,7 @@ def _busy() -> float:
 def run_serial(plan: Plan) -> dict[str, Any]:
     """Measure local training; see :func:`run`."""
     words = [sys.executable, '-m', 'vdl_ros.local_training', *(
-        word for name, value in (plan.settings | _ENDLESS).items()
+        word for name, value in {**plan.settings, **_ENDLESS}.items()
         for word in (f'--{name}', value))]
     found = run(plan, lambda folder: [*words, '--run_dir', str(folder)])
     return found | {'time_shares': {'serial': found['summary']['time_shares']}}
@@ -378,7 +378,7 @@ def run_serial(plan: Plan) -> dict[str, Any]:
 def launch_command(name: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
     """Return the command that starts a launch file of the package, for a training without end."""
     return ['ros2', 'launch', 'vdl_ros', name, f'run_dir:={folder}',
-            *(f'{name}:={value}' for name, value in (settings | _ENDLESS).items())]
+            *(f'{name}:={value}' for name, value in {**settings, **_ENDLESS}.items())]
 
 
 def run_graph(plan: Plan, reports: Reports) -> dict[str, Any]:
