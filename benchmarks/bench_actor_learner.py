@@ -1,20 +1,14 @@
 """One process against a learner with two actors: VDL's table, and actors behind slow links.
 
-    ros2 run vdl_ros bench_actor_learner [--env ID ...] [--only table|links] [--quick] [--json]
-        [--output FILE]
-
 One process is serial mode; two actors are the graph of ``train.launch.py`` on this host, with
 inference by the actors (local) or by the learner (central). The learning rate is 0: updates take
-as long as ever, but the policy stays random, so that all runs have the same kind of episodes. Runs
-take turns, round after round; start and warm-up are excluded. ``--only links`` (root) has the
-actors on another host, a network namespace behind a link of a given rate, with and without
-compression (links.py).
+as long as ever, but the policy stays random, so that all runs have the same kind of episodes.
+``--only links`` (root) has the actors on another host (links.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import itertools
 import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
@@ -89,36 +83,28 @@ def arguments(words: Sequence[str] | None = None) -> tuple[argparse.Namespace, d
     return options, problems
 
 
-def measure(options: argparse.Namespace, problems: dict[str, str]) -> Rounds:
-    """Return the figures of each round; each round begins with another mode.
-
-    An environment that fails is left out from then on; ``problems`` gets the reason.
-    """
+def measure(options: argparse.Namespace, names: Sequence[str]) -> tuple[Rounds, dict[str, str]]:
+    """Return the figures of each round, and why an environment failed."""
     from benchmarks.graph import Plan, listener, run_graph, run_serial
 
     modes = (SERIAL, *dict.fromkeys(options.inference))
-    found: Rounds = {name: [] for name in options.env}
-    with listener() as reports:
-        for number, name in itertools.product(range(options.rounds), options.env):
-            if name in problems:
-                continue
-            plans = {mode: Plan(SETTINGS | {
+
+    def one_round(name: str, number: int) -> dict[str, dict[str, Any]]:
+        """Return the figures of an environment by mode; each round begins with another mode."""
+        found = {}
+        for mode in report.turned(modes, number):
+            plan = Plan(SETTINGS | {
                 'env_id': name, 'num_envs': str(options.num_envs), 'time_limit': str(MAX_STEPS),
                 **({} if mode == SERIAL else {'inference': mode})}, {}, NUM_ACTORS,
-                options.warm_up, options.seconds) for mode in modes}
-            measured = {}
-            try:
-                for mode in report.turned(modes, number):
-                    measured[mode] = figures(run_serial(plans[mode]), 0) if mode == SERIAL \
-                        else figures(run_graph(plans[mode], reports), NUM_ACTORS)
-                    report.log(f'round {number + 1}: {name} {mode}: '
-                               f'{measured[mode]["steps_per_s"]:,.0f} agent steps/s')
-            except RuntimeError as error:
-                problems[name] = ' '.join(str(error).split())
-                report.log(f'{name}: {error}')
-                continue
-            found[name].append({mode: measured[mode] for mode in modes})
-    return {name: rounds for name, rounds in found.items() if name not in problems}
+                options.warm_up, options.seconds)
+            found[mode] = figures(run_serial(plan), 0) if mode == SERIAL \
+                else figures(run_graph(plan, reports), NUM_ACTORS)
+            report.log(f'round {number + 1}: {name} {mode}: '
+                       f'{found[mode]["steps_per_s"]:,.0f} agent steps/s')
+        return {mode: found[mode] for mode in modes}
+
+    with listener() as reports:
+        return report.collect(names, options.rounds, one_round)
 
 
 def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
@@ -200,22 +186,23 @@ def main() -> int:
 
 def _measure_and_deliver(options: argparse.Namespace, problems: dict[str, str]) -> int:
     from benchmarks.graph import own_domain
-    missing = len(problems)
     with own_domain(configure=options.only != LINKS) as transport:
         if options.only == LINKS:
             from benchmarks import links
             report.deliver('link', links.measure(options), options, links.markdown)
             return 0
-        measured = measure(options, problems)
+        measured, failed = measure(
+            options, [name for name in options.env if name not in problems])
     environments = {
         name: {'cell': found, 'seconds': episode_seconds(found), 'seed': SEED.get(name)}
         for name, found in ((name, cell(rounds)) for name, rounds in measured.items())}
     report.deliver('actor_learner', {
-        'cores': len(os.sched_getaffinity(0)), 'transport': transport, 'problems': problems,
+        'cores': len(os.sched_getaffinity(0)), 'transport': transport,
+        'problems': problems | failed,
         'num_envs': options.num_envs, 'unroll_length': UNROLL_LENGTH, 'batch_size': BATCH_SIZE,
         'num_actors': NUM_ACTORS, 'seconds': options.seconds, 'rounds': options.rounds,
         'environments': environments}, options, markdown)
-    return report.EXIT_FAILED if len(problems) > missing else 0
+    return report.EXIT_FAILED if failed else 0
 
 
 def markdown(found: Mapping[str, Any]) -> str:

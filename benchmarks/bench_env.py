@@ -1,11 +1,8 @@
 """Frames a second, size of observations and memory of environments, one alone and many together.
 
-    ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
-
 As VDL's ``gym-fps.py`` and ``obs-stat.py``, with random actions sampled beforehand. Copies are
-stepped by every back end that exists for the environment (``env_measure.py``). A frame is one
-``step`` of one copy, so four of an Atari emulator. Each measurement runs in a new process;
-environments and back ends take turns, round after round; figures are medians over the rounds.
+stepped by every back end that exists for the environment (``env_measure.py``). Each measurement
+runs in a new process; figures are medians over the rounds.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """What late actions cost: policies trained with and without a delay, measured at each delay.
 
-    ros2 run vdl_ros bench_lag [--task reach|pong|cartpole] [--delays MS,MS] [--seeds N,N]
-                               [--steps N] [--init CHECKPOINT] [--runs FOLDER] [--output FILE]
-
 Trains a policy without a delay (*naive*), one with each delay, and one whose delay is drawn for
 each episode up to the largest, and which observes its last actions (*aware*); then plays episodes
-with each of them at each delay. With ``--init`` the naive policy is that checkpoint, and the
-others go on from it.
-Runs that are there are not trained again but continued up to ``--steps``.
+with each of them at each delay. Runs that are there are continued up to ``--steps``.
 """
 
 from __future__ import annotations

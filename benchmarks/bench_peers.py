@@ -1,7 +1,5 @@
 """The graph beside Sample Factory, Stable-Baselines3, RLlib and CleanRL, in turn, on this machine.
 
-    ros2 run vdl_ros bench_peers [--env ALE/Pong-v5|CartPole-v1] [--peers NAME ...] [--quick] ...
-
 In an Atari game: agent steps/s of the whole training, without start and warm-up, and the memory of
 all its processes. All have the network of Mnih et al. 2015, the same frames, and updates of 640
 steps in one pass, from 32 games (A2C of Stable-Baselines3 and PPO of CleanRL: 16).
@@ -10,9 +8,8 @@ In CartPole: seconds from the start of the command until the mean return of the 
 is 475, where Gymnasium calls it solved, with the settings that each project publishes for it
 (benchmarks/peers/; Sample Factory publishes none); seeds 1, 2, ... in the rounds.
 
-The first call installs each peer into an environment of its own, a folder of ``--folder``,
-by pip and git; that takes some minutes and up to 2 GB each, more where pip finds PyTorch's CUDA
-build only.
+The first call installs each peer by pip and git, which takes some minutes and up to 2 GB each,
+more where pip finds PyTorch's CUDA build only.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
 """Places that a policy reaches on the running graph, in real time, by truth or by camera.
 
-    ros2 run vdl_ros bench_policy [--policy reach] [--feedback camera|truth] [--json]
-    ros2 run vdl_ros bench_policy --joints [--feedback camera|truth] [--json]
-
 Starts ``arm.launch.py policy:=...`` and sends one target after another, drawn as in the task
 *reach*. A target is reached when ``tool0`` has been within 2 cm of it for a second, by the true
-joint states, which a policy by camera does not receive. Each has 20 s, as in the task. Times are
-those of the stamps of the joint states: on a busy machine ``publish_clock:=true
-real_time_factor:=0.25`` slows the graph down, and the figures stay those of the arm's own time.
+joint states, which a policy by camera does not receive. Times are those of the stamps of the joint
+states: on a busy machine ``publish_clock:=true real_time_factor:=0.25`` slows the graph down, and
+the figures stay those of the arm's own time.
 
-With ``--joints`` no policy acts, but ``arm_controller``, by camera unless asked otherwise: targets
-are positions of base, shoulder and elbow, at random within their limits, without a collision there
-and on the straight line from the target before; errors are those of the true joint states.
+With ``--joints`` no policy acts, but ``arm_controller``: targets are positions of base, shoulder
+and elbow, at random within their limits, without a collision there and on the straight line from
+the target before; errors are those of the true joint states.
 """
 
 from __future__ import annotations

@@ -1,16 +1,10 @@
 """How well policies and scripts do the tasks of the arm, in the kinematic twin.
 
-    ros2 run vdl_ros bench_reach [--checkpoint FILE] [--targets N] [--delays MS,MS] [--json]
-    ros2 run vdl_ros bench_reach --task push|pick_place [--checkpoint FILE]
-        [--demonstrations FOLDER]
-
 The arms, starts, places and success are those of ``vdl_ros/OWI535Reach-v0``, one episode each, and
 the same for each controller: *random*, a policy that chooses each motor's direction at random, ten
 times a second; *controller*, inverse kinematics once and the trajectory controller, 50 times a
 second, as ``ros2 run vdl_ros go_to`` and ``arm_controller`` do; *policy*, that of the checkpoint,
-its most likely action ten times a second. Delays are added to those of the twins. A controller
-that is told by stamps that measurements are older would stop at ``stale_after``, which is
-increased by the delay.
+its most likely action ten times a second. Delays are added to those of the twins.
 
 With ``--task`` it is ``vdl_ros/OWI535Push-v0`` or ``vdl_ros/OWI535PickPlace-v0``, joints by truth,
 *controller* is ``benchmarks/cube/controller.py``, *likeliest* and *sampled* are the policy's

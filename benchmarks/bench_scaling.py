@@ -1,25 +1,14 @@
 """How training scales: samplers of an iteration, actors of a learner, learners.
 
-    ros2 run vdl_ros bench_scaling [--computing] [--only samplers|actors|learners|exchange]
-        [--picture FILE] [--quick] [--json] ...
-
-Three tables of the graph of ``train.launch.py``: a process for each learner and each actor, DDS
-between them. The first is WALL-E's: how long 1, 2, 5, 10, 20 samplers collect 20,000 samples, and
-how long the learner learns from them. The others are impala_horovod_gym's: agent steps/s by
-actors, with a fitted law (scaling/law.py) of how many one learner can take in; and agent steps/s
-by learners, each with the same number of actors. ``--only exchange`` is VDL's table of learners
-that exchange the changes of their weights (scaling/exchange.py).
+Three tables of the graph of ``train.launch.py``. The first is WALL-E's: how long samplers collect
+20,000 samples, and how long the learner learns from them. The others are impala_horovod_gym's:
+agent steps/s by actors, with a fitted law (scaling/law.py) of how many one learner can take in;
+and agent steps/s by learners, each with the same number of actors. ``--only exchange`` is VDL's
+table of learners that exchange the changes of their weights (scaling/exchange.py).
 
 Environments sleep, except with ``--computing``: twenty environments that compute need twenty
 cores. Networks compute in any case, so the cores in use stand beside each figure. Where all cores
 are in use, the machine is the limit, not the learner, and the law does not apply.
-
-WALL-E collects, then learns; here both run at the same time. Its times compare with the time that
-samplers and learner are busy, and with their sum; the duration of an iteration stands beside. An
-update is one V-trace update here and 20 epochs of PPO there: compare how learning times change
-with the samplers, not their size.
-
-The warm-up begins when every actor has delivered.
 """
 
 from __future__ import annotations
@@ -158,31 +147,27 @@ Runs = dict[tuple[str, int], list[dict[str, Any]]]
 
 
 def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
-    """Return the runs by table and number of processes, and by such a cell why one failed.
-
-    The tables take turns, every second round is reversed. So a slow phase of the machine affects
-    all tables, and few and many processes alike.
-    """
+    """Return the runs by table and number of processes, and by such a cell why one failed."""
     from benchmarks import graph
 
+    # The tables take turns.
     counts = {name: getattr(options, name) for name in TABLES}
     cells = [(name, counts[name][at]) for at in range(max(map(len, counts.values())))
              for name in TABLES if at < len(counts[name])]
-    found: Runs = {}
-    problems: dict[str, str] = {}
+
+    def one_run(cell: tuple[str, int], number: int) -> dict[str, Any]:
+        name, processes = cell
+        plan = options.plans[name][0]
+        found = graph.run_graph(
+            replace(plan, num_actors=processes * plan.num_actors,
+                    num_learners=processes if name == 'learners' else 1), reports)
+        report.log(f'round {number + 1}: {processes} {name}: {found["steps_per_s"]:,.0f} agent '
+                   'steps/s')
+        return found
+
     with graph.listener() as reports:
-        for number in range(options.rounds):
-            for name, processes in reversed(cells) if number % 2 else cells:
-                title, one = f'{processes} {name}', options.plans[name][0]
-                try:
-                    run = graph.run_graph(
-                        replace(one, num_actors=processes * one.num_actors,
-                                num_learners=processes if name == 'learners' else 1), reports)
-                    found.setdefault((name, processes), []).append(run)
-                    text = f'{run["steps_per_s"]:,.0f} agent steps/s'
-                except RuntimeError as error:
-                    text = problems[title] = ' '.join(str(error).split())
-                report.log(f'round {number + 1}: {title}: {text}')
+        found, failed = report.collect(cells, options.rounds, one_run)
+    problems = {f'{processes} {name}': text for (name, processes), text in failed.items()}
     enough = {'samplers': ('samplers', 1) in found, 'learners': ('learners', 1) in found,
               'actors': sum(name == 'actors' for name, _ in found) >= 2}
     if not all(enough[name] for name in TABLES if counts[name]):

@@ -1,11 +1,9 @@
 """A training run through the graph, beside serial mode and the roofline of this machine.
 
-    ros2 run vdl_ros bench_train [--env ALE/Pong-v5] [--num-actors N] [--quick] [--json] ...
-
 Roofline = cores / (t_step + t_infer + t_learn): the seconds per agent step of the environment,
 the policy's network and the update, each measured alone on one core. The graph of
-``train.launch.py`` (a process for the learner and for each actor, DDS between them), serial mode
-and the three parts are measured in turn, round after round. Speeds exclude start and warm-up.
+``train.launch.py``, serial mode and the three parts are measured in turn, round after round.
+Speeds exclude start and warm-up.
 """
 
 from __future__ import annotations

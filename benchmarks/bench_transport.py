@@ -1,7 +1,5 @@
 """DDS as this package uses it, beside raw TCP: throughput, processor time, losses, round trips.
 
-    ros2 run vdl_ros bench_transport [--quick] [--namespaces] [--json] [--output FILE]
-
 One server receives from 1, 2 and 3 clients, each a process; with --namespaces once more between
 two network namespaces. The ways take turns, round after round: ``tcp`` (a socket for each client,
 length-prefixed packets, no delay) and ``dds`` (trajectories, encoded and decoded for each packet).

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 
 T = TypeVar('T')
+R = TypeVar('R')
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
 
@@ -106,6 +107,29 @@ def turned(items: Sequence[T], number: int) -> list[T]:
     """Return the items in the order of round ``number``: each round begins with another one."""
     turn = number % len(items)
     return [*items[turn:], *items[:turn]]
+
+
+def collect(
+    cells: Sequence[T], rounds: int, measure: Callable[[T, int], R],
+) -> tuple[dict[T, list[R]], dict[T, str]]:
+    """Return by cell the results of all rounds, and why a cell failed, which is left out.
+
+    Every second round is reversed. So a slow phase of the machine affects all cells alike.
+
+    Args:
+        measure: takes a cell and the number of the round; raises RuntimeError.
+    """
+    found: dict[T, list[R]] = {cell: [] for cell in cells}
+    problems: dict[T, str] = {}
+    for number in range(rounds):
+        for cell in reversed(cells) if number % 2 else cells:
+            if cell not in problems:
+                try:
+                    found[cell].append(measure(cell, number))
+                except RuntimeError as error:
+                    problems[cell] = ' '.join(str(error).split())
+                    log(f'round {number + 1}: {cell}: {error}')
+    return {cell: results for cell, results in found.items() if cell not in problems}, problems
 
 
 def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | None]) -> int:

@@ -71,9 +71,9 @@ def test_failed_environment_is_left_out_with_its_reason(monkeypatch):
 
     def run_one(plan, *_):
         name, mode = plan.settings['env_id'], plan.settings.get('inference', 'serial')
-        done.append((name[0], mode))
+        done.append((name, mode))
         assert (plan.settings['time_limit'], plan.settings['learning_rate']) == ('100', '0.0')
-        if name == 'Hopper-v5' and len(done) > 5:
+        if name == 'b' and len(done) > 4:
             raise RuntimeError('it\nbroke')
         return {'steps_per_s': 1.0}
 
@@ -81,12 +81,11 @@ def test_failed_environment_is_left_out_with_its_reason(monkeypatch):
         monkeypatch.setattr(graph, name, run_one)
     monkeypatch.setattr(graph, 'listener', contextlib.nullcontext)
     monkeypatch.setattr(bench, 'figures', lambda run, _: run)
-    options, problems = bench.arguments(
-        ['--env', 'CartPole-v1', 'Hopper-v5', '--inference', 'actor'])
-    found = bench.measure(options, problems)
-    assert problems == {'Hopper-v5': 'it broke'}
-    assert {name: len(rounds) for name, rounds in found.items()} == {'CartPole-v1': 3}
-    # Each round begins with another mode.
-    assert done == [('C', 'serial'), ('C', 'actor'), ('H', 'serial'), ('H', 'actor'),
-                    ('C', 'actor'), ('C', 'serial'), ('H', 'actor'), ('C', 'serial'),
-                    ('C', 'actor')]
+    options, _ = bench.arguments(['--env', 'CartPole-v1', '--inference', 'actor'])
+    found, problems = bench.measure(options, ['a', 'b'])
+    assert problems == {'b': 'it broke'}
+    assert {name: len(rounds) for name, rounds in found.items()} == {'a': 3}
+    # Each round begins with another mode, every second one with the last environment.
+    assert done == [('a', 'serial'), ('a', 'actor'), ('b', 'serial'), ('b', 'actor'),
+                    ('b', 'actor'), ('a', 'actor'), ('a', 'serial'), ('a', 'serial'),
+                    ('a', 'actor')]

@@ -145,28 +145,22 @@ def test_tables_and_plot_have_all_rows_columns_and_titles(found, tmp_path):
     assert '<!-- knee at 2.5 actors -->' in (tmp_path / 'law.svg').read_text()
 
 
-def test_failed_run_does_not_affect_other_figures(monkeypatch):
-    broken = {'samplers': {3}, 'actors': {4}, 'learners': {2}}
-
+def test_a_table_needs_the_run_that_others_are_compared_with(monkeypatch):
     def run_graph(plan, reports):
-        table = {'40': 'samplers', '16': 'actors', '4': 'learners'}[plan.settings['num_envs']]
-        number = plan.num_learners if table == 'learners' else plan.num_actors
-        if number in broken.get(table, ()):
+        if plan.num_actors == 1:
             raise RuntimeError('measurement: not\nwithin 1 s')
-        return group_run(100.0 * number, 0.5) if table == 'learners' else run(100.0 * number)
+        return run(100.0 * plan.num_actors)
 
     monkeypatch.setattr(graph, 'run_graph', run_graph)
     monkeypatch.setattr(graph, 'listener', contextlib.nullcontext)
-    options = bench_scaling.arguments(
-        ['--samplers', '1,3', '--actors', '1,2,4', '--learners', '1,2,4', '--rounds', '1'])
-    measured, problems = bench_scaling.measure(options)
-    assert problems == {f'{n} {name}': 'measurement: not within 1 s'
-                        for n, name in ((3, 'samplers'), (4, 'actors'), (2, 'learners'))}
-    found = bench_scaling.result(options, measured)
-    assert [row['samplers'] for row in found['samplers']] == [1]
-    assert [row['actors'] for row in found['actors']] == [1, 2]
-    assert [row['learners'] for row in found['learners']] == [1, 4]
-    # Without one sampler there is no tables.
-    broken = {'samplers': {1}}
-    with pytest.raises(RuntimeError, match='^1 samplers: measurement: not'):
-        bench_scaling.measure(options)
+    for only, ends in (('actors', False), ('samplers', True)):
+        options = bench_scaling.arguments(
+            ['--samplers', '1,3', '--actors', '1,2,4', '--only', only, '--rounds', '1'])
+        if ends:
+            with pytest.raises(RuntimeError, match='^1 samplers: measurement: not within 1 s$'):
+                bench_scaling.measure(options)
+        else:
+            runs, problems = bench_scaling.measure(options)
+            assert problems == {'1 actors': 'measurement: not within 1 s'}
+            rows = bench_scaling.result(options, runs)['actors']
+            assert [row['actors'] for row in rows] == [2, 4]
