@@ -123,14 +123,10 @@ def test_missing_names_and_keywords_are_named_in_one_line(workspace):
 
 
 def test_errors_of_a_launch_file_name_the_file(workspace):
-    for name, text, message in (
-            ('a.launch.xml', '<launch/>', 'in XML or YAML is not part of this stand-in'),
-            ('nonsense.launch.py', 'nonsense', "NameError: name 'nonsense' is not defined"),
-            ('empty.launch.py', '', 'there is no function generate_launch_description()')):
-        path = workspace.directory / name
-        path.write_text(text)
-        for options in ([], ['--show-args']):
-            command = workspace.run('launch', str(path), *options)
-            assert command.status == 1, name
-            assert f'{path}: ' in command.lines[-1]
-            assert message in command.lines[-1]
+    path = workspace.directory / 'empty.launch.py'
+    path.touch()
+    for options in ([], ['--show-args']):
+        command = workspace.run('launch', str(path), *options)
+        assert command.status == 1, options
+        assert f'{path}: ' in command.lines[-1]
+        assert 'there is no function generate_launch_description()' in command.lines[-1]

@@ -60,12 +60,9 @@ def test_wrong_names_executables_and_parameters_are_refused(workspace):
         command = workspace.launch(f'[node({options})]', 'x:=2.5')
         assert (command.status, command.programs) == (1, []), options
         assert message in command.output, options
-    for package, message in (
-            ('standin_test_package', "executable 'missing' not found on the libexec directory"),
-            ('standin_missing', "package 'standin_missing' not found")):
-        command = workspace.launch(f"[Node(package='{package}', executable='missing')]")
-        assert command.status == 1
-        assert message in command.output
+    command = workspace.launch("[Node(package='standin_test_package', executable='missing')]")
+    assert command.status == 1
+    assert "executable 'missing' not found on the libexec directory" in command.output
 
 
 # Parameters as launch files give them, and as rclpy reads them.
