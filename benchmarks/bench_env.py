@@ -8,7 +8,6 @@ runs in a new process; figures are medians over the rounds.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -41,41 +40,12 @@ SEED: Mapping[str, Mapping[str, Any]] = {
 PATIENCE_S = 120.0
 _BACKENDS = ('sync', 'async', 'own', 'actors')
 
-
-def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object of one measurement, or ``error``."""
-    try:
-        return run_module('benchmarks.env_measure', name, backend, str(num_envs), str(seconds),
-                          limit=PATIENCE_S + 2.0 * seconds)
-    except RuntimeError as error:
-        return {'error': str(error).splitlines()[-1]}
-
-
-def collect(
-    names: Sequence[str], num_envs: int, seconds: float, rounds: int,
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the measurements by environment and back end; one that fails is not repeated."""
-    measured: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
-    for number in range(rounds):
-        for name in names:
-            pending = ['single']
-            while pending:
-                backend = pending.pop(0)
-                before = measured[name].setdefault(backend, [])
-                if before and 'frames_per_s' not in before[-1]:
-                    continue
-                found = run(name, backend, num_envs, seconds)
-                before.append(found)
-                text = (f'{found["frames_per_s"]:.0f} frames/s' if 'frames_per_s' in found
-                        else found.get('error') or f'not installed: {found["missing"]}')
-                report.log(f'round {number + 1}: {name} {backend}: {text}')
-                if backend == 'single':
-                    pending += found.get('backends', [])
-    return measured
+#: An environment and a back end.
+Cell = tuple[str, str]
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, with the names of the environments resolved."""
+    """Return the options, with the names of the environments, and ``missing``, reasons by name."""
     from benchmarks.env_measure import NotInstalledError, prepare
 
     parser = report.Parser('bench_env', __doc__)
@@ -91,48 +61,65 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         groups['dummy'] = (groups['dummy'][0], groups['dummy'][-1])
     options.env = list(dict.fromkeys(
         name for word in options.env for name in groups.get(word, (word,))))
+    options.missing = {}
     for name in options.env:
-        with contextlib.suppress(NotInstalledError):
+        try:
             prepare(name)
+        except NotInstalledError as error:
+            options.missing[name] = f'not installed: {error}'
     return options
 
 
-def row(name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> tuple[dict[Cell, list[dict[str, Any]]],
+                                                  dict[Cell, str]]:
+    """Return the measurements, and why some failed."""
+    from benchmarks.env_measure import backends
+
+    def one(cell: Cell, number: int) -> dict[str, Any]:
+        found = run_module(
+            'benchmarks.env_measure', *cell, str(options.num_envs), str(options.seconds),
+            limit=PATIENCE_S + 2.0 * options.seconds)
+        report.log(f'round {number + 1}: {" ".join(cell)}: {found["frames_per_s"]:.0f} frames/s')
+        return found
+
+    return report.collect([
+        (name, backend) for name in options.env if name not in options.missing
+        for backend in ('single', *backends(name))], options.rounds, one)
+
+
+def row(
+    name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]], problems: Mapping[str, str],
+) -> dict[str, Any]:
     """Return one environment's figures.
 
     Args:
-        measured: by back end what ``env_measure.py`` printed in each round; ``single`` is there.
+        measured: by back end what ``env_measure.py`` printed in each round.
+        problems: by back end why it failed; ``single`` also if nothing is installed.
     """
     found: dict[str, Any] = {'name': name, 'seed': dict(SEED[name]) if name in SEED else None}
-    first = measured['single'][0]
-    for key, form in (('missing', 'not installed: {}'), ('error', '{}')):
-        if key in first:
-            return found | {'problem': form.format(first[key])}
+    if 'single' in problems:
+        return found | {'problem': problems['single']}
     figures = {backend: _figures(rounds) for backend, rounds in measured.items()}
-    single = figures.pop('single')
-    works = {backend: each['frames_per_s'] for backend, each in figures.items()
-             if 'frames_per_s' in each}
-    best = max(works, key=works.__getitem__, default=None)
+    first, single = measured['single'][0], figures.pop('single')
+    best = max(figures, key=lambda backend: figures[backend]['frames_per_s'], default=None)
     found |= {
         'observation': first['observation'],
         'observation_bytes': sum(leaf['bytes'] for leaf in first['observation']),
-        'memory_first_bytes': first['memory_first_bytes'],
-        'single': single, 'vectorised': figures, 'best': best,
-    }
-    if best is not None and 'frames_per_s' in single:
-        found['best_over_single'] = works[best] / single['frames_per_s']
-    if found['seed'] and 'frames_per_s' in single:
-        seed = found['seed']['frames_per_s']
+        'memory_first_bytes': first['memory_first_bytes'], 'single': single,
+        'vectorised': figures | {
+            backend: {'problem': problem} for backend, problem in problems.items()},
+        'best': best}
+    seed = found['seed'] and found['seed']['frames_per_s']
+    if best is not None:
+        found['best_over_single'] = figures[best]['frames_per_s'] / single['frames_per_s']
+    if seed:
         found['single_over_seed'] = single['frames_per_s'] / seed
-        found['best_over_seed'] = works[best] / seed if best is not None else None
+        found['best_over_seed'] = best and figures[best]['frames_per_s'] / seed
     return found
 
 
 def _figures(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return median, least and most over the rounds; a back end that failed once has failed."""
-    for each in rounds:
-        if 'error' in each:
-            return {'problem': each['error']}
+    """Return median, least and most over the rounds."""
     speeds = [each['frames_per_s'] for each in rounds]
     return {'frames_per_s': statistics.median(speeds), 'frames_per_s_min': min(speeds),
             'frames_per_s_max': max(speeds),
@@ -145,10 +132,16 @@ def main() -> int:
 
 
 def _measure_and_deliver(options: argparse.Namespace) -> None:
-    measured = collect(options.env, options.num_envs, options.seconds, options.rounds)
+    measured, problems = measure(options)
+    problems |= {(name, 'single'): text for name, text in options.missing.items()}
+
+    def of(name: str, found: Mapping[Cell, Any]) -> dict[str, Any]:
+        return {backend: each for (other, backend), each in found.items() if other == name}
+
     report.deliver('env', {
         'num_envs': options.num_envs, 'seconds': options.seconds, 'rounds': options.rounds,
-        'rows': [row(name, measured[name]) for name in options.env]}, options, readable)
+        'rows': [row(name, of(name, measured), of(name, problems)) for name in options.env]},
+        options, readable)
 
 
 def readable(found: Mapping[str, Any]) -> str:
@@ -167,10 +160,9 @@ def readable(found: Mapping[str, Any]) -> str:
 
 
 def _problems(each: Mapping[str, Any]) -> list[str]:
-    if 'problem' in each:
-        return [each['problem']]
-    return [f'{backend}: {figures["problem"]}' for backend, figures in (
-        ('single', each['single']), *each['vectorised'].items()) if 'problem' in figures]
+    return [each['problem']] if 'problem' in each else [
+        f'{backend}: {figures["problem"]}' for backend, figures in each['vectorised'].items()
+        if 'problem' in figures]
 
 
 def _cells(each: Mapping[str, Any]) -> dict[str, Any]:
@@ -178,14 +170,13 @@ def _cells(each: Mapping[str, Any]) -> dict[str, Any]:
     cells = {**each, 'seed_mb': _megabytes((each['seed'] or {}).get('memory_bytes'))}
     if 'problem' in each:
         return cells | {'shapes': each['problem']}
-    speeds = {'single': each['single'], **each['vectorised']}
     return cells | {
         name: f'{figures["frames_per_s"]:,.0f}' if 'frames_per_s' in figures else 'failed'
-        for name, figures in speeds.items()} | {
+        for name, figures in {'single': each['single'], **each['vectorised']}.items()} | {
         'shapes': ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
                              for leaf in each['observation']),
         'first': _megabytes(each['memory_first_bytes']),
-        'each': _megabytes(each['single'].get('memory_bytes'))}
+        'each': _megabytes(each['single']['memory_bytes'])}
 
 
 def _megabytes(value: float | None) -> str | None:

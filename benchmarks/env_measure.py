@@ -2,7 +2,7 @@
 
 Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
 ``memory_first_bytes``, the memory of the first copy with its library, and ``memory_bytes``, that
-of each further copy; ``observation``; ``backends``; or ``missing`` or ``error``, a line each.
+of each further copy; ``observation``. An error is a line.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _actor(name: str, copies: int, seconds: float, connection: Connection) -> No
 
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object without ``missing`` and ``error``."""
+    """Return the JSON object."""
     empty = memory()
     prepare(name)
     made = [settled(name, 'single', 1)]
@@ -250,8 +250,7 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str,
             speed = frames_per_s(stepper(made[-1]), seconds)
         space = getattr(made[0], 'single_observation_space', made[0].observation_space)
         return {'frames_per_s': speed, 'memory_bytes': max(each, 0.0),
-                'memory_first_bytes': one - empty, 'backends': list(backends(name)),
-                'observation': leaves(space)}
+                'memory_first_bytes': one - empty, 'observation': leaves(space)}
     finally:
         for env in made:
             env.close()
@@ -261,10 +260,8 @@ def main() -> int:
     """Measure, and print the object."""
     name, backend, num_envs, seconds = sys.argv[1:]
     try:
-        result = measure(name, backend, int(num_envs), float(seconds))
-    except NotInstalledError as error:
-        result = {'missing': str(error)}
+        print(json.dumps(measure(name, backend, int(num_envs), float(seconds))))
     except EnvError as error:
-        result = {'error': str(error)}
-    print(json.dumps(result), flush=True)
+        print(error, file=sys.stderr)
+        return 1
     return 0

@@ -161,14 +161,17 @@ def run_module(module: str, *words: str, limit: float) -> dict[str, Any]:
     """Return the JSON object that ``main()`` of a module of this package prints in a new process.
 
     Raises:
-        RuntimeError: it fails, or takes longer than ``limit``, s; the last line says why.
+        RuntimeError: it fails, or takes longer than ``limit``, s.
     """
     # Some environments write files where they are started.
     with tempfile.TemporaryDirectory() as temporary:
         folder, log = Path(temporary), Path(temporary) / 'log'
-        with launched(*module_command(module, *words), log=log, may_end=True,
-                      cwd=folder) as process:
-            wait(process, lambda: process.poll() is not None, limit, module)
+        try:
+            with launched(*module_command(module, *words), log=log, may_end=True,
+                          cwd=folder) as process:
+                wait(process, lambda: process.poll() is not None, limit, 'its end')
+        except RuntimeError as error:
+            raise RuntimeError(f'{words[0]}: {str(error).splitlines()[-1]}') from None
         text = log.read_text(errors='replace')
     # Libraries may print, too.
     found: dict[str, Any] = json.loads(re.findall(r'^{.+}$', text, re.MULTILINE)[-1])
