@@ -214,14 +214,15 @@ def steady_rate(rows: Sequence[Row], start: float) -> float:
 
 
 def hold(
-    process: subprocess.Popen[bytes], rows: Callable[[], Sequence[Row]], warm_up: float,
+    process: subprocess.Popen[bytes], rows: Callable[[], Sequence[Row]], start: float,
     seconds: float, *, title: str = 'a run', enough: Callable[[float], bool] = lambda began: True,
     name: Callable[[psutil.Process], str] | None = None,
 ) -> dict[str, Any]:
-    """Measure a training of :func:`launched` that has begun, without start and warm-up.
+    """Measure a training of :func:`launched` that has begun.
 
     Args:
         rows: returns its progress so far, a row at least.
+        start: wall time of its progress at which the warm-up is over, s.
         enough: returns whether a measurement that began then may end, after ``seconds`` at least.
         name: returns the name of one of its processes; without it they are not measured.
 
@@ -229,9 +230,9 @@ def hold(
         ``steps_per_s``, agent steps/s; ``began`` and ``ended`` of the measurement, monotonic s;
         with ``name`` also ``processes``, cores and memory, and ``foreign_cores`` of all others.
     """
-    warm = rows()[-1].wall_s + warm_up
-    wait(process, lambda: rows()[-1].wall_s >= warm, warm_up + _PATIENCE_S, f'{title}: warm-up')
-    start, began = rows()[-1].wall_s, time.monotonic()
+    wait(process, lambda: rows()[-1].wall_s >= start,
+         start - rows()[-1].wall_s + _PATIENCE_S, f'{title}: warm-up')
+    began = time.monotonic()
     use = name and _ResourceUse(process.pid, name)
     wait(process, lambda: rows()[-1].wall_s >= start + seconds and enough(began),
          seconds + _PATIENCE_S, f'{title}: the measurement')
@@ -437,7 +438,8 @@ def run(
             wait(process, lambda: progress_rows(folder), start_s, 'the first update')
             wait(process, lambda: ready(text()), start_s, 'something from every actor')
             wait(process, settled, _TRIALS_S, 'the number of threads of the learner')
-            found = hold(process, lambda: progress_rows(folder), plan.warm_up, plan.seconds,
+            start = progress_rows(folder)[-1].wall_s + plan.warm_up
+            found = hold(process, lambda: progress_rows(folder), start, plan.seconds,
                          enough=enough, name=_name)
         if process.returncode != 0:
             raise RuntimeError(f'a run ended with status {process.returncode}')

@@ -129,7 +129,8 @@ def run_peer(
 
         with launched(*command(peer, python, env_id, 1), log=log) as process:
             wait(process, learned, _START_S, f'{peer.title}: an update')
-            found = hold(process, learned, warm_up, seconds, title=peer.title)
+            start = learned()[0].wall_s + warm_up
+            found = hold(process, learned, start, seconds, title=peer.title)
             root, memory = psutil.Process(process.pid), 0.0
             for each in (root, *root.children(recursive=True)):
                 with contextlib.suppress(psutil.NoSuchProcess):
