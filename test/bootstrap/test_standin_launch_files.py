@@ -78,7 +78,7 @@ def test_an_include_sets_its_arguments_and_needs_the_required_ones(workspace):
             "(description: 'what is needed'), given: [other]") in command.output
 
 
-def test_groups_are_scopes_and_opaque_functions_get_context_and_arguments(workspace):
+def test_groups_are_scopes_and_opaque_functions_get_the_context(workspace):
     command = workspace.launch("""[
         SetLaunchConfiguration('a', '1'),
         GroupAction([
@@ -87,18 +87,16 @@ def test_groups_are_scopes_and_opaque_functions_get_context_and_arguments(worksp
             LogInfo(msg=[Config('a'), EnvironmentVariable('STANDIN_X')]),
         ]),
         LogInfo(msg=[Config('a'), EnvironmentVariable('STANDIN_X', default_value='unset')]),
-        GroupAction([SetLaunchConfiguration('a', '3')], scoped=False),
         LogInfo(msg=[Config('a'), PathJoinSubstitution(['a', Config('b', default='c'), 'd'])]),
     ]""")
-    assert command.messages == ['2set', '1unset', '3a/c/d']
+    assert command.messages == ['2set', '1unset', '1a/c/d']
     command = workspace.launch("""
-        def now(context, *args, **kwargs):
-            return [LogInfo(msg=[str(args), str(kwargs), Config('a'), str(context.is_shutdown)])]
+        def now(context):
+            return [LogInfo(msg=[Config('a'), str(context.is_shutdown)])]
 
-        return LaunchDescription([SetLaunchConfiguration('a', 'A'), OpaqueFunction(
-            function=now, args=[1], kwargs={'x': 2})])
+        return LaunchDescription([SetLaunchConfiguration('a', 'A'), OpaqueFunction(function=now)])
     """)
-    assert (command.status, command.messages) == (0, ["(1,){'x': 2}AFalse"])
+    assert (command.status, command.messages) == (0, ['AFalse'])
 
 
 def test_a_failing_substitution_ends_the_launch(workspace):

@@ -12,11 +12,11 @@ def test_names_and_namespaces(workspace):
     programs = workspace.launch("""[
         node(),
         node(name='n', namespace='rel/ns'),
-        PushRosNamespace('robot'),
+        PushROSNamespace('robot'),
         node(name='n'),
         node(namespace='part'),
         node(namespace='/abs'),
-        GroupAction([PushRosNamespace('deep'), node()]),
+        GroupAction([PushROSNamespace('deep'), node()]),
         node(),
     ]""").programs
     assert [each.rules for each in programs] == [
@@ -104,7 +104,7 @@ def test_a_ros_node_receives_name_parameters_and_remappings(workspace):
     workspace.on_start = lambda program: found.append(as_ros_reads(program))
     pairs = ', '.join(f"'p{number}': {value}" for number, value in enumerate(VALUES))
     command = workspace.launch(f"""[
-        PushRosNamespace('robot'),
+        PushROSNamespace('robot'),
         node(name='named', namespace='arm', remappings=[('chatter', '/elsewhere')],
              parameters=[{{{pairs}}}]),
         node(parameters=[{{'int': 1}}]),

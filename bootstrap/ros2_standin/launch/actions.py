@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import logging
@@ -89,11 +89,9 @@ class IncludeLaunchDescription(Action):
 class GroupAction(Action):
     """Runs actions in a scope of launch configurations and environment of their own."""
 
-    def __init__(self, actions: Iterable[Action], *, scoped: bool = True) -> None:
-        self._actions = list(actions)
-        if scoped:
-            self._actions.insert(0, OpaqueFunction(function=LaunchContext._push_scope))
-            self._actions.append(OpaqueFunction(function=LaunchContext._pop_scope))
+    def __init__(self, actions: Iterable[Action]) -> None:
+        self._actions = [OpaqueFunction(function=LaunchContext._push_scope), *actions,
+                         OpaqueFunction(function=LaunchContext._pop_scope)]
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
         return self._actions
@@ -105,15 +103,11 @@ class GroupAction(Action):
 class OpaqueFunction(Action):
     """Calls a function with the context; it may return entities to visit."""
 
-    def __init__(
-        self, *, function: Callable[..., Any], args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, *, function: Callable[[LaunchContext], Any]) -> None:
         self._function = function
-        self._args, self._kwargs = tuple(args or ()), dict(kwargs or {})
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        return self._function(context, *self._args, **self._kwargs)
+        return self._function(context)
 
 
 class LogInfo(Action):
