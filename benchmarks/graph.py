@@ -264,8 +264,8 @@ class Reports:
     """Time shares of threads, as nodes publish them."""
 
     def __init__(self) -> None:
-        # By node, thread and end of the window: when it arrived, its s, and s by phase.
-        self._found: dict[tuple[str, str, float], tuple[float, float, Counter[str]]] = {}
+        # By node and end of the window: when it arrived, its s, and by thread s by phase.
+        self._found: dict[tuple[str, float], tuple[float, float, dict[str, Counter[str]]]] = {}
 
     def clear(self) -> None:
         """Forget earlier runs."""
@@ -276,28 +276,31 @@ class Reports:
         share = read(message)
         if isinstance(share, Share):
             stop = message.window_stop
-            key = share.node.rpartition('/')[2], share.thread, stop.sec + stop.nanosec * 1e-9
-            _, _, phases = self._found.setdefault(key, (now, share.seconds, Counter()))
+            key = share.node.rpartition('/')[2], stop.sec + stop.nanosec * 1e-9
+            _, _, threads = self._found.setdefault(key, (now, share.seconds, {}))
+            phases = threads.setdefault(share.thread, Counter())
             phases[share.phase] += share.share * share.seconds
 
     def shares(self, since: float = 0.0, until: float = math.inf,
                ) -> dict[str, dict[str, dict[str, float]]]:
         """Return mean shares by node, thread and phase over the reports of a time, monotonic s.
 
-        A thread's report has a message for each of its phases. One that has not arrived as a
-        whole is left out.
+        A report has a message for each phase of each thread. One that has not arrived as a whole
+        is left out.
         """
         spent: dict[str, dict[str, Counter[str]]] = {}
-        for (node, thread, _), (when, seconds, phases) in list(self._found.items()):
-            if since <= when <= until and math.isclose(phases.total(), seconds, rel_tol=1e-6):
-                spent.setdefault(node, {}).setdefault(thread, Counter()).update(phases)
+        for (node, _), (when, seconds, threads) in list(self._found.items()):
+            if since <= when <= until and all(math.isclose(
+                    phases.total(), seconds, rel_tol=1e-6) for phases in list(threads.values())):
+                for thread, phases in list(threads.items()):
+                    spent.setdefault(node, {}).setdefault(thread, Counter()).update(phases)
         return {node: {thread: {phase: each / phases.total() for phase, each in phases.items()}
                        for thread, phases in threads.items()} for node, threads in spent.items()}
 
     def delivering(self) -> int:
         """Return how many actors have published since the run began."""
-        return len({node for (node, thread, _), (_, _, phases) in list(self._found.items())
-                    if thread == ACTING and 'publish' in phases})
+        return len({node for (node, _), (_, _, threads) in list(self._found.items())
+                    if 'publish' in threads.get(ACTING, ())})
 
 
 @contextmanager

@@ -87,11 +87,11 @@ def _help(text: str, usual: tuple[Any, Any]) -> str:
     return f'{text} ({values}' + (f'; quick: {quick})' if quick != values else ')')
 
 
-def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> list[int]:
+def numbers(option: str, text: str, low: int, high: int) -> list[int]:
     """Return the different numbers of a text such as ``1,2,5``, in its order.
 
     Raises:
-        ValueError: one is no number or not within ``low`` and ``high``, for this ``reason``.
+        ValueError: one is no number or not within ``low`` and ``high``.
     """
     try:
         found = [int(word) for word in text.split(',')]
@@ -99,7 +99,7 @@ def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> li
         found = []
     if not found or not all(low <= each <= high for each in found):
         raise ValueError(f'{option}: {text!r} is not allowed: numbers from {low} to {high} with '
-                         f'commas between{reason}')
+                         'commas between')
     return list(dict.fromkeys(found))
 
 

@@ -44,6 +44,7 @@ def test_shares_are_means_of_the_reports_that_have_arrived_as_a_whole():
                 float(second))
 
     report(1, 'learner', 'training', learn=0.25)
+    report(1, 'learner', 'callbacks', receive=1.0)
     report(1, 'actor_0', 'acting', step=1.0)
     report(2, 'learner', 'training', learn=0.25, wait=0.75)
     report(3, 'learner', 'training', learn=0.75, wait=0.25)
