@@ -37,8 +37,14 @@ setup-tests:
 setup-all-tests:
 	@$(PYTHON) bootstrap --with-all-tests
 
+# Each check, even if another one fails; of src, not of the installed package with its messages.
+CHECKS = 'ruff check --quiet .' 'mypy --num-workers auto' 'lint-imports'
 lint: setup-tests
-	@source setup.bash && python3 bootstrap/lint.py
+	@source setup.bash && export PYTHONPATH="$(CURDIR)/src:$(CURDIR)/bootstrap/ros2_standin:$$PYTHONPATH" && \
+		failed=0 && for check in $(CHECKS); do \
+			if found=$$($$check 2>&1); then echo "lint: $$check: ok"; \
+			else echo "lint: $$check: FAILED"; echo "$$found"; failed=1; fi; \
+		done && exit $$failed
 
 test: lint
 	@source setup.bash && $(PYTEST) $(ARGS)

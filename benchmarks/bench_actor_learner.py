@@ -1,26 +1,17 @@
-"""One process against a learner with two actors: VDL's table, and where two actors stop paying.
-
-    ros2 run vdl_ros bench_actor_learner [--env ID ...] [--sizes N ...] [--step-ms MS ...]
-        [--busy] [--only table|sweep|links] [--quick] [--json] [--output FILE]
+"""One process against a learner with two actors: VDL's table, and actors behind slow links.
 
 One process is serial mode; two actors are the graph of ``train.launch.py`` on this host, with
 inference by the actors (local) or by the learner (central). The learning rate is 0: updates take
-as long as ever, but the policy stays random, so that all runs have the same kind of episodes. The
-sweep uses dummy environments, which sleep or compute for a given time and return so many bytes of
-noise, and the smallest network, which also grows with that size. Runs take turns, round after
-round; start and warm-up are excluded. ``--only links`` (root) has the actors on another host, a
-network namespace behind a link of a given rate, with and without compression (links.py).
+as long as ever, but the policy stays random, so that all runs have the same kind of episodes.
+``--only links`` (root) has the actors on another host (links.py).
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import math
 import os
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
@@ -28,13 +19,10 @@ from benchmarks import report
 SERIAL, LINKS = 'serial', 'links'
 NUM_ACTORS = 2
 ENVIRONMENTS = ('CartPole-v1', 'ALE/Breakout-v5', 'Hopper-v5', 'Humanoid-v5')
-SIZES = (2048, 16384, 131072, 1048576)
 # The same for all; they override a task's preset.
 UNROLL_LENGTH, BATCH_SIZE = 20, 2
 SETTINGS = {'unroll_length': str(UNROLL_LENGTH), 'batch_size': str(BATCH_SIZE),
             'max_in_flight': '4', 'publish_every': '1', 'learning_rate': '0.0'}
-TIME_LIMIT = {'time_limit': '100'}
-SMALLEST = {'hidden_size': '1'}
 # VDL 0.0.3 of 2017, seconds for 200 episodes of at most 100 steps: one process; two actors on the
 # learner's machine; two on other machines of a cluster. Machines are not stated.
 SEED: Mapping[str, Mapping[str, Any]] = {
@@ -43,161 +31,80 @@ SEED: Mapping[str, Mapping[str, Any]] = {
     'Hopper-v5': {'env_id': 'Hopper-v1', 'one': 1.81, 'local': 0.80, 'remote': 1.30},
     'Humanoid-v5': {'env_id': 'Humanoid-v1', 'one': 4.88, 'local': 2.21, 'remote': 3.14},
 }
-# Bytes per ms of environment time, from its plot: two actors, three machines, 1 Gbit/s.
-SEED_BREAK_EVEN = 100e3
-EPISODES, LONGEST = 200, 100
+EPISODES, MAX_STEPS = 200, 100
 
-_HEADS = {SERIAL: 'one process', 'actor': 'two actors, local', 'learner': 'two actors, central'}
+_TITLES = {SERIAL: 'one process', 'actor': 'two actors, local', 'learner': 'two actors, central'}
 _COMPUTATION = ('step', 'infer', 'learn')
 _COMMUNICATION = ('encode', 'publish', 'receive', 'decode')
 _PARTS = ('computation', 'communication', 'wait', 'other')
+_SUMS = ('agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')
+
+#: Figures of each round, by environment and mode.
+Rounds = dict[str, list[dict[str, dict[str, Any]]]]
 
 
-@dataclass(frozen=True, eq=False)
-class Case:
-    """An environment that is run in several modes.
-
-    Attributes:
-        settings: texts by name.
-        modes: 'serial', and where the graph does inference: 'actor', 'learner'.
-        step_ms: time of the dummy environment; None: a row of the table.
-        size: bytes of its observation.
-    """
-
-    env_id: str
-    settings: Mapping[str, str]
-    modes: tuple[str, ...]
-    step_ms: float | None = None
-    size: int = 0
-
-
-def arguments(
-    words: Sequence[str] | None = None,
-) -> tuple[argparse.Namespace, list[Case], dict[str, str]]:
-    """Return the options, the cases to run, and by name why an environment cannot be run."""
-    from vdl_ros.envs.dummy import MAX_BYTES, parse
-
-    options = _parse(words)
-    links, named = options.only == LINKS, options.env is not None
-    report.complete(options, {
-        'seconds': (6.0, 1.0) if links else (1.5, 0.5),
-        'warm_up': (3.0, 0.5) if links else (0.5, 0.2), 'rounds': (3, 1),
-        'env': (ENVIRONMENTS, ENVIRONMENTS[:1]), 'sizes': (SIZES, (SIZES[0], SIZES[-1])),
-        'step_ms': ((1.0, 4.0), (1.0,)), 'mbit': ((100, 1000), (1000,))}, {
-        'seconds': (0.2, 3600), 'warm_up': (0, 3600), 'rounds': (1, 1000), 'num_envs': (1, 1024),
-        'sizes': (1, MAX_BYTES), 'step_ms': (0.01, 10000), 'mbit': (1, 100_000)})
-    options.sizes = sorted(set(options.sizes))
-    options.step_ms = sorted(set(options.step_ms))
-    if options.only != 'table' and len(options.sizes) < 2:
-        raise ValueError(f'--sizes: {options.sizes[0]} alone is not allowed: at least two')
-
-    common = SETTINGS | {'num_envs': str(options.num_envs)}
-    cases: list[Case] = []
-    problems: dict[str, str] = {}
-    if options.only in (None, 'table'):
-        modes = (SERIAL, *dict.fromkeys(options.inference))
-        for name in dict.fromkeys(options.env):
-            try:
-                _check(name)
-            except ValueError as error:
-                if named:
-                    raise
-                problems[name] = str(error)
-                continue
-            cases.append(Case(name, common | TIME_LIMIT | {'env_id': name}, modes))
-    if options.only in (None, 'sweep'):
-        for step_ms in options.step_ms:
-            for size in options.sizes:
-                name = dummy_id(size, step_ms, busy=options.busy)
-                parse(name)
-                cases.append(Case(name, common | SMALLEST | {'env_id': name},
-                                  (SERIAL, options.sweep_inference), step_ms, size))
-    return options, cases, problems
-
-
-def dummy_id(size: int, step_ms: float, *, busy: bool) -> str:
-    """Return the environment of that observation, bytes, and time, ms, see envs/dummy.py."""
-    # Sleeping one after the other, or two copies in a process would be as fast as one.
-    return f'dummy/OBS{size}-FPS{1000 / step_ms:.9g}-{"BUSY" if busy else "SERIAL"}-v0'
-
-
-def _check(env_id: str) -> None:
-    """Raise ValueError, with the reason, for an environment that a policy cannot act in."""
+def arguments(words: Sequence[str] | None = None) -> tuple[argparse.Namespace, dict[str, str]]:
+    """Return the options, and by name why an environment cannot be run."""
     from vdl_ros.envs import factory
     from vdl_ros.envs.env_config import EnvConfig
     from vdl_ros.rl.policy.policy import make_policy
     from vdl_ros.rl.settings import TrainConfig
-    make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=env_id)))
 
-
-def _parse(words: Sequence[str] | None) -> argparse.Namespace:
     parser = report.Parser('bench_actor_learner', __doc__)
     parser.add_argument('--env', nargs='+', metavar='ID',
                         help=f'rows of the table ({" ".join(ENVIRONMENTS)}; quick: the first)')
     parser.add_argument('--inference', nargs='+', choices=('actor', 'learner'),
                         default=['actor', 'learner'], help='where actions are chosen (both)')
-    parser.add_argument('--sizes', nargs='+', type=int, metavar='N',
-                        help='bytes of an observation in the sweep (2048 ... 1048576)')
-    parser.add_argument('--step-ms', nargs='+', type=float, metavar='MS',
-                        help='environment times in the sweep (1 4; quick: 1)')
-    parser.add_argument('--busy', action='store_true', help='dummies compute instead of sleeping')
-    parser.add_argument('--sweep-inference', choices=('actor', 'learner'), default='actor',
-                        help='where actions are chosen in the sweep (actor)')
-    parser.add_argument('--num-envs', type=int, default=1, metavar='B',
-                        help="environments of each process (1, as VDL's)")
-    parser.add_argument('--only', choices=('table', 'sweep', LINKS),
-                        help='one of the two parts, or actors behind links')
-    parser.add_argument('--mbit', nargs='+', type=int, metavar='N',
-                        help='rates of the links, Mbit/s (100 1000; quick: 1000)')
-    parser.add_argument('--seconds', type=float, help='of each measurement (1.5; quick: 0.5)')
-    parser.add_argument('--warm-up', type=float, help='s before it (0.5; quick: 0.2)')
-    parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
-    return parser.parse_args(words)
+    parser.number('--num-envs', int, "environments of each process; 1 as VDL's", (1, 1), (1, 1024))
+    parser.add_argument('--only', choices=('table', LINKS), default='table',
+                        help='the table, or actors behind links (table)')
+    parser.number('--mbit', int, 'rates of the links, Mbit/s', ((100, 1000), (1000,)),
+                  (1, 100_000), nargs='+')
+    parser.number('--seconds', float, 'of each measurement (1.5; quick: 0.5; links: 6, 1)',
+                  (None, None), (0.2, 3600))
+    parser.number('--warm-up', float, 's before it (a third; links: half)', (None, None),
+                  (0, 3600))
+    parser.number('--rounds', int, 'measurements of each', (3, 1), (1, 1000))
+    options = parser.complete(words)
+    links, problems = options.only == LINKS, {}
+    if options.seconds is None:
+        options.seconds = ((6.0, 1.0) if links else (1.5, 0.5))[options.quick]
+    if options.warm_up is None:
+        options.warm_up = options.seconds / (2 if links else 3)
+    named = options.env is not None
+    options.env = list(dict.fromkeys(options.env or ENVIRONMENTS[:1 if options.quick else None]))
+    for name in () if links else options.env:
+        try:
+            make_policy(TrainConfig(hidden_size=1), *factory.spaces(EnvConfig(env_id=name)))
+        except ValueError as error:
+            if named:
+                raise
+            problems[name] = str(error)
+    return options, problems
 
 
-def collect(
-    cases: Sequence[Case], rounds: int, run: Callable[[Case, str], dict[str, Any]],
-    problems: dict[str, str],
-) -> dict[Case, list[dict[str, dict[str, Any]]]]:
-    """Return the results of each round by case and mode; each round begins with another mode.
+def measure(options: argparse.Namespace, names: Sequence[str]) -> tuple[Rounds, dict[str, str]]:
+    """Return the figures of each round, and why an environment failed."""
+    from benchmarks.graph import Plan, listener, run_graph, run_serial
 
-    A case that fails is left out from then on; ``problems`` gets the reason.
-    """
-    found: dict[Case, list[dict[str, dict[str, Any]]]] = {case: [] for case in cases}
-    for number in range(rounds):
-        for case in cases:
-            if case.env_id in problems:
-                continue
-            turn = number % len(case.modes)
-            measured = {}
-            try:
-                for mode in case.modes[turn:] + case.modes[:turn]:
-                    measured[mode] = run(case, mode)
-                    report.log(f'round {number + 1}: {case.env_id} {mode}: '
-                               f'{measured[mode]["steps_per_s"]:,.0f} agent steps/s')
-            except RuntimeError as error:
-                problems[case.env_id] = ' '.join(str(error).split())
-                report.log(f'{case.env_id}: {error}')
-                continue
-            found[case].append({mode: measured[mode] for mode in case.modes})
-    return {case: each for case, each in found.items() if case.env_id not in problems}
+    modes = (SERIAL, *dict.fromkeys(options.inference))
 
+    def one_round(name: str, number: int) -> dict[str, dict[str, Any]]:
+        """Return the figures of an environment by mode; each round begins with another mode."""
+        found = {}
+        for mode in report.turned(modes, number):
+            plan = Plan(SETTINGS | {
+                'env_id': name, 'num_envs': str(options.num_envs), 'time_limit': str(MAX_STEPS),
+                **({} if mode == SERIAL else {'inference': mode})}, {}, NUM_ACTORS,
+                options.warm_up, options.seconds)
+            found[mode] = figures(run_serial(plan), 0) if mode == SERIAL \
+                else figures(run_graph(plan, reports), NUM_ACTORS)
+            report.log(f'round {number + 1}: {name} {mode}: '
+                       f'{found[mode]["steps_per_s"]:,.0f} agent steps/s')
+        return {mode: found[mode] for mode in modes}
 
-def measure(
-    options: argparse.Namespace, cases: Sequence[Case], problems: dict[str, str],
-) -> dict[Case, list[dict[str, dict[str, Any]]]]:
-    """Return the figures of each round by case and mode; see :func:`collect`."""
-    from benchmarks.graph import Listener, Plan, run_graph, run_serial
-
-    def run(case: Case, mode: str) -> dict[str, Any]:
-        graph = mode != SERIAL
-        plan = Plan(dict(case.settings) | ({'inference': mode} if graph else {}), {},
-                    NUM_ACTORS, options.warm_up, options.seconds)
-        return figures(run_graph(plan, listener) if graph else run_serial(plan),
-                       NUM_ACTORS if graph else 0)
-
-    with contextlib.closing(Listener()) as listener:
-        return collect(cases, options.rounds, run, problems)
+    with listener() as reports:
+        return report.collect(names, options.rounds, one_round)
 
 
 def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
@@ -209,12 +116,10 @@ def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
     summary = run['summary']
     by_kind: dict[str, list[dict[str, float]]] = {}
     for node, threads in run['time_shares'].items():
-        if threads:
-            by_kind.setdefault(node.partition('_')[0], []).append(split(threads))
+        by_kind.setdefault(node.partition('_')[0], []).append(split(threads))
     wire = summary['wire_bytes']
     return {
-        'steps_per_s': run['steps_per_s'], **{name: summary[name] for name in (
-            'agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')},
+        'steps_per_s': run['steps_per_s'], **{name: summary[name] for name in _SUMS},
         'wire_bytes_per_step': (wire['in'] + wire['out'] * num_actors) / max(
             summary['agent_steps'], 1),
         'foreign_cores': run['foreign_cores'],
@@ -244,9 +149,6 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
 
     Speeds and bytes are medians, shares of time means, losses sums. ``ratio`` is the median of
     the ratios to serial mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
-
-    Args:
-        rounds: of each round, :func:`figures` by mode, 'serial' among them.
     """
     found: dict[str, dict[str, Any]] = {}
     for mode in rounds[0]:
@@ -254,8 +156,7 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
         found[mode] = {
             **{name: statistics.median(each[name] for each in runs)
                for name in ('steps_per_s', 'wire_bytes_per_step')},
-            **{name: sum(each[name] for each in runs) for name in (
-                'agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')},
+            **{name: sum(each[name] for each in runs) for name in _SUMS},
             'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
             'time': report.mean([each['time'] for each in runs]),
             'rounds_steps_per_s': [each['steps_per_s'] for each in runs]}
@@ -270,66 +171,12 @@ def episode_seconds(found: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """Return the seconds for ``EPISODES`` episodes by mode.
 
     Episodes have the mean length over all modes, so that chance makes none look faster;
-    ``LONGEST`` where none has ended.
+    ``MAX_STEPS`` where none has ended.
     """
     steps, episodes = (sum(each[name] for each in found.values())
                        for name in ('agent_steps', 'episodes'))
-    length = min(steps / episodes, LONGEST) if episodes else LONGEST
+    length = min(steps / episodes, MAX_STEPS) if episodes else MAX_STEPS
     return {mode: EPISODES * length / each['steps_per_s'] for mode, each in found.items()}
-
-
-def crossing(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """Return where the ratio first falls below 1, between two points on a straight line of logs.
-
-    Args:
-        points: (size in bytes, ratio), both above 0, of growing size; at least one.
-
-    Returns:
-        ``bytes``: the size or None; ``says``: 'crossed', 'not crossed' (two actors pay at every
-        size) or 'never paid' (not even at the smallest); ``pays_again``: whether they pay at a
-        larger size, which hints at noise.
-    """
-    at, says = None, 'not crossed'
-    below = next((place for place, (_, ratio) in enumerate(points) if ratio < 1.0), None)
-    if below == 0:
-        says = 'never paid'
-    elif below is not None:
-        says = 'crossed'
-        (small, high), (large, low) = points[below - 1:below + 1]
-        at = small * (large / small) ** (math.log(high) / math.log(high / low))
-    again = below is not None and any(ratio >= 1.0 for _, ratio in points[below:])
-    return {'bytes': at, 'says': says, 'pays_again': again}
-
-
-def curve(step_ms: float, cells: Mapping[int, Mapping[str, Any]], mode: str) -> dict[str, Any]:
-    """Return the ratio by observation size at one environment time, and its break-even."""
-    points = [{'bytes': size, 'cell': found, **{
-        name: found[mode][name] for name in ('ratio', 'ratio_min', 'ratio_max')}}
-        for size, found in sorted(cells.items())]
-    even = crossing([(each['bytes'], each['ratio']) for each in points])
-    return {'step_ms': step_ms, 'points': points, 'break_even': even | {
-        'bytes_per_ms': None if even['bytes'] is None else even['bytes'] / step_ms}}
-
-
-def result(
-    options: argparse.Namespace, measured: Mapping[Case, Sequence[Mapping[str, Any]]],
-) -> dict[str, Any]:
-    """Return the figures of both parts."""
-    environments, cells = {}, dict[float, dict[int, Any]]()
-    for case, rounds in measured.items():
-        found = cell(rounds)
-        if case.step_ms is None:
-            environments[case.env_id] = {
-                'cell': found, 'seconds': episode_seconds(found), 'seed': SEED.get(case.env_id)}
-        else:
-            cells.setdefault(case.step_ms, {})[case.size] = found
-    return {
-        'num_envs': options.num_envs, 'unroll_length': UNROLL_LENGTH, 'batch_size': BATCH_SIZE,
-        'num_actors': NUM_ACTORS, 'seconds': options.seconds, 'rounds': options.rounds,
-        'busy': options.busy, 'sweep_inference': options.sweep_inference,
-        'environments': environments,
-        'break_even': [curve(step_ms, sizes, options.sweep_inference)
-                       for step_ms, sizes in sorted(cells.items())]}
 
 
 def main() -> int:
@@ -337,98 +184,53 @@ def main() -> int:
     return report.run('bench_actor_learner', arguments, lambda found: _measure_and_deliver(*found))
 
 
-def _measure_and_deliver(
-    options: argparse.Namespace, cases: Sequence[Case], problems: dict[str, str],
-) -> int:
+def _measure_and_deliver(options: argparse.Namespace, problems: dict[str, str]) -> int:
     from benchmarks.graph import own_domain
-    missing = len(problems)
     with own_domain(configure=options.only != LINKS) as transport:
         if options.only == LINKS:
             from benchmarks import links
             report.deliver('link', links.measure(options), options, links.markdown)
             return 0
-        measured = measure(options, cases, problems)
+        measured, failed = measure(
+            options, [name for name in options.env if name not in problems])
+    environments = {
+        name: {'cell': found, 'seconds': episode_seconds(found), 'seed': SEED.get(name)}
+        for name, found in ((name, cell(rounds)) for name, rounds in measured.items())}
     report.deliver('actor_learner', {
-        'cores': len(os.sched_getaffinity(0)), 'transport': transport, 'problems': problems,
-        **result(options, measured)}, options, markdown)
-    return report.EXIT_FAILED if len(problems) > missing else 0
+        'cores': len(os.sched_getaffinity(0)), 'transport': transport,
+        'problems': problems | failed,
+        'num_envs': options.num_envs, 'unroll_length': UNROLL_LENGTH, 'batch_size': BATCH_SIZE,
+        'num_actors': NUM_ACTORS, 'seconds': options.seconds, 'rounds': options.rounds,
+        'environments': environments}, options, markdown)
+    return report.EXIT_FAILED if failed else 0
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the result as tables for a page."""
+    """Return the table of environments, and where the time of each kind of process goes."""
+    rows = [{'name': name, **each} for name, each in found['environments'].items()]
+    modes = [mode for mode in _TITLES if rows and mode in rows[0]['cell']]
+    columns = {
+        'environment': '{name}',
+        **{f'{_TITLES[mode]}, s': f'{{seconds[{mode}]:.3g}}' for mode in modes},
+        **{f'ratio {_TITLES[mode].rpartition(" ")[2]}': (
+            f'{{cell[{mode}][ratio]:.2f}} ({{cell[{mode}][ratio_min]:.2f}} to '
+            f'{{cell[{mode}][ratio_max]:.2f}})') for mode in modes if mode != SERIAL},
+        'VDL, s': '{seed[one]:g}', 'two here': '{seed[local]:g}', 'remote': '{seed[remote]:g}'}
+    times = [{'name': row['name'], 'run': _TITLES[mode], 'kind': kind, **shares, **each}
+             for row in rows for mode, each in row['cell'].items()
+             for kind, shares in each['time'].items()]
     return '\n'.join([
-        *_environments(found), *_sweep(found), *_times(found),
-        f'Environments of a process: {found["num_envs"]}; T = {found["unroll_length"]}; '
-        f'trajectories of an update: {found["batch_size"]}; rounds: {found["rounds"]}, of '
-        f'{found["seconds"]:g} s each; cores: {found["cores"]}; transport: {found["transport"]}.',
+        *report.columns(columns, rows), '',
+        f'Seconds for {EPISODES} episodes of at most {MAX_STEPS} steps at the speed measured; '
+        'ratio above 1: two actors are faster.', '',
+        *report.columns({
+            'environment': '{name}', 'run': '{run}', 'process': '{kind}',
+            **{part: f'{{{part}:.1%}}' for part in _PARTS},
+            'wire bytes/step': '{wire_bytes_per_step:,.0f}', 'steps/s': '{steps_per_s:,.0f}'},
+            times), '',
+        'Actors are a mean. Computation and communication of a learner are added up over its '
+        f'threads, waiting is of the one that trains. Environments of a process: '
+        f'{found["num_envs"]}; T = {found["unroll_length"]}; trajectories of an update: '
+        f'{found["batch_size"]}; rounds: {found["rounds"]}, of {found["seconds"]:g} s each; '
+        f'{found["cores"]} cores; transport: {found["transport"]}.',
         *(f'{name}: {problem}' for name, problem in found['problems'].items())])
-
-
-def _environments(found: Mapping[str, Any]) -> list[str]:
-    if not found['environments']:
-        return []
-    modes = [mode for mode in _HEADS if mode in next(iter(found['environments'].values()))['cell']]
-    graphs = [mode for mode in modes if mode != SERIAL]
-    rows = []
-    for name, each in found['environments'].items():
-        seed = SEED.get(name)
-        rows.append([
-            name, *(f'{each["seconds"][mode]:.3g}' for mode in modes),
-            *(_ratio(each['cell'][mode]) for mode in graphs),
-            *(['', '', ''] if seed is None else [
-                f'{seed["one"]:g} / {seed["local"]:g} / {seed["remote"]:g}',
-                f'{seed["one"] / seed["local"]:.2f}', f'{seed["one"] / seed["remote"]:.2f}'])])
-    return [
-        *report.table(['environment', *(f'{_HEADS[mode]}, s' for mode in modes),
-                       *(f'ratio {_HEADS[mode].rpartition(" ")[2]}' for mode in graphs),
-                       'VDL s: one / two here / two remote', 'VDL ratio here',
-                       'VDL ratio remote'], rows),
-        '', f'Seconds for {EPISODES} episodes of at most {LONGEST} steps at the speed measured; '
-        'ratio above 1: two actors are faster.', '']
-
-
-def _ratio(each: Mapping[str, Any] | None) -> str:
-    return '' if each is None else (
-        f'{each["ratio"]:.2f} ({each["ratio_min"]:.2f} to {each["ratio_max"]:.2f})')
-
-
-def _sweep(found: Mapping[str, Any]) -> list[str]:
-    curves = [{point['bytes']: point for point in each['points']} for each in found['break_even']]
-    if not curves:
-        return []
-    how = 'computing' if found['busy'] else 'asleep'
-    return [
-        *report.table(
-            ['bytes', *(f'ratio at {each["step_ms"]:g} ms {how}' for each in found['break_even'])],
-            ([f'{size:,}', *(_ratio(points.get(size)) for points in curves)]
-             for size in sorted({size for points in curves for size in points}))),
-        '', *map(_verdict, found['break_even']),
-        f'VDL, three machines on 1 Gbit/s: about {SEED_BREAK_EVEN:,.0f} bytes per ms.', '']
-
-
-def _verdict(each: Mapping[str, Any]) -> str:
-    even, sizes = each['break_even'], [point['bytes'] for point in each['points']]
-    text = {
-        'crossed': lambda: f'two actors stop paying at {even["bytes"]:,.0f} bytes, '
-                           f'{even["bytes_per_ms"]:,.0f} per ms',
-        'not crossed': lambda: f'not crossed up to {sizes[-1]:,} bytes',
-        'never paid': lambda: f'two actors do not pay at {sizes[0]:,} bytes already',
-    }[even['says']]()
-    again = '; they pay again at a larger size' if even['pays_again'] else ''
-    return f'{each["step_ms"]:g} ms: {text}{again}.'
-
-
-def _times(found: Mapping[str, Any]) -> list[str]:
-    """Return where the time of each kind of process goes, in percent of the wall's."""
-    cells = {name: each['cell'] for name, each in found['environments'].items()} | {
-        f'{point["bytes"]:,} bytes, {each["step_ms"]:g} ms': point['cell']
-        for each in found['break_even'] for point in each['points']}
-    rows = [[name, _HEADS[mode], kind, *(report.percent(shares[part]) for part in _PARTS),
-             f'{each["wire_bytes_per_step"]:,.0f}' if mode != SERIAL else '',
-             f'{each["steps_per_s"]:,.0f}']
-            for name, modes in cells.items() for mode, each in modes.items()
-            for kind, shares in each['time'].items()]
-    return [*report.table(['', 'run', 'process', *(f'{part} %' for part in _PARTS),
-                           'wire bytes/step', 'steps/s'], rows),
-            '', 'Actors are a mean. Computation and communication of a learner are added up over '
-            'its threads, waiting is of the one that trains.', ''] if rows else []

@@ -1,29 +1,19 @@
 """Frames a second, size of observations and memory of environments, one alone and many together.
 
-    ros2 run vdl_ros bench_env [--env NAME ...] [--num-envs N] [--quick] [--json] [--output FILE]
-
 As VDL's ``gym-fps.py`` and ``obs-stat.py``, with random actions sampled beforehand. Copies are
-stepped by every back end that exists for the environment (``env_measure.py``). A frame is one
-``step`` of one copy, so four of an Atari emulator. Each measurement runs in a new process;
-environments and back ends take turns, round after round; figures are medians over the rounds.
+stepped by every back end that exists for the environment (``env_measure.py``). Each measurement
+runs in a new process; figures are medians over the rounds.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import json
-import math
-import os
-import signal
 import statistics
-import subprocess
 from collections.abc import Mapping, Sequence
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks import report
-from benchmarks.graph import delayed_interrupts, module_command
+from benchmarks.graph import run_module
 
 # Environments measured by default. `:84x84x4` is Atari with the actors' preprocessing: grey,
 # shrunk, four frames. Dummies: VDL's groups of 1000 float64 at four rates, and a stack of
@@ -48,125 +38,88 @@ SEED: Mapping[str, Mapping[str, Any]] = {
 }
 # For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
-_BACKENDS = ('sync', 'async', 'own', 'own-threads', 'actors')
-_COLUMNS = ('environment', 'observation', 'bytes', 'MB first', 'MB each', 'single', *_BACKENDS,
-            'best/single', 'seed', 'seed MB', 'single/seed', 'best/seed')
+_BACKENDS = ('sync', 'async', 'own', 'actors')
 
-
-def run(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object of one measurement, or ``error``; end all of its processes."""
-    # ViZDoom writes files where it is started.
-    with TemporaryDirectory() as folder:
-        process = None
-        try:
-            with delayed_interrupts():
-                process = subprocess.Popen(
-                    module_command('benchmarks.env_measure', name, backend, str(num_envs),
-                                   str(seconds)),
-                    cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                    start_new_session=True)
-            output, errors = process.communicate(timeout=PATIENCE_S + 2.0 * seconds)
-        except subprocess.TimeoutExpired:
-            return {'error': f'not ended after {PATIENCE_S + 2.0 * seconds:g} s'}
-        finally:
-            if process is not None:
-                # The whole group: a process that ended may have left children.
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                process.communicate()
-    try:
-        found: dict[str, Any] = json.loads(output)
-    except ValueError:
-        lines = errors.strip().splitlines() or [f'status {process.returncode}']
-        return {'error': lines[-1]}
-    return found
-
-
-def collect(
-    names: Sequence[str], num_envs: int, seconds: float, rounds: int,
-) -> dict[str, dict[str, list[dict[str, Any]]]]:
-    """Return the measurements by environment and back end; one that fails is not repeated."""
-    measured: dict[str, dict[str, list[dict[str, Any]]]] = {name: {} for name in names}
-    for number in range(rounds):
-        for name in names:
-            pending = ['single']
-            while pending:
-                backend = pending.pop(0)
-                before = measured[name].setdefault(backend, [])
-                if before and 'frames_per_s' not in before[-1]:
-                    continue
-                found = run(name, backend, num_envs, seconds)
-                before.append(found)
-                text = (f'{found["frames_per_s"]:.0f} frames/s' if 'frames_per_s' in found
-                        else found.get('error') or f'not installed: {found["missing"]}')
-                report.log(f'round {number + 1}: {name} {backend}: {text}')
-                if backend == 'single':
-                    pending += found.get('backends', [])
-    return measured
+#: An environment and a back end.
+Cell = tuple[str, str]
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options, with the names of the environments resolved."""
+    """Return the options, with the names of the environments, and ``missing``, reasons by name."""
     from benchmarks.env_measure import NotInstalledError, prepare
 
     parser = report.Parser('bench_env', __doc__)
     parser.add_argument(
         '--env', nargs='+', default=list(GROUPS), metavar='NAME',
         help='Gymnasium ids, dummy/OBS<n>-FPS<f>-v0, or the groups gym and dummy (default)')
-    parser.add_argument('--num-envs', type=int, help='copies together (default: 16; quick: 8)')
-    parser.add_argument('--seconds', type=float, help='of each measurement (3; quick: 0.2)')
-    parser.add_argument('--rounds', type=int, help='measurements of each (5; quick: 1)')
-    options = parser.parse_args(words)
-    report.complete(
-        options, {'num_envs': (16, 8), 'seconds': (3.0, 0.2), 'rounds': (5, 1)},
-        {'num_envs': (1, 1024), 'seconds': (0.01, 600), 'rounds': (1, 1000)})
+    parser.number('--num-envs', int, 'copies together', (16, 8), (1, 1024))
+    parser.number('--seconds', float, 'of each measurement', (3.0, 0.2), (0.01, 600))
+    parser.number('--rounds', int, 'measurements of each', (5, 1), (1, 1000))
+    options = parser.complete(words)
     groups = dict(GROUPS)
     if options.quick:
         groups['dummy'] = (groups['dummy'][0], groups['dummy'][-1])
     options.env = list(dict.fromkeys(
         name for word in options.env for name in groups.get(word, (word,))))
+    options.missing = {}
     for name in options.env:
-        with contextlib.suppress(NotInstalledError):
+        try:
             prepare(name)
+        except NotInstalledError as error:
+            options.missing[name] = f'not installed: {error}'
     return options
 
 
-def row(name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, Any]:
+def measure(options: argparse.Namespace) -> tuple[dict[Cell, list[dict[str, Any]]],
+                                                  dict[Cell, str]]:
+    """Return the measurements, and why some failed."""
+    from benchmarks.env_measure import backends
+
+    def one(cell: Cell, number: int) -> dict[str, Any]:
+        found = run_module(
+            'benchmarks.env_measure', *cell, str(options.num_envs), str(options.seconds),
+            limit=PATIENCE_S + 2.0 * options.seconds)
+        report.log(f'round {number + 1}: {" ".join(cell)}: {found["frames_per_s"]:.0f} frames/s')
+        return found
+
+    return report.collect([
+        (name, backend) for name in options.env if name not in options.missing
+        for backend in ('single', *backends(name))], options.rounds, one)
+
+
+def row(
+    name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]], problems: Mapping[str, str],
+) -> dict[str, Any]:
     """Return one environment's figures.
 
     Args:
-        measured: by back end what ``env_measure.py`` printed in each round; ``single`` is there.
+        measured: by back end what ``env_measure.py`` printed in each round.
+        problems: by back end why it failed; ``single`` also if nothing is installed.
     """
     found: dict[str, Any] = {'name': name, 'seed': dict(SEED[name]) if name in SEED else None}
-    first = measured['single'][0]
-    for key, form in (('missing', 'not installed: {}'), ('error', '{}')):
-        if key in first:
-            return found | {'problem': form.format(first[key])}
+    if 'single' in problems:
+        return found | {'problem': problems['single']}
     figures = {backend: _figures(rounds) for backend, rounds in measured.items()}
-    single = figures.pop('single')
-    works = {backend: each['frames_per_s'] for backend, each in figures.items()
-             if 'frames_per_s' in each}
-    best = max(works, key=works.__getitem__, default=None)
+    first, single = measured['single'][0], figures.pop('single')
+    best = max(figures, key=lambda backend: figures[backend]['frames_per_s'], default=None)
     found |= {
         'observation': first['observation'],
         'observation_bytes': sum(leaf['bytes'] for leaf in first['observation']),
-        'memory_first_bytes': first['memory_first_bytes'],
-        'single': single, 'vectorised': figures, 'best': best,
-    }
-    if best is not None and 'frames_per_s' in single:
-        found['best_over_single'] = works[best] / single['frames_per_s']
-    if found['seed'] and 'frames_per_s' in single:
-        seed = found['seed']['frames_per_s']
+        'memory_first_bytes': first['memory_first_bytes'], 'single': single,
+        'vectorised': figures | {
+            backend: {'problem': problem} for backend, problem in problems.items()},
+        'best': best}
+    seed = found['seed'] and found['seed']['frames_per_s']
+    if best is not None:
+        found['best_over_single'] = figures[best]['frames_per_s'] / single['frames_per_s']
+    if seed:
         found['single_over_seed'] = single['frames_per_s'] / seed
-        found['best_over_seed'] = works[best] / seed if best is not None else None
+        found['best_over_seed'] = best and figures[best]['frames_per_s'] / seed
     return found
 
 
 def _figures(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return median, least and most over the rounds; a back end that failed once has failed."""
-    for each in rounds:
-        if 'error' in each:
-            return {'problem': each['error']}
+    """Return median, least and most over the rounds."""
     speeds = [each['frames_per_s'] for each in rounds]
     return {'frames_per_s': statistics.median(speeds), 'frames_per_s_min': min(speeds),
             'frames_per_s_max': max(speeds),
@@ -179,64 +132,52 @@ def main() -> int:
 
 
 def _measure_and_deliver(options: argparse.Namespace) -> None:
-    measured = collect(options.env, options.num_envs, options.seconds, options.rounds)
+    measured, problems = measure(options)
+    problems |= {(name, 'single'): text for name, text in options.missing.items()}
+
+    def of(name: str, found: Mapping[Cell, Any]) -> dict[str, Any]:
+        return {backend: each for (other, backend), each in found.items() if other == name}
+
     report.deliver('env', {
         'num_envs': options.num_envs, 'seconds': options.seconds, 'rounds': options.rounds,
-        'rows': [row(name, measured[name]) for name in options.env]}, options, readable)
+        'rows': [row(name, of(name, measured), of(name, problems)) for name in options.env]},
+        options, readable)
 
 
 def readable(found: Mapping[str, Any]) -> str:
-    """Return the table, speeds in frames/s, and a line for each environment."""
+    """Return the table, speeds in frames/s, and a line for each environment with a problem."""
+    columns = {
+        'environment': '{name}', 'observation': '{shapes}', 'bytes': '{observation_bytes}',
+        'MB first': '{first}', 'MB each': '{each}', 'single': '{single}',
+        **{name: f'{{{name}}}' for name in _BACKENDS},
+        'best/single': '{best_over_single:.2f}', 'seed': '{seed[frames_per_s]:,.0f}',
+        'seed MB': '{seed_mb}', 'single/seed': '{single_over_seed:.2f}',
+        'best/seed': '{best_over_seed:.2f}'}
     return '\n'.join([
-        *report.table(_COLUMNS, map(_cells, found['rows'])),
+        *report.columns(columns, map(_cells, found['rows'])),
         f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together\n',
-        *map(summary, found['rows'])])
+        *(f'{each["name"]}: {text}' for each in found['rows'] for text in _problems(each))])
 
 
-def _cells(each: Mapping[str, Any]) -> list[str]:
-    seed = _number(each['seed'] and each['seed']['frames_per_s']), _megabytes(each['seed'])
+def _problems(each: Mapping[str, Any]) -> list[str]:
+    return [each['problem']] if 'problem' in each else [
+        f'{backend}: {figures["problem"]}' for backend, figures in each['vectorised'].items()
+        if 'problem' in figures]
+
+
+def _cells(each: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row with texts of shapes, memory and speeds."""
+    cells = {**each, 'seed_mb': _megabytes((each['seed'] or {}).get('memory_bytes'))}
     if 'problem' in each:
-        return [each['name'], each['problem'], *[''] * 10, *seed, '', '']
-    shapes = ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
-                        for leaf in each['observation'])
-    speeds = [_speed(each['vectorised'].get(backend)) for backend in _BACKENDS]
-    return [each['name'], shapes, str(each['observation_bytes']),
-            _number(each['memory_first_bytes'] / 1e6), _megabytes(each['single']),
-            _speed(each['single']),
-            *(f'**{text}**' if backend == each['best'] else text
-              for backend, text in zip(_BACKENDS, speeds, strict=True)),
-            _number(each.get('best_over_single')), *seed,
-            _number(each.get('single_over_seed')), _number(each.get('best_over_seed'))]
+        return cells | {'shapes': each['problem']}
+    return cells | {
+        name: f'{figures["frames_per_s"]:,.0f}' if 'frames_per_s' in figures else 'failed'
+        for name, figures in {'single': each['single'], **each['vectorised']}.items()} | {
+        'shapes': ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
+                             for leaf in each['observation']),
+        'first': _megabytes(each['memory_first_bytes']),
+        'each': _megabytes(each['single']['memory_bytes'])}
 
 
-def summary(found: Mapping[str, Any]) -> str:
-    """Return one row in one line: which back end won, and by how much."""
-    if 'problem' in found:
-        return f'{found["name"]}: {found["problem"]}'
-    text = (f'{found["name"]}: single {_speed(found["single"])} frames/s, '
-            f'{_megabytes(found["single"])} MB each')
-    if found['best'] is not None:
-        best = found['vectorised'][found['best']]
-        text += (f'; best {found["best"]} {_speed(best)} frames/s, '
-                 f'{_number(found.get("best_over_single"))} times single, '
-                 f'{_megabytes(best)} MB each')
-    return '; '.join([text, *(f'{backend} failed: {each["problem"]}' for backend, each
-                              in found['vectorised'].items() if 'problem' in each)])
-
-
-def _speed(figures: Mapping[str, Any] | None) -> str:
-    return '' if figures is None else (
-        _number(figures['frames_per_s']) if 'frames_per_s' in figures else 'failed')
-
-
-def _megabytes(figures: Mapping[str, Any] | None) -> str:
-    memory = None if figures is None else figures.get('memory_bytes')
-    return '' if memory is None else _number(memory / 1e6)
-
-
-def _number(value: float | None) -> str:
-    """Return three significant digits, and all digits of what is larger."""
-    if value is None:
-        return ''
-    digits = max(0, 2 - math.floor(math.log10(abs(value)))) if value else 0
-    return f'{value:,.{digits}f}'
+def _megabytes(value: float | None) -> str | None:
+    return None if value is None else f'{value / 1e6:.3g}'

@@ -1,13 +1,8 @@
 """What late actions cost: policies trained with and without a delay, measured at each delay.
 
-    ros2 run vdl_ros bench_lag [--task reach|pong|cartpole] [--delays MS,MS] [--seeds N,N]
-                               [--steps N] [--init CHECKPOINT] [--runs FOLDER] [--output FILE]
-
 Trains a policy without a delay (*naive*), one with each delay, and one whose delay is drawn for
 each episode up to the largest, and which observes its last actions (*aware*); then plays episodes
-with each of them at each delay. With ``--init`` the naive policy is that checkpoint, and the
-others go on from it.
-Runs that are there are not trained again but continued up to ``--steps``.
+with each of them at each delay. Runs that are there are continued up to ``--steps``.
 """
 
 from __future__ import annotations
@@ -107,36 +102,22 @@ def play(saved: SavedPolicy, delay_ms: int, episodes: int, seed: int) -> Evaluat
         envs.close()
 
 
-def figures(saved: SavedPolicy, delay_ms: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the return and the success of a policy at a delay."""
-    torch.manual_seed(options.seed)
-    found = play(saved, delay_ms, options.episodes, options.seed)
-    known = [each.success for each in found.episodes if each.success is not None]
-    return {'mean_return': round(found.mean, 3), 'return_interval': round(found.interval, 3),
-            'success': round(statistics.fmean(known), 4) if known else None}
-
-
 def arguments() -> argparse.Namespace:
     """Return the options; ValueError for one that is not allowed."""
     parser = report.Parser('bench_lag', __doc__, quick='CartPole, hardly trained, two delays')
     parser.add_argument('--task', choices=tuple(TASKS), help='(reach; quick: cartpole)')
-    parser.add_argument('--delays', help='of actions, ms (0,40,100,200; quick: 0,40)')
-    parser.add_argument('--seeds', help='of the trainings (1)')
-    parser.add_argument('--steps', type=int, help='of each training (by task; quick: 4000)')
+    parser.numbers('--delays', 'of actions, ms', ('0,40,100,200', '0,40'), (0, 10_000))
+    parser.numbers('--seeds', 'of the trainings', ('1', '1'), (0, 2**31 - 1))
+    parser.number('--steps', int, 'of each training; 0: by task', (0, 4000), (0, 10**12))
     parser.add_argument('--init', type=Path, metavar='CHECKPOINT',
                         help='the naive policy, which the others begin with')
     parser.add_argument('--trained', help='which policies: naive, aware, delays in ms (all)')
-    parser.add_argument('--episodes', type=int, help='for each figure (200; quick: 8)')
+    parser.number('--episodes', int, 'for each figure', (200, 8), (1, 100_000))
     parser.add_argument('--runs', type=Path, default=Path('runs/lag'), metavar='FOLDER',
                         help='folder of the trainings (runs/lag)')
-    parser.add_argument('--seed', type=int, default=1000, help='of the episodes (1000)')
-    options = parser.parse_args()
-    report.complete(
-        options, {'task': ('reach', 'cartpole'), 'delays': ('0,40,100,200', '0,40'),
-                  'seeds': ('1', '1'), 'steps': (0, 4000), 'episodes': (200, 8)},
-        {'steps': (0, 10**12), 'episodes': (1, 100_000), 'seed': (0, 2**31 - 1)})
-    options.delays = report.numbers('--delays', options.delays, 0, 10_000)
-    options.seeds = report.numbers('--seeds', options.seeds, 0, 2**31 - 1)
+    parser.number('--seed', int, 'of the episodes', (1000, 1000), (0, 2**31 - 1))
+    options = parser.complete()
+    options.task = options.task or ('cartpole' if options.quick else 'reach')
     known = [NAIVE, *(str(delay) for delay in options.delays if delay), AWARE]
     options.trained = options.trained.split(',') if options.trained else known
     for each in options.trained:
@@ -158,9 +139,14 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     for seed, trained in itertools.product(options.seeds, options.trained):
         saved = load_policy(train(name, trained, seed, options), env_id=task.env_id)
         for delay in options.delays:
-            found.append({'trained': trained, 'training_seed': seed, 'delay_ms': delay,
-                          'agent_steps': saved.agent_steps}
-                         | figures(saved, delay, options))
+            torch.manual_seed(options.seed)
+            played = play(saved, delay, options.episodes, options.seed)
+            known = [each.success for each in played.episodes if each.success is not None]
+            found.append({
+                'trained': trained, 'training_seed': seed, 'delay_ms': delay,
+                'agent_steps': saved.agent_steps, 'mean_return': round(played.mean, 3),
+                'return_interval': round(played.interval, 3),
+                'success': round(statistics.fmean(known), 4) if known else None})
             report.log(f'{trained}, seed {seed}, {delay} ms: {found[-1]["mean_return"]}')
     report.deliver('lag', {
         'task': name, 'env_id': task.env_id, 'algorithm': task.algorithm,

@@ -1,7 +1,5 @@
 """The graph beside Sample Factory, Stable-Baselines3, RLlib and CleanRL, in turn, on this machine.
 
-    ros2 run vdl_ros bench_peers [--env ALE/Pong-v5|CartPole-v1] [--peers NAME ...] [--quick] ...
-
 In an Atari game: agent steps/s of the whole training, without start and warm-up, and the memory of
 all its processes. All have the network of Mnih et al. 2015, the same frames, and updates of 640
 steps in one pass, from 32 games (A2C of Stable-Baselines3 and PPO of CleanRL: 16).
@@ -10,34 +8,23 @@ In CartPole: seconds from the start of the command until the mean return of the 
 is 475, where Gymnasium calls it solved, with the settings that each project publishes for it
 (benchmarks/peers/; Sample Factory publishes none); seeds 1, 2, ... in the rounds.
 
-The first call installs each peer into an environment of its own, a folder of ``--folder``,
-by pip and git; that takes some minutes and up to 2 GB each, more where pip finds PyTorch's CUDA
-build only.
+The first call installs each peer by pip and git, which takes some minutes and up to 2 GB each,
+more where pip finds PyTorch's CUDA build only.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import csv
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import report
 from benchmarks.bench_train import DEFAULTS, WARM_UP
-from benchmarks.peers.peers import (
-    PEERS,
-    Row,
-    command,
-    install,
-    rows,
-    run_peer,
-    until_return,
-)
+from benchmarks.peers.peers import PEERS, command, install, rows, run_peer, until_return
 
 GRAPH, CART_POLE, SOLVED = 'graph', 'CartPole-v1', 475.0
 _UNTIL = ('seconds_until_solved', 'steps_until_solved')
@@ -53,14 +40,11 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument('--folder', type=Path, metavar='FOLDER',
                         default=Path.home() / '.cache' / 'vdl_ros' / 'peers',
                         help='environments of the peers (~/.cache/vdl_ros/peers)')
-    parser.add_argument('--seconds', type=float,
-                        help='of each measurement in a game (40; quick: 15)')
-    parser.add_argument('--limit', type=float, default=600.0,
-                        help=f's that a training in {CART_POLE} may take (600)')
-    parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
-    options = parser.parse_args(words)
-    report.complete(options, {'seconds': (40.0, 15.0), 'rounds': (3, 1)},
-                    {'seconds': (1, 3600), 'limit': (1, 86400), 'rounds': (1, 1000)})
+    parser.number('--seconds', float, 'of each measurement in a game', (40.0, 15.0), (1, 3600))
+    parser.number('--limit', float, f's that a training in {CART_POLE} may take', (600.0, 600.0),
+                  (1, 86400))
+    parser.number('--rounds', int, 'measurements of each', (3, 1), (1, 1000))
+    options = parser.complete(words)
     if not options.env.startswith('ALE/') and options.env != CART_POLE:
         raise ValueError(f'--env: {options.env!r} is not allowed: an Atari game, ALE/..., or '
                          f'{CART_POLE}')
@@ -73,79 +57,60 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
     They are ``steps_per_s`` and ``memory_mb`` in a game; in CartPole ``seconds_until_solved`` and
     ``steps_until_solved``, None if it is not solved in time.
     """
+    from benchmarks.graph import listener
+
     pythons = {}
     for name in options.peers:
         report.log(f'{PEERS[name].title}: {options.folder / name}')
         pythons[name] = install(PEERS[name], options.folder / name)
     cart_pole = options.env == CART_POLE
     names = _UNTIL if cart_pole else ('steps_per_s', 'memory_mb')
-    found: dict[str, dict[str, list[Any]]] = {name: {} for name in names}
-    with (_cart_pole if cart_pole else _game)(options, pythons) as task:
-        systems = [GRAPH, *options.peers]
+    systems = [GRAPH, *options.peers]
+    found: dict[str, dict[str, list[Any]]] = {
+        name: {system: [] for system in systems} for name in names}
+    with listener() as reports:
         for number in range(options.rounds):
-            turn = number % len(systems)
-            for system in systems[turn:] + systems[:turn]:
-                values = task(system, number + 1)
+            for system in report.turned(systems, number):
+                if cart_pole:
+                    values = _solve(system, pythons, number + 1, options.limit)
+                else:
+                    values = _play(system, pythons, options, reports)
                 for name, value in zip(names, values, strict=True):
-                    found[name].setdefault(system, []).append(value)
+                    found[name][system].append(value)
                 report.log(f'round {number + 1}: {system}: ' + ', '.join(
                     f'{name} {_number(value)}' for name, value in zip(names, values, strict=True)))
-    return {name: {system: values[system] for system in systems}
-            for name, values in found.items()}
+    return found
 
 
-_Task = Callable[[str, int], tuple[float | None, float | None]]
-
-
-@contextlib.contextmanager
-def _game(options: argparse.Namespace, pythons: Mapping[str, Path]) -> Iterator[_Task]:
-    """Yield what returns the speed and the memory of a system."""
-    from benchmarks.graph import Listener, Plan, run_graph
+def _play(system: str, pythons: Mapping[str, Path], options: argparse.Namespace, reports: Any,
+          ) -> tuple[float, float]:
+    """Return agent steps/s and memory, MB, of a system in a game."""
+    from benchmarks.graph import Plan, run_graph
 
     warm_up = WARM_UP * options.seconds
-    plan = Plan(
+    if system != GRAPH:
+        return run_peer(PEERS[system], pythons[system], options.env, warm_up=warm_up,
+                        seconds=options.seconds)
+    found = run_graph(Plan(
         settings={'env_id': options.env, 'network': 'nature', 'num_envs': '16', **DEFAULTS},
-        more={}, num_actors=2, warm_up=warm_up, seconds=options.seconds)
-    with contextlib.closing(Listener()) as listener:
-
-        def task(system: str, seed: int) -> tuple[float, float]:
-            if system != GRAPH:
-                return run_peer(PEERS[system], pythons[system], options.env, warm_up=warm_up,
-                                seconds=options.seconds)
-            found = run_graph(plan, listener)
-            return found['steps_per_s'], sum(
-                each['memory_mb'] for each in found['processes'].values())
-
-        yield task
+        more={}, num_actors=2, warm_up=warm_up, seconds=options.seconds), reports)
+    return found['steps_per_s'], sum(each['memory_mb'] for each in found['processes'].values())
 
 
-@contextlib.contextmanager
-def _cart_pole(options: argparse.Namespace, pythons: Mapping[str, Path]) -> Iterator[_Task]:
-    """Yield what returns the seconds and agent steps in which a system solves CartPole."""
+def _solve(system: str, pythons: Mapping[str, Path], seed: int, limit: float,
+           ) -> tuple[float | None, float | None]:
+    """Return the seconds and agent steps in which a system solves CartPole."""
+    from benchmarks.graph import progress_rows
+
+    goal = {'mean_return': SOLVED, 'limit': limit}
+    if system != GRAPH:
+        return until_return(
+            command(PEERS[system], pythons[system], CART_POLE, seed), rows, **goal)
     with tempfile.TemporaryDirectory() as folder:
-
-        def task(system: str, seed: int) -> tuple[float | None, float | None]:
-            run = Path(folder) / str(seed)
-            words = ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={CART_POLE}',
-                     f'seed:={seed}', f'run_dir:={run}']
-            if system != GRAPH:
-                words = command(PEERS[system], pythons[system], CART_POLE, seed)
-            return until_return(
-                words, (lambda _: graph_rows(run)) if system == GRAPH else rows,
-                mean_return=SOLVED, limit=options.limit) or (None, None)
-
-        yield task
-
-
-def graph_rows(run: Path) -> list[Row]:
-    """Return the rows of a run of the graph so far."""
-    try:
-        text = (run / 'progress.csv').read_text()
-    except FileNotFoundError:
-        return []
-    lines = csv.DictReader(text[:text.rfind('\n') + 1].splitlines())
-    return [Row(float(line['wall_s']), float(line['agent_steps']), float(line['mean_return_100']))
-            for line in lines if int(line['episodes']) >= 100]
+        run = Path(folder) / 'run'
+        return until_return(
+            ['ros2', 'launch', 'vdl_ros', 'train.launch.py', f'env_id:={CART_POLE}',
+             f'seed:={seed}', f'run_dir:={run}'], lambda text: progress_rows(run), **goal)
 
 
 def _number(value: float | None) -> str:
@@ -166,14 +131,14 @@ def _title(system: str, env_id: str) -> str:
 
 def _speed_table(found: Mapping[str, Any]) -> str:
     ours = statistics.median(found['steps_per_s'][GRAPH])
-    lines = []
-    for system, values in found['steps_per_s'].items():
-        median = statistics.median(values)
-        lines.append((_title(system, found['env']),
-                      f'{median:,.0f} ({min(values):,.0f} to {max(values):,.0f})',
-                      f'{ours / median:.1f}', f'{max(found["memory_mb"][system]):,.0f}'))
+    rows = [{'system': _title(system, found['env']), 'median': statistics.median(values),
+             'least': min(values), 'most': max(values), 'memory': max(found['memory_mb'][system]),
+             'ratio': ours / statistics.median(values)}
+            for system, values in found['steps_per_s'].items()]
     return '\n'.join([
-        *report.table(('system', 'agent steps/s', 'the graph is faster by', 'MB'), lines), '',
+        *report.columns({
+            'system': '{system}', 'agent steps/s': '{median:,.0f} ({least:,.0f} to {most:,.0f})',
+            'the graph is faster by': '{ratio:.1f}', 'MB': '{memory:,.0f}'}, rows), '',
         f'{found["env"]}, medians of {found["rounds"]} rounds of {found["seconds"]:g} s, '
         f'{found["cores"]} cores.'])
 

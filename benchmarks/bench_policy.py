@@ -1,17 +1,14 @@
 """Places that a policy reaches on the running graph, in real time, by truth or by camera.
 
-    ros2 run vdl_ros bench_policy [--policy reach] [--feedback camera|truth] [--json]
-    ros2 run vdl_ros bench_policy --joints [--feedback camera|truth] [--json]
-
 Starts ``arm.launch.py policy:=...`` and sends one target after another, drawn as in the task
 *reach*. A target is reached when ``tool0`` has been within 2 cm of it for a second, by the true
-joint states, which a policy by camera does not receive. Each has 20 s, as in the task. Times are
-those of the stamps of the joint states: on a busy machine ``publish_clock:=true
-real_time_factor:=0.25`` slows the graph down, and the figures stay those of the arm's own time.
+joint states, which a policy by camera does not receive. Times are those of the stamps of the joint
+states: on a busy machine ``publish_clock:=true real_time_factor:=0.25`` slows the graph down, and
+the figures stay those of the arm's own time.
 
-With ``--joints`` no policy acts, but ``arm_controller``, by camera unless asked otherwise: targets
-are positions of base, shoulder and elbow, at random within their limits, without a collision there
-and on the straight line from the target before; errors are those of the true joint states.
+With ``--joints`` no policy acts, but ``arm_controller``: targets are positions of base, shoulder
+and elbow, at random within their limits, without a collision there and on the straight line from
+the target before; errors are those of the true joint states.
 """
 
 from __future__ import annotations
@@ -33,7 +30,7 @@ from sensor_msgs.msg import JointState
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
 
 from benchmarks import report
-from benchmarks.graph import launched, own_domain
+from benchmarks.graph import launched, own_domain, wait
 from vdl_ros.arm.geometry import ArmGeometry, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
@@ -76,9 +73,9 @@ class Player(Node):
         self.positions = np.array([known[name] for name in JOINTS])
         self.now, self._heard_at = seconds(message.header.stamp), time.monotonic()
 
-    @property
     def is_ready(self) -> bool:
-        """Return whether arm and receiver are there."""
+        """Handle messages; return whether arm and receiver are there."""
+        rclpy.spin_once(self, timeout_sec=0.02)
         return self.positions is not None and self.send.get_subscription_count() > 0
 
     def spin(self) -> None:
@@ -103,10 +100,8 @@ class PlacePlayer(Player):
         super().__init__(truth, PointStamped, 'arm/target', TargetStatus, 'arm/target_status')
         self._kinematics = Kinematics(load())
 
-    @property
     def is_ready(self) -> bool:
-        """Return whether arm and policy are there."""
-        return super().is_ready and self.status is not None
+        return super().is_ready() and self.status is not None
 
     def play(self, place: NDArray[np.float64]) -> dict[str, Any]:
         """Send a place in ``base_link``, float64 [3], m; return what became of it."""
@@ -205,19 +200,14 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
     with own_domain(), launched('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *words,
                                 *options.argument) as graph:
         rclpy.init(args=[])
-        player = (JointPlayer if options.joints else PlacePlayer)(
-            'arm/joint_truth' if by_camera else 'arm/joint_states')
         try:
-            deadline = time.monotonic() + START_LIMIT
-            while not player.is_ready:
-                rclpy.spin_once(player, timeout_sec=0.05)
-                if graph.poll() is not None or time.monotonic() > deadline:
-                    raise RuntimeError(f'the graph: not there within {START_LIMIT:g} s')
+            player = (JointPlayer if options.joints else PlacePlayer)(
+                'arm/joint_truth' if by_camera else 'arm/joint_states')
+            wait(graph, player.is_ready, START_LIMIT, 'the graph')
             for number, target in enumerate(targets):
                 found.append(player.play(target))
                 report.log(f'{number + 1:3} of {len(targets)}: {_line(found[-1])}')
         finally:
-            player.destroy_node()
             rclpy.shutdown()
     return found
 
@@ -236,18 +226,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument('--policy', default='reach', help='a checkpoint, or reach [reach]')
     parser.add_argument('--joints', action='store_true',
                         help='joint targets of the controller, without a policy')
-    parser.add_argument('--targets', type=int, help='(100; joints: 50; quick: 3)')
-    parser.add_argument('--seed', type=int, default=0)
+    parser.number('--targets', int, '(100; joints: 50; quick: 3)', (None, 3), (1, 100_000))
+    parser.number('--seed', int, 'of the targets', (0, 0), (0, 2**31 - 1))
     parser.add_argument('--feedback', choices=('camera', 'truth'), help='(truth; joints: camera)')
     parser.add_argument('--adversarial_mode', metavar='MODE',
                         help="attack on the camera's images [none]")
     parser.add_argument('--adversarial_epsilon', metavar='E', help='its size [0.01]')
     parser.add_argument('argument', nargs='*', help='more arguments of arm.launch.py, name:=value')
-    options = parser.parse_args()
-    feedback = 'camera' if options.joints else 'truth'
-    report.complete(
-        options, {'targets': (50 if options.joints else 100, 3), 'feedback': (feedback, feedback)},
-        {'targets': (1, 100_000)})
+    options = parser.complete()
+    options.feedback = options.feedback or ('camera' if options.joints else 'truth')
+    options.targets = options.targets or (50 if options.joints else 100)
     return options
 
 
@@ -266,9 +254,9 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
         'policy': str(options.policy), 'feedback': options.feedback, 'seed': options.seed,
         **{name: getattr(options, name) for name in ATTACK},
         'arguments': options.argument, 'targets': len(found), 'reached': len(reached),
-        'median_seconds': _median(reached, 'seconds'),
-        'median_reaction_time': _median(found, 'reaction_time'), 'places': found},
-        options, sentence)
+        'median_seconds': report.median(each['seconds'] for each in reached),
+        'median_reaction_time': report.median(each['reaction_time'] for each in found),
+        'places': found}, options, sentence)
 
 
 def joint_figures(moves: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
@@ -287,11 +275,6 @@ def joint_figures(moves: list[dict[str, Any]], options: argparse.Namespace) -> d
 
 def _known(value: float) -> float | None:
     return None if math.isnan(value) else round(value, 3)
-
-
-def _median(rows: list[dict[str, Any]], key: str) -> float | None:
-    known = report.median(row[key] for row in rows)
-    return None if known is None else round(known, 3)
 
 
 def sentence(found: Mapping[str, Any]) -> str:

@@ -1,16 +1,10 @@
 """How well policies and scripts do the tasks of the arm, in the kinematic twin.
 
-    ros2 run vdl_ros bench_reach [--checkpoint FILE] [--targets N] [--delays MS,MS] [--json]
-    ros2 run vdl_ros bench_reach --task push|pick_place [--checkpoint FILE]
-        [--demonstrations FOLDER]
-
 The arms, starts, places and success are those of ``vdl_ros/OWI535Reach-v0``, one episode each, and
 the same for each controller: *random*, a policy that chooses each motor's direction at random, ten
 times a second; *controller*, inverse kinematics once and the trajectory controller, 50 times a
 second, as ``ros2 run vdl_ros go_to`` and ``arm_controller`` do; *policy*, that of the checkpoint,
-its most likely action ten times a second. Delays are added to those of the twins. A controller
-that is told by stamps that measurements are older would stop at ``stale_after``, which is
-increased by the delay.
+its most likely action ten times a second. Delays are added to those of the twins.
 
 With ``--task`` it is ``vdl_ros/OWI535Push-v0`` or ``vdl_ros/OWI535PickPlace-v0``, joints by truth,
 *controller* is ``benchmarks/cube/controller.py``, *likeliest* and *sampled* are the policy's
@@ -24,9 +18,9 @@ import argparse
 import dataclasses
 import itertools
 import statistics
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -41,31 +35,19 @@ from vdl_ros.common.files import find_resource
 from vdl_ros.common.settings import select
 from vdl_ros.demonstrations.env_recorder import new_data_set
 from vdl_ros.envs.owi535.arm_env import RATE
-from vdl_ros.envs.owi535.arm_task import HOLD
+from vdl_ros.envs.owi535.arm_task import HOLD, ArmTask
 from vdl_ros.envs.owi535.cube import CubeTask, PickPlaceTask, PushTask
 from vdl_ros.envs.owi535.reach import MOTORS, ReachTask
-from vdl_ros.envs.registration import (
-    PICK_PLACE,
-    PICK_PLACE_STEPS,
-    PUSH,
-    PUSH_STEPS,
-    REACH,
-    REACH_STEPS,
-)
-from vdl_ros.play.saved_policy import SavedPolicy, load_policy
-from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.envs.registration import PICK_PLACE, PUSH, REACH
+from vdl_ros.play.saved_policy import load_policy
 
-#: Time for a target, s.
-LIMIT = REACH_STEPS / RATE
-#: Until nothing changes after all motors are off, s: longer than any delay of commands and HOLD.
-REST = 2.5
 #: Updates of the trajectory controller per second, as in ``nodes/arm_controller.py``.
 CONTROLLER_RATE = 50.0
 FEEDBACKS, TWINS = ('truth', 'camera'), ('inside', 'held_out')
-#: Tasks with a cube, by name: class, environment and time limit, in steps.
-CUBE_TASKS: dict[str, tuple[type[CubeTask], str, int]] = {
-    'push': (PushTask, PUSH, PUSH_STEPS),
-    'pick_place': (PickPlaceTask, PICK_PLACE, PICK_PLACE_STEPS)}
+#: Tasks with a cube, by name: class and environment.
+CUBE_TASKS: dict[str, tuple[type[CubeTask], str]] = {
+    'push': (PushTask, PUSH), 'pick_place': (PickPlaceTask, PICK_PLACE)}
+Acting = Callable[[NDArray[np.float32]], NDArray[np.integer]]
 
 
 class Case(NamedTuple):
@@ -76,41 +58,10 @@ class Case(NamedTuple):
     delay_ms: int
 
 
-class Controller(Protocol):
-    """Commands the arms of a task; made for one case."""
-
-    @property
-    def over(self) -> bool:
-        """Return whether it has ended: all motors stay off."""
-
-    def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the next actions, int [B, 4]."""
-
-
-class RandomPolicy:
-    """Any action, equally likely."""
-
-    over = False
-
-    def __init__(self, seed: int, motors: int = len(MOTORS)) -> None:
-        self._random, self._motors = np.random.default_rng(seed), motors
-
-    def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return random actions."""
-        return self._random.integers(0, 3, (len(observations), self._motors))
-
-
-class TrainedPolicy:
-    """The most likely actions of a policy, or sampled ones."""
-
-    over = False
-
-    def __init__(self, saved: SavedPolicy, deterministic: bool = True) -> None:
-        self._act = Act(saved.policy, saved.action_space, deterministic=deterministic)
-
-    def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the policy's actions."""
-        return self._act(observations)
+def any_action(seed: int, motors: int) -> Acting:
+    """Return a policy that chooses any action, equally likely."""
+    random = np.random.default_rng(seed)
+    return lambda observations: random.integers(0, 3, (len(observations), motors))
 
 
 class JointController:
@@ -132,13 +83,8 @@ class JointController:
                 report.log(str(error))
             self._controllers.append(controller)
 
-    @property
-    def over(self) -> bool:
-        """Return whether no trajectory runs."""
-        return all(each.state != 'running' for each in self._controllers)
-
     def act(self, observations: NDArray[np.float32]) -> NDArray[np.int64]:
-        """Return the next actions."""
+        """Return the next actions, int [B, 4]."""
         task = self._task
         rows = zip(self._controllers, task.time.tolist(), *task.reading, strict=True)
         return np.array([
@@ -153,40 +99,51 @@ def camera_config() -> ControllerConfig:
     return select(ControllerConfig, yaml.safe_load(text)['/**']['ros__parameters'])
 
 
+def play(
+    task: ArmTask, start: Callable[[], Acting], seed: int,
+    on_success: Callable[[int], None] = lambda row: None,
+) -> dict[str, Any]:
+    """Play an episode with each arm; of each return its time, s, None without success.
+
+    Args:
+        start: returns who acts, once the arms are at their starts.
+        seed: of starts, places and measurements.
+        on_success: called with the number of an arm.
+    """
+    count = len(task.time)
+    random = np.random.default_rng(seed)
+    observations = task.reset(np.arange(count), random)
+    acting = start()
+    seconds: list[float | None] = [None] * count
+    switches, over = np.zeros(count), np.zeros(count, np.bool_)
+    while task.time[0] < task.steps / RATE - 1e-6 and not over.all():
+        outcome = task.step(acting(observations), random)
+        observations = outcome.observations
+        switches += np.where(over, 0, outcome.switched)
+        for row in np.flatnonzero(outcome.success & ~over):
+            seconds[row] = round(float(task.time[row]) - HOLD, 2)
+            on_success(row)
+        over |= outcome.terminated
+    times = [each for each in seconds if each is not None]
+    return {'reached': len(times),
+            'median_s': round(statistics.median(times), 3) if times else None,
+            'mean_s': round(statistics.fmean(times), 3) if times else None,
+            'switches': round(float(switches.mean()), 2), 'seconds': seconds}
+
+
 def measure(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of a controller; of each target its time, s, None if not reached."""
+    """Return the figures of one who reaches; of each target its time, s, None if not reached."""
     delay = case.delay_ms / 1000.0
     task = ReachTask(
         options.targets, randomisation=case.twins, feedback=case.feedback,
         rate=CONTROLLER_RATE if name == 'controller' else RATE,
         **{f'{options.delay_of}_delay': delay})
-    random = np.random.default_rng(options.seed)
-    observations = task.reset(np.arange(options.targets), random)
-    controller: Controller
-    if name == 'controller':
-        measured_later = delay if options.delay_of == 'measurement' else 0.0
-        controller = JointController(task, case, measured_later)
-    else:
-        controller = (RandomPolicy(options.seed) if name == 'random'
-                      else TrainedPolicy(options.policy))
-    seconds: list[float | None] = [None] * options.targets
-    switches = np.zeros(options.targets)
-    end = LIMIT
-    while task.time[0] < end - 1e-6 and None in seconds:
-        if controller.over:
-            end = min(end, float(task.time[0]) + REST)
-        outcome = task.step(controller.act(observations), random)
-        observations = outcome.observations
-        going = np.array([each is None for each in seconds])
-        switches += np.where(going, outcome.switched, 0)
-        for row in np.flatnonzero(going & outcome.success):
-            seconds[row] = round(float(task.time[row]) - HOLD, 2)
-    times = [each for each in seconds if each is not None]
-    return {
-        **case._asdict(), 'controller': name, 'reached': len(times),
-        'median_s': round(statistics.median(times), 3) if times else None,
-        'mean_s': round(statistics.fmean(times), 3) if times else None,
-        'switches': round(float(switches.mean()), 2), 'seconds': seconds}
+    measured_later = delay if options.delay_of == 'measurement' else 0.0
+    starts: dict[str, Callable[[], Acting]] = {
+        'random': lambda: any_action(options.seed, len(MOTORS)),
+        'controller': lambda: JointController(task, case, measured_later).act,
+        'policy': lambda: options.policy.act()}
+    return {**case._asdict(), 'controller': name, **play(task, starts[name], options.seed)}
 
 
 def slower(figures: Mapping[str, Any], than: Mapping[str, Any]) -> float | None:
@@ -199,66 +156,51 @@ def slower(figures: Mapping[str, Any], than: Mapping[str, Any]) -> float | None:
 
 def measure_cubes(name: str, twins: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of one who acts in a task with a cube."""
-    kind, _, limit = CUBE_TASKS[options.task]
-    task = kind(options.targets, randomisation=twins)
-    random = np.random.default_rng(options.seed)
+    task = CUBE_TASKS[options.task][0](options.targets, randomisation=twins)
     torch.manual_seed(options.seed)
-    observations = task.reset(np.arange(options.targets), random)
-    acting: Any
-    if name == 'controller':
-        acting = ScriptedController(task)
-    elif name == 'random':
-        acting = RandomPolicy(options.seed, len(task.motors))
-    else:
-        acting = TrainedPolicy(options.policy, deterministic=name == 'likeliest')
-    over = np.zeros(options.targets, np.bool_)
-    seconds: list[float] = []
-    for step in range(limit):
-        outcome = task.step(acting.act(observations), random)
-        observations = outcome.observations
-        seconds += [(step + 1) / RATE - HOLD] * int((outcome.success & ~over).sum())
-        over |= outcome.terminated
-    return {'twins': twins, 'by': name, 'reached': len(seconds),
-            'median_s': round(statistics.median(seconds), 2) if seconds else None}
+    starts: dict[str, Callable[[], Acting]] = {
+        'random': lambda: any_action(options.seed, len(task.motors)),
+        'controller': lambda: ScriptedController(task).act,
+        'likeliest': lambda: options.policy.act(),
+        'sampled': lambda: options.policy.act(deterministic=False)}
+    found = play(task, starts[name], options.seed)
+    return {'twins': twins, 'by': name, 'reached': found['reached'], 'median_s': found['median_s']}
 
 
 def demonstrate(options: argparse.Namespace) -> None:
     """Write the controller's episodes, inside the ranges, that end with success."""
-    kind, env_id, limit = CUBE_TASKS[options.task]
+    kind, env_id = CUBE_TASKS[options.task]
     task = kind(options.targets)
-    random = np.random.default_rng(options.seed)
-    observations = task.reset(np.arange(options.targets), random)
     controller = ScriptedController(task)
-    over = np.zeros(options.targets, np.bool_)
-    seen, done = [], []
+    seen: list[NDArray[np.float32]] = []
+    done: list[NDArray[np.int64]] = []
+
+    def act(observations: NDArray[np.float32]) -> NDArray[np.int64]:
+        seen.append(observations.copy())
+        done.append(controller.act(observations))
+        return done[-1]
+
     with new_data_set(options.demonstrations, env_id, options.task, RATE) as write:
-        for _ in range(limit):
-            seen.append(observations)
-            done.append(controller.act(observations))
-            outcome = task.step(done[-1], random)
-            observations = outcome.observations.copy()
-            for row in np.flatnonzero(outcome.success & ~over):
-                write(*(np.stack([each[row] for each in steps]) for steps in (seen, done)))
-                report.log(f'{len(seen)} steps of arm {row}')
-            over |= outcome.terminated
+        def keep(row: int) -> None:
+            write(*(np.stack([each[row] for each in steps]) for steps in (seen, done)))
+            report.log(f'{len(seen)} steps of arm {row}')
+
+        play(task, lambda: act, options.seed, keep)
 
 
 def arguments() -> argparse.Namespace:
     """Return the options; ValueError for one that is not allowed."""
     parser = report.Parser('bench_reach', __doc__, quick='20 targets, no added delay')
     parser.add_argument('--task', choices=('reach', *CUBE_TASKS), default='reach', help='(reach)')
-    parser.add_argument('--targets', type=int, help='episodes (100; quick: 20)')
-    parser.add_argument('--delays', help='added delays, ms (0,100,200,300; quick: 0)')
+    parser.number('--targets', int, 'episodes', (100, 20), (1, 10_000))
+    parser.numbers('--delays', 'added delays, ms', ('0,100,200,300', '0'), (0, 1000))
     parser.add_argument('--delay-of', choices=('measurement', 'command'), default='measurement',
                         help='what comes later by an added delay (measurement)')
     parser.add_argument('--checkpoint', type=Path, metavar='FILE', help='measure this policy too')
-    parser.add_argument('--seed', type=int, default=0, help='of arms, starts and places (0)')
+    parser.number('--seed', int, 'of arms, starts and places', (0, 0), (0, 2**31))
     parser.add_argument('--demonstrations', type=Path, metavar='FOLDER',
                         help='write episodes of the script for a cube, and measure nothing')
-    options = parser.parse_args()
-    report.complete(options, {'targets': (100, 20), 'delays': ('0,100,200,300', '0')},
-                    {'targets': (1, 10_000), 'seed': (0, 2**31)})
-    options.delays = report.numbers('--delays', options.delays, 0, 1000)
+    options = parser.complete()
     if options.demonstrations and options.task == 'reach':
         raise ValueError(f'--demonstrations: not allowed with --task reach: '
                          f'{" or ".join(CUBE_TASKS)}')
@@ -311,31 +253,30 @@ def _all_cases(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def text(found: Mapping[str, Any]) -> str:
     """Return the figures as a Markdown table."""
-    by_key = {(Case(*(each[name] for name in Case._fields)), each['controller']): each
-              for each in found['figures']}
-    cases, names = (list(dict.fromkeys(column)) for column in zip(*by_key, strict=True))
-
-    def cells(each: Mapping[str, Any]) -> str:
-        median, mean = (f'{each[name]:.1f}' if each[name] is not None else '-'
-                        for name in ('median_s', 'mean_s'))
-        ratio = each.get('times_controller')
-        return (f'{each["reached"]} · {median} · {mean} · {each["switches"]:.0f}'
-                + (f' · {ratio:.2f}' if ratio is not None else ''))
-
-    head = ('joints by', 'twins', f'{found["delay_of"]} later, ms', *names)
+    names = list(dict.fromkeys(each['controller'] for each in found['figures']))
+    rows: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for each in found['figures']:
+        case = {name: each[name] for name in Case._fields}
+        rows.setdefault(tuple(case.values()), case)[each['controller']] = each
+    figures = ('{{{0}[reached]}} · {{{0}[median_s]:.1f}} · {{{0}[mean_s]:.1f}} · '
+               '{{{0}[switches]:.0f}}')
+    columns = {'joints by': '{feedback}', 'twins': '{twins}',
+               f'{found["delay_of"]} later, ms': '{delay_ms}',
+               **{name: figures.format(name) for name in names}}
+    if 'policy' in names:
+        columns['policy'] += ' · {policy[times_controller]:.2f}'
     return (f'Reached of {found["targets"]} · median time, s · mean time, s · motor switches'
-            + (' · mean time over the controller\'s' if 'policy' in names else '') + '\n\n'
-            + '\n'.join(report.table(head, [
-                (case.feedback, case.twins, str(case.delay_ms),
-                 *(cells(by_key[case, name]) for name in names)) for case in cases])))
+            ' (· mean time over the controller\'s)\n\n'
+            + '\n'.join(report.columns(columns, rows.values())))
 
 
 def cube_text(found: Mapping[str, Any]) -> str:
     """Return the figures of a task with a cube as a Markdown table."""
-    cells = {(each['twins'], each['by']): f'{each["reached"]} · ' + (
-        '-' if each['median_s'] is None else f'{each["median_s"]:.1f}')
-        for each in found['figures']}
-    twins, names = (list(dict.fromkeys(column)) for column in zip(*cells, strict=True))
-    return f'Of {found["episodes"]} · median time, s\n\n' + '\n'.join(report.table(
-        (found['task'], *names),
-        [(row, *(cells[row, name] for name in names)) for row in twins]))
+    names = dict.fromkeys(each['by'] for each in found['figures'])
+    rows: dict[str, dict[str, Any]] = {}
+    for each in found['figures']:
+        rows.setdefault(each['twins'], {'twins': each['twins']})[each['by']] = each
+    columns = {found['task']: '{twins}', **{
+        name: f'{{{name}[reached]}} · {{{name}[median_s]:.1f}}' for name in names}}
+    return f'Of {found["episodes"]} · median time, s\n\n' + '\n'.join(
+        report.columns(columns, rows.values()))

@@ -1,21 +1,17 @@
 """A training run through the graph, beside serial mode and the roofline of this machine.
 
-    ros2 run vdl_ros bench_train [--env ALE/Pong-v5] [--num-actors N] [--quick] [--json] ...
-
 Roofline = cores / (t_step + t_infer + t_learn): the seconds per agent step of the environment,
 the policy's network and the update, each measured alone on one core. The graph of
-``train.launch.py`` (a process for the learner and for each actor, DDS between them), serial mode
-and the three parts are measured in turn, round after round. Speeds exclude start and warm-up.
+``train.launch.py``, serial mode and the three parts are measured in turn, round after round.
+Speeds exclude start and warm-up.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
 import json
 import os
 import statistics
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +29,7 @@ DEFAULTS = {'unroll_length': '20', 'batch_size': '2', 'max_in_flight': '4'}
 RESERVED = ('num_actors', 'num_learners', 'learner_rank', 'total_steps', 'stop_at_return',
             'run_dir', 'resume', 'launch_id')
 WARM_UP = 0.25  # of the measured seconds, before them
+PART_LIMIT = 600.0  # s beside the measurement: updates of large networks take long
 
 
 def arguments(
@@ -49,9 +46,19 @@ def arguments(
     from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config, verify
     from vdl_ros.ros.node_settings import ProcessConfig
 
-    options = _parse(words)
-    report.complete(options, {'seconds': (20.0, 3.0), 'rounds': (3, 1)},
-                    {'seconds': (0.5, 3600), 'rounds': (1, 1000), 'num_actors': (1, 256)})
+    parser = report.Parser('bench_train', __doc__)
+    parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID', help='(ALE/Pong-v5)')
+    # Texts, checked as settings; the task's preset has the defaults.
+    parser.add_argument('--network', metavar='NAME')
+    parser.number('--num-actors', int, 'processes', (2, 2), (1, 256))
+    parser.add_argument('--num-envs', metavar='B', help='environments of an actor')
+    parser.add_argument('--unroll-length', metavar='T', help='steps of a trajectory (20)')
+    parser.add_argument('--batch-size', metavar='N', help='trajectories of an update (2)')
+    parser.add_argument('--set', action='append', default=[], metavar='NAME:=VALUE',
+                        help='any other setting; may be given more than once')
+    parser.number('--seconds', float, 'of each measurement', (20.0, 3.0), (0.5, 3600))
+    parser.number('--rounds', int, 'measurements of each', (3, 1), (1, 1000))
+    options = parser.complete(words)
     learning, launching = (settings_of(EnvConfig, TrainConfig, *ALGORITHM_SETTINGS.values()),
                            settings_of(RunConfig, ProcessConfig))
     given = DEFAULTS | {setting: getattr(options, name) for name, setting in OPTIONS.items()
@@ -79,56 +86,27 @@ def arguments(
     return options, plan, as_dict(env, train, algorithm)
 
 
-def _parse(words: Sequence[str] | None) -> argparse.Namespace:
-    parser = report.Parser('bench_train', __doc__)
-    parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID', help='(ALE/Pong-v5)')
-    # Texts, checked as settings; the task's preset has the defaults.
-    parser.add_argument('--network', metavar='NAME')
-    parser.add_argument('--num-actors', type=int, default=2, metavar='N', help='processes (2)')
-    parser.add_argument('--num-envs', metavar='B', help='environments of an actor')
-    parser.add_argument('--unroll-length', metavar='T', help='steps of a trajectory (20)')
-    parser.add_argument('--batch-size', metavar='N', help='trajectories of an update (2)')
-    parser.add_argument('--set', action='append', default=[], metavar='NAME:=VALUE',
-                        help='any other setting; may be given more than once')
-    parser.add_argument('--seconds', type=float, help='of each measurement (20; quick: 3)')
-    parser.add_argument('--rounds', type=int, help='measurements of each (3; quick: 1)')
-    return parser.parse_args(words)
-
-
 def measure(
     options: argparse.Namespace, plan: Any, settings: dict[str, Any],
 ) -> list[dict[str, Any]]:
     """Return the results of each round by measurement; each round begins with another one."""
-    from benchmarks.graph import Listener, run_graph, run_serial
+    from benchmarks.graph import listener, run_graph, run_module, run_serial
 
     rounds = []
-    with contextlib.closing(Listener()) as listener:
+    with listener() as reports:
         tasks: list[tuple[str, Callable[[], dict[str, Any]]]] = [
-            ('graph', lambda: run_graph(plan, listener)), ('serial', lambda: run_serial(plan)),
-            *((part, lambda part=part: _run_part(part, plan.seconds, settings))
-              for part in PARTS)]
+            ('graph', lambda: run_graph(plan, reports)), ('serial', lambda: run_serial(plan)),
+            *((part, lambda part=part: run_module(
+                'benchmarks.train_parts', part, str(plan.seconds), json.dumps(settings),
+                limit=PART_LIMIT + 2.0 * plan.seconds)) for part in PARTS)]
         for number in range(options.rounds):
             found: dict[str, Any] = {}
-            turn = number % len(tasks)
-            for name, task in tasks[turn:] + tasks[:turn]:
+            for name, task in report.turned(tasks, number):
                 found[name] = task()
                 speed = found[name].get('steps_per_s') or 1 / found[name]['seconds_per_step']
                 report.log(f'round {number + 1}: {name}: {speed:,.0f} agent steps/s')
             rounds.append(found)
     return rounds
-
-
-def _run_part(part: str, seconds: float, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Measure a part of a training alone; see train_parts.py."""
-    from benchmarks.graph import module_command
-    done = subprocess.run(
-        module_command('benchmarks.train_parts', part, str(seconds), json.dumps(settings)),
-        capture_output=True, text=True, check=False)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f'status {done.returncode}']
-        raise RuntimeError(f'{part}: {lines[-1]}')
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found
 
 
 def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> dict[str, Any]:
@@ -205,6 +183,9 @@ def _measure_and_deliver(
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the result as tables for a page."""
     spread = [each['efficiency'] for each in found['rounds']]
+    rows = [{'process': process, 'thread': thread, **shares, **use}
+            for process, use in sorted(found['processes'].items())
+            for thread, shares in sorted(found['time_shares'].get(process, {'': {}}).items())]
     return '\n'.join([
         *report.table(('', 'agent steps/s', 'of the roofline'), [
             ('roofline', f'{found["roofline_steps_per_s"]:,.0f}', '1'),
@@ -224,17 +205,8 @@ def markdown(found: Mapping[str, Any]) -> str:
         f'{found["policy_lag"]["mean"]:.2f} (max {found["policy_lag"]["max"]}), lost '
         f'{found["trajectories_lost"]}, rejected {found["trajectories_rejected"]}. Other '
         f'processes used {found["foreign_cores"]:.2f} cores.',
-        '', *_shares_table(found)])
-
-
-def _shares_table(found: Mapping[str, Any]) -> list[str]:
-    """Return where the time of each thread goes, in percent, and what its process uses."""
-    rows = []
-    for process, use in sorted(found['processes'].items()):
-        figures = (f'{use["cpu_cores"]:.2f}', f'{use["memory_mb"]:.0f}')
-        threads = sorted(found['time_shares'].get(process, {}).items()) or [('', {})]
-        for number, (thread, shares) in enumerate(threads):
-            rows.append((process, thread, *(report.percent(shares.get(name)) for name in PHASES),
-                         *(figures if not number else ('', ''))))
-    return report.table(
-        ('process', 'thread', *(f'{name} %' for name in PHASES), 'cores', 'MB'), rows)
+        '',
+        *report.columns(
+            {'process': '{process}', 'thread': '{thread}',
+             **{phase: f'{{{phase}:.1%}}' for phase in PHASES},
+             'cores': '{cpu_cores:.2f}', 'MB': '{memory_mb:.0f}'}, rows)])

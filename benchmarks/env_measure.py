@@ -2,7 +2,7 @@
 
 Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
 ``memory_first_bytes``, the memory of the first copy with its library, and ``memory_bytes``, that
-of each further copy; ``observation``; ``backends``; or ``missing`` or ``error``, a line each.
+of each further copy; ``observation``. An error is a line.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import psutil
 from gymnasium import spaces
 
 from vdl_ros.envs import dummy, factory
-from vdl_ros.envs.atari import RAW_SIZE, make_atari
+from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 from vdl_ros.envs.env_config import EnvConfig
 
@@ -75,58 +75,39 @@ def _import(module: str, command: str) -> None:
 
 
 def backends(name: str) -> tuple[str, ...]:
-    """Return the back ends that step many copies of a prepared environment.
+    """Return the back ends that step many copies of an environment.
 
     ``sync``: Gymnasium's SyncVectorEnv; ``async``: its AsyncVectorEnv, a process each; ``own``:
-    the environment's own vectorised version, one thread; ``own-threads``: a thread for each core;
-    ``actors``: a process for each core, each with a share of the copies in one vector, which do
-    not wait for each other, as actors of this package.
+    the environment's own vectorised version, one thread; ``actors``: a process for each core, each
+    with a share of the copies in one vector, which do not wait for each other, as actors of this
+    package.
     """
     env_id = prepare(name)
     if name.endswith(PREPROCESSED):
-        return 'own', 'own-threads', 'actors'
-    own: tuple[str, ...] = ()
-    if gymnasium.registry[env_id].vector_entry_point is not None:
-        own = ('own', 'own-threads') if env_id.startswith(factory.ATARI) else ('own',)
-    return ('sync', 'async', *own, 'actors')
+        return 'own', 'actors'
+    # The vector of ale-py is always preprocessed.
+    own = gymnasium.registry[env_id].vector_entry_point and not env_id.startswith(factory.ATARI)
+    return ('sync', 'async', *(('own',) if own else ()), 'actors')
 
 
 def make(name: str, backend: str, num_envs: int) -> Any:
-    """Return a vector of a prepared environment, or for ``single`` one environment.
+    """Return a vector of an environment, or for ``single`` one environment.
 
     Not for ``actors``, which is not one process. A preprocessed game has no single version: it is
     a vector of one.
     """
     env_id = prepare(name)
-    threads = len(os.sched_getaffinity(0)) if backend == 'own-threads' else 1
     if name.endswith(PREPROCESSED):
         count = 1 if backend == 'single' else num_envs
-        return CheckedVectorEnv(
-            make_atari(EnvConfig(env_id=env_id), count, num_threads=threads), seed=0)
+        return CheckedVectorEnv(make_atari(EnvConfig(env_id=env_id), count), seed=0)
+    mode = 'vector_entry_point' if backend == 'own' else backend
+    kwargs = {} if backend == 'own' else {'disable_env_checker': True}
     try:
         if backend == 'single':
-            return gymnasium.make(env_id, disable_env_checker=True)
-        if backend in ('sync', 'async'):
-            return gymnasium.make_vec(
-                env_id, num_envs, vectorization_mode=backend, disable_env_checker=True)
-        if env_id.startswith(factory.ATARI):
-            return _raw_atari(env_id, num_envs, threads)
-        return gymnasium.make_vec(env_id, num_envs, vectorization_mode='vector_entry_point')
+            return gymnasium.make(env_id, **kwargs)
+        return gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs)
     except (gymnasium.error.Error, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise EnvError(f'{name} by {backend}: {" ".join(str(error).split())}') from error
-
-
-def _raw_atari(env_id: str, num_envs: int, threads: int) -> Any:
-    """Return ale-py's vector with the colour pictures and settings of the single environment."""
-    from ale_py.vector_env import AtariVectorEnv
-
-    height, width = RAW_SIZE
-    game = gymnasium.registry[env_id].kwargs
-    return AtariVectorEnv(
-        game['game'], num_envs, num_threads=threads, img_height=height, img_width=width,
-        grayscale=False, stack_num=1, maxpool=False, noop_max=0, use_fire_reset=False,
-        reward_clipping=False, frameskip=game['frameskip'],
-        repeat_action_probability=game['repeat_action_probability'])
 
 
 def stepper(env: Any) -> Callable[[], int]:
@@ -175,14 +156,16 @@ def frames_per_s(
     return frames / spent
 
 
-def settle(env: Any) -> None:
-    """Make a few steps, so that the environment has allocated its memory."""
+def settled(name: str, backend: str, num_envs: int) -> Any:
+    """Return an environment after a few steps, so that it has allocated its memory."""
+    env = make(name, backend, num_envs)
     once = stepper(env)
     until = time.perf_counter() + _FIRST_SECONDS
     for _ in range(_FIRST_STEPS):
         once()
         if time.perf_counter() > until:
             break
+    return env
 
 
 def memory() -> int:
@@ -204,21 +187,17 @@ def leaves(space: spaces.Space[Any], name: str = '') -> list[dict[str, Any]]:
              'elements': elements, 'bytes': elements * space.dtype.itemsize}]
 
 
-def shares(num_envs: int, cores: int) -> list[int]:
-    """Return the number of copies of each process: as equal as possible, at least 1."""
-    count = min(num_envs, cores)
-    return [num_envs // count + (index < num_envs % count) for index in range(count)]
-
-
 def _measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, float]:
     """Return frames per second of all processes, and bytes of memory for each copy."""
     # Not forked: this process may have threads of the environment's library.
     context = multiprocessing.get_context('spawn')
     before, ours, processes = memory(), [], []
-    for part in shares(num_envs, len(os.sched_getaffinity(0))):
+    count = min(num_envs, len(os.sched_getaffinity(0)))
+    for index in range(count):
         our, their = context.Pipe()
+        share = num_envs // count + (index < num_envs % count)
         processes.append(
-            context.Process(target=_actor, args=(name, part, seconds, their), daemon=True))
+            context.Process(target=_actor, args=(name, share, seconds, their), daemon=True))
         processes[-1].start()
         their.close()
         ours.append(our)
@@ -241,8 +220,7 @@ def _measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, fl
 
 def _actor(name: str, copies: int, seconds: float, connection: Connection) -> None:
     """Make a share of the copies, report that, wait for the others, and send the speed."""
-    env = make(name, 'own' if 'own' in backends(name) else 'sync', copies)
-    settle(env)
+    env = settled(name, 'own' if 'own' in backends(name) else 'sync', copies)
     once = stepper(env)
     connection.send(None)
     connection.recv()
@@ -251,13 +229,11 @@ def _actor(name: str, copies: int, seconds: float, connection: Connection) -> No
 
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object without ``missing`` and ``error``."""
+    """Return the JSON object."""
     empty = memory()
     prepare(name)
-    first = make(name, 'single', 1)
-    made = [first]
+    made = [settled(name, 'single', 1)]
     try:
-        settle(first)
         one = memory()
         if backend == 'actors':
             speed, each = _measure_actors(name, num_envs, seconds)
@@ -265,19 +241,16 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str,
             until = time.perf_counter() + seconds
             while len(made) <= _FEWEST_COPIES or (
                     len(made) <= _MOST_COPIES and time.perf_counter() < until):
-                made.append(make(name, 'single', 1))
-                settle(made[-1])
+                made.append(settled(name, 'single', 1))
             each = (memory() - one) / (len(made) - 1)
-            speed = frames_per_s(stepper(first), seconds)
+            speed = frames_per_s(stepper(made[0]), seconds)
         else:
-            made.append(make(name, backend, num_envs))
-            settle(made[-1])
+            made.append(settled(name, backend, num_envs))
             each = (memory() - one) / num_envs
             speed = frames_per_s(stepper(made[-1]), seconds)
+        space = getattr(made[0], 'single_observation_space', made[0].observation_space)
         return {'frames_per_s': speed, 'memory_bytes': max(each, 0.0),
-                'memory_first_bytes': one - empty, 'backends': list(backends(name)),
-                'observation': leaves(
-                    getattr(first, 'single_observation_space', first.observation_space))}
+                'memory_first_bytes': one - empty, 'observation': leaves(space)}
     finally:
         for env in made:
             env.close()
@@ -286,14 +259,9 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str,
 def main() -> int:
     """Measure, and print the object."""
     name, backend, num_envs, seconds = sys.argv[1:]
-    # Libraries may print; only the object belongs on standard output.
-    output = os.fdopen(os.dup(1), 'w')
-    os.dup2(2, 1)
     try:
-        result = measure(name, backend, int(num_envs), float(seconds))
-    except NotInstalledError as error:
-        result = {'missing': str(error)}
+        print(json.dumps(measure(name, backend, int(num_envs), float(seconds))))
     except EnvError as error:
-        result = {'error': str(error)}
-    print(json.dumps(result), file=output, flush=True)
+        print(error, file=sys.stderr)
+        return 1
     return 0

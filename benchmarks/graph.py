@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import io
 import json
 import math
 import os
@@ -19,11 +18,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import psutil
 import rclpy
@@ -31,7 +31,7 @@ from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
-from vdl_ros.common.metrics import ACTING, PHASES
+from vdl_ros.common.metrics import ACTING
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.statistics.statistics import Share, read
@@ -40,14 +40,12 @@ from vdl_ros.ros.statistics.statistics import Share, read
 _ENDING_S = 20.0
 _LAST_LINES = 20
 # Time until the first update, for each further process, and beyond the measurement.
-_START_S, _START_EACH_S, _PATIENCE_S = 60.0, 30.0, 60.0
+_START_S, _START_EACH_S, _PATIENCE_S = 60.0, 30.0, 120.0
 # Large networks make few updates a minute.
 _TRIALS_S = 900.0
 _POLL_S = 0.05
 # Never reached: the run is interrupted.
 _ENDLESS = {'total_steps': '1000000000000', 'stop_at_return': '1e9'}
-
-Rows = list[tuple[float, float]]
 
 
 @contextmanager
@@ -76,9 +74,9 @@ def module_command(module: str, *words: str) -> list[str]:
             f'from {module} import main; sys.exit(main())', *words]
 
 
-def memory_mb(process: psutil.Process) -> float:
-    """Return the memory of a process in MB; of pages that others use too, its share (PSS)."""
-    return float(process.memory_full_info().pss) / 1e6
+def last_lines(text: str) -> str:
+    """Return the end of what a command printed, which says why it failed."""
+    return '\n'.join(text.splitlines()[-_LAST_LINES:])
 
 
 class _EndedError(Exception):
@@ -87,12 +85,11 @@ class _EndedError(Exception):
 
 @contextmanager
 def launched(
-    *command: str, core: int | None = None, log: Path | None = None, may_end: bool = False,
+    *command: str, log: Path | None = None, may_end: bool = False, cwd: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a command while the block runs, then interrupt it as Ctrl-C does.
 
     Args:
-        core: the one core that it and its children may use; any by default.
         log: file for what it prints; a temporary one by default.
         may_end: it may end by itself, with status 0.
     """
@@ -104,13 +101,12 @@ def launched(
             with log.open('wb') as stream, delayed_interrupts():
                 process = subprocess.Popen(
                     command, stdout=stream, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                    start_new_session=True,
-                    preexec_fn=None if core is None else lambda: os.sched_setaffinity(0, {core}))
+                    start_new_session=True, cwd=cwd)
             with contextlib.suppress(_EndedError):
                 yield process
             if process.poll() is not None and (process.returncode or not may_end):
-                lines = log.read_text(errors='replace').splitlines()[-_LAST_LINES:]
-                raise RuntimeError('\n'.join([f'{command[0]} ended:', *lines]))
+                raise RuntimeError(f'{command[0]} ended:\n'
+                                   + last_lines(log.read_text(errors='replace')))
         finally:
             if process is not None:
                 with delayed_interrupts():
@@ -161,34 +157,87 @@ def wait(process: subprocess.Popen[bytes], condition: Callable[[], Any], seconds
         raise _EndedError
 
 
-class TooFewRowsError(ValueError):
-    """Progress of a run is too short to measure its speed."""
+def run_module(module: str, *words: str, limit: float) -> dict[str, Any]:
+    """Return the JSON object that ``main()`` of a module of this package prints in a new process.
+
+    Raises:
+        RuntimeError: it fails, or takes longer than ``limit``, s.
+    """
+    # Some environments write files where they are started.
+    with tempfile.TemporaryDirectory() as temporary:
+        folder, log = Path(temporary), Path(temporary) / 'log'
+        try:
+            with launched(*module_command(module, *words), log=log, may_end=True,
+                          cwd=folder) as process:
+                wait(process, lambda: process.poll() is not None, limit, 'its end')
+        except RuntimeError as error:
+            raise RuntimeError(f'{words[0]}: {str(error).splitlines()[-1]}') from None
+        text = log.read_text(errors='replace')
+    # Libraries may print, too.
+    found: dict[str, Any] = json.loads(re.findall(r'^{.+}$', text, re.MULTILINE)[-1])
+    return found
 
 
-def progress_rows(folder: Path) -> Rows:
-    """Return (wall time in s, agent steps) of each whole line of a run's progress.csv."""
+class Row(NamedTuple):
+    """Progress of a training at the end of an update.
+
+    Attributes:
+        wall_s: when, s.
+        mean_return: of the last 100 episodes; -inf if there were fewer.
+    """
+
+    wall_s: float
+    agent_steps: float
+    mean_return: float = -math.inf
+
+
+def progress_rows(folder: Path) -> list[Row]:
+    """Return each whole line of a run's progress.csv."""
     try:
         text = (folder / 'progress.csv').read_text()
     except FileNotFoundError:
         return []
     rows = []
-    for line in csv.DictReader(io.StringIO(text[:text.rfind('\n') + 1])):
-        with contextlib.suppress(KeyError, TypeError, ValueError):
-            rows.append((float(line['wall_s']), float(line['agent_steps'])))
+    for line in csv.DictReader(text[:text.rfind('\n') + 1].splitlines()):
+        mean = float(line['mean_return_100']) if int(line['episodes']) >= 100 else -math.inf
+        rows.append(Row(float(line['wall_s']), float(line['agent_steps']), mean))
     return rows
 
 
-def steady_rate(rows: Sequence[tuple[float, float]], start: float) -> float:
-    """Return the agent steps per second of the rows from ``start`` on; before it is warm-up.
+def steady_rate(rows: Sequence[Row], start: float) -> float:
+    """Return the agent steps per second of the rows from ``start`` on; before it is warm-up."""
+    kept = [row for row in rows if row.wall_s >= start]
+    if len(kept) < 2 or kept[-1].wall_s <= kept[0].wall_s:
+        raise RuntimeError(f'{len(kept)} rows of progress after {start:g} s are too few')
+    first, last = kept[0], kept[-1]
+    return (last.agent_steps - first.agent_steps) / (last.wall_s - first.wall_s)
+
+
+def hold(
+    process: subprocess.Popen[bytes], rows: Callable[[], Sequence[Row]], start: float,
+    seconds: float, *, title: str = 'a run', enough: Callable[[float], bool] = lambda began: True,
+    name: Callable[[psutil.Process], str] | None = None,
+) -> dict[str, Any]:
+    """Measure a training of :func:`launched` that has begun.
 
     Args:
-        rows: (wall time in s, agent steps), each written at the end of an update.
+        rows: returns its progress so far, a row at least.
+        start: wall time of its progress at which the warm-up is over, s.
+        enough: returns whether a measurement that began then may end, after ``seconds`` at least.
+        name: returns the name of one of its processes; without it they are not measured.
+
+    Returns:
+        ``steps_per_s``, agent steps/s; ``began`` and ``ended`` of the measurement, monotonic s;
+        with ``name`` also ``processes``, cores and memory, and ``foreign_cores`` of all others.
     """
-    kept = [row for row in rows if row[0] >= start]
-    if len(kept) < 2 or kept[-1][0] <= kept[0][0]:
-        raise TooFewRowsError(f'{len(kept)} rows of progress after {start:g} s are too few')
-    (first, before), (last, after) = kept[0], kept[-1]
-    return (after - before) / (last - first)
+    wait(process, lambda: rows()[-1].wall_s >= start,
+         start - rows()[-1].wall_s + _PATIENCE_S, f'{title}: warm-up')
+    began = time.monotonic()
+    use = name and _ResourceUse(process.pid, name)
+    wait(process, lambda: rows()[-1].wall_s >= start + seconds and enough(began),
+         seconds + _PATIENCE_S, f'{title}: the measurement')
+    return {**(use.take() if use else {}), 'steps_per_s': steady_rate(rows(), start),
+            'began': began, 'ended': time.monotonic()}
 
 
 @dataclass(frozen=True)
@@ -211,100 +260,83 @@ class Plan:
     num_learners: int = 1
 
 
-class Listener:
-    """Receives the time shares of nodes; spins in a thread until it is closed."""
+class Reports:
+    """Time shares of threads, as nodes publish them."""
 
     def __init__(self) -> None:
-        transport.configure()
-        self._context = rclpy.Context()
-        # Without the arguments of this command: some look like remappings.
-        rclpy.init(args=[], context=self._context)
-        self._node = Node('bench_train', context=self._context)
-        self._received: list[tuple[float, Share]] = []
-        self._stop = threading.Event()
-        self._node.create_subscription(
-            MetricsMessage, '/statistics', self._on_statistics, qos.TOPICS['/statistics'])
-        self._executor = SingleThreadedExecutor(context=self._context)
-        self._executor.add_node(self._node)
-        self._thread = threading.Thread(target=self._spin, name='listener')
-        self._thread.start()
-
-    def _spin(self) -> None:
-        while not self._stop.is_set():
-            self._executor.spin_once(timeout_sec=0.1)
-
-    def _on_statistics(self, message: MetricsMessage) -> None:
-        share = read(message)
-        if isinstance(share, Share):
-            self._received.append((time.monotonic(), share))
+        # By node and end of the window: when it arrived, its s, and by thread s by phase.
+        self._found: dict[tuple[str, float], tuple[float, float, dict[str, Counter[str]]]] = {}
 
     def clear(self) -> None:
         """Forget earlier runs."""
-        self._received.clear()
+        self._found.clear()
 
-    def between(self, since: float, until: float = math.inf) -> list[Share]:
-        """Return the shares received between two times, monotonic s."""
-        return [share for when, share in list(self._received) if since <= when <= until]
+    def add(self, message: MetricsMessage, now: float) -> None:
+        """Take a message that arrived at that time, monotonic s."""
+        share = read(message)
+        if isinstance(share, Share):
+            stop = message.window_stop
+            key = share.node.rpartition('/')[2], stop.sec + stop.nanosec * 1e-9
+            _, _, threads = self._found.setdefault(key, (now, share.seconds, {}))
+            phases = threads.setdefault(share.thread, Counter())
+            phases[share.phase] += share.share * share.seconds
+
+    def shares(self, since: float = 0.0, until: float = math.inf,
+               ) -> dict[str, dict[str, dict[str, float]]]:
+        """Return mean shares by node, thread and phase over the reports of a time, monotonic s.
+
+        A report has a message for each phase of each thread. One that has not arrived as a whole
+        is left out.
+        """
+        spent: dict[str, dict[str, Counter[str]]] = {}
+        for (node, _), (when, seconds, threads) in list(self._found.items()):
+            if since <= when <= until and all(math.isclose(
+                    phases.total(), seconds, rel_tol=1e-6) for phases in list(threads.values())):
+                for thread, phases in list(threads.items()):
+                    spent.setdefault(node, {}).setdefault(thread, Counter()).update(phases)
+        return {node: {thread: {phase: each / phases.total() for phase, each in phases.items()}
+                       for thread, phases in threads.items()} for node, threads in spent.items()}
 
     def delivering(self) -> int:
         """Return how many actors have published since the run began."""
-        return len({share.node for share in self.between(0.0)
-                    if share.thread == ACTING and share.phase == 'publish'})
-
-    def close(self) -> None:
-        """Unsubscribe and end the thread."""
-        self._stop.set()
-        self._thread.join()
-        self._executor.shutdown()
-        self._node.destroy_node()
-        rclpy.shutdown(context=self._context)
+        return len({node for (node, _), (_, _, threads) in list(self._found.items())
+                    if 'publish' in threads.get(ACTING, ())})
 
 
-def shares_by_thread(shares: Iterable[Share]) -> dict[str, dict[str, dict[str, float]]]:
-    """Return mean shares by node, thread and phase, over the time of all whole reports."""
-    spent: dict[str, dict[str, dict[str, float]]] = {}
-    for each in whole_reports(shares):
-        thread = spent.setdefault(each.node.rpartition('/')[2], {}).setdefault(each.thread, {})
-        thread[each.phase] = thread.get(each.phase, 0.0) + each.share * each.seconds
-    # Divided by the sum of all phases: a thread does not report a phase before its first time.
-    return {node: {name: {phase: seconds / sum(thread.values())
-                          for phase, seconds in thread.items()}
-                   for name, thread in threads.items()} for node, threads in spent.items()}
+@contextmanager
+def listener() -> Iterator[Reports]:
+    """Receive the time shares of all nodes, in a thread, while the block runs."""
+    transport.configure()
+    context, reports = rclpy.Context(), Reports()
+    # Without the arguments of this command: some look like remappings.
+    rclpy.init(args=[], context=context)
+    node = Node('bench_train', context=context)
+    node.create_subscription(
+        MetricsMessage, '/statistics', lambda message: reports.add(message, time.monotonic()),
+        qos.TOPICS['/statistics'])
+    executor = SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+    stop = threading.Event()
+
+    def spin() -> None:
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=0.1)
+
+    thread = threading.Thread(target=spin, name='listener')
+    thread.start()
+    try:
+        yield reports
+    finally:
+        stop.set()
+        thread.join()
+        executor.shutdown()
+        node.destroy_node()
+        rclpy.shutdown(context=context)
 
 
-def reporting_nodes(shares: Iterable[Share]) -> set[str]:
-    """Return the nodes whose threads all have a whole report among ``shares``, in order.
-
-    All threads of a node are known once a phase of one of them arrives for the second time.
-    """
-    shares = list(shares)
-    seen: set[tuple[str, str, str]] = set()
-    repeated: set[str] = set()
-    for each in shares:
-        key = each.node, each.thread, each.phase
-        if key in seen:
-            repeated.add(each.node)
-        seen.add(key)
-    whole = {(each.node, each.thread) for each in whole_reports(shares)}
-    return repeated - {node for node, thread, _ in seen if (node, thread) not in whole}
-
-
-def whole_reports(shares: Iterable[Share]) -> list[Share]:
-    """Return those of ``shares``, in order of arrival, whose report has arrived as a whole.
-
-    A thread's report has a message for each of its phases, in the order of PHASES; their shares
-    add up to 1. The rest of a cut report would distort the mean.
-    """
-    reports: dict[tuple[str, str], list[list[Share]]] = {}
-    for each in shares:
-        found = reports.setdefault((each.node, each.thread), [])
-        if not found or found[-1][-1].seconds != each.seconds or (
-                PHASES.index(each.phase) <= PHASES.index(found[-1][-1].phase)):
-            found.append([])
-        found[-1].append(each)
-    return [each for found in reports.values() for report in found
-            if math.isclose(sum(share.share for share in report), 1.0, abs_tol=1e-6)
-            for each in report]
+def memory_mb(process: psutil.Process) -> float:
+    """Return the memory of a process in MB; of pages that others use too, its share (PSS)."""
+    return float(process.memory_full_info().pss) / 1e6
 
 
 class _ResourceUse:
@@ -316,8 +348,8 @@ class _ResourceUse:
         self._began, self._busy = time.monotonic(), _busy()
         self._before = {name: _used(each) for name, each in self._processes.items()}
 
-    def take(self) -> tuple[dict[str, dict[str, float]], float]:
-        """Return cores and memory by process, and the cores that all others used."""
+    def take(self) -> dict[str, Any]:
+        """Return ``processes``, cores and memory by name, and ``foreign_cores`` of all others."""
         seconds = time.monotonic() - self._began
         try:
             found = {
@@ -328,7 +360,7 @@ class _ResourceUse:
             raise RuntimeError(f'a process of the run has ended: {error}') from None
         others = (_busy() - self._busy) / seconds - sum(
             each['cpu_cores'] for each in found.values())
-        return found, max(others, 0.0)
+        return {'processes': found, 'foreign_cores': max(others, 0.0)}
 
 
 def _used(process: psutil.Process) -> float:
@@ -342,90 +374,82 @@ def _busy() -> float:
 
 
 def run_serial(plan: Plan) -> dict[str, Any]:
-    """Measure local training."""
-    def command(folder: Path) -> list[str]:
-        words = [sys.executable, '-m', 'vdl_ros.local_training']
-        for name, value in (plan.settings | _ENDLESS).items():
-            words += [f'--{name}', value]
-        return [*words, '--run_dir', str(folder)]
-
-    found = _run(plan, command, lambda process: 'serial', lambda since: True)
+    """Measure local training; see :func:`run`."""
+    words = [sys.executable, '-m', 'vdl_ros.local_training', *(
+        word for name, value in {**plan.settings, **_ENDLESS}.items()
+        for word in (f'--{name}', value))]
+    found = run(plan, lambda folder: [*words, '--run_dir', str(folder)])
     return found | {'time_shares': {'serial': found['summary']['time_shares']}}
 
 
-def run_graph(plan: Plan, listener: Listener) -> dict[str, Any]:
-    """Measure the graph of ``train.launch.py``."""
-    def command(folder: Path) -> list[str]:
-        settings = plan.settings | plan.more | _ENDLESS | {
-            'num_actors': str(plan.num_actors), 'num_learners': str(plan.num_learners),
-            'run_dir': str(folder)}
-        return ['ros2', 'launch', 'vdl_ros', 'train.launch.py',
-                *(f'{name}:={value}' for name, value in settings.items())]
+def launch_command(name: str, folder: Path, settings: Mapping[str, str]) -> list[str]:
+    """Return the command that starts a launch file of the package, for a training without end."""
+    return ['ros2', 'launch', 'vdl_ros', name, f'run_dir:={folder}',
+            *(f'{name}:={value}' for name, value in {**settings, **_ENDLESS}.items())]
 
-    def name(process: psutil.Process) -> str:
-        match = re.search(r'__node:=(\w+)', ' '.join(process.cmdline()))
-        return match[1] if match else 'launch'
 
-    def complete(since: float) -> bool:
-        return len(reporting_nodes(listener.between(since))) >= plan.num_actors + plan.num_learners
-
-    listener.clear()
-    found = _run(plan, command, name, complete, lambda: listener.delivering() >= plan.num_actors)
+def run_graph(plan: Plan, reports: Reports) -> dict[str, Any]:
+    """Measure the graph of ``train.launch.py``; see :func:`run`."""
+    settings = {**plan.settings, **plan.more, 'num_actors': str(plan.num_actors),
+                'num_learners': str(plan.num_learners)}
+    reports.clear()
+    found = run(
+        plan, lambda folder: launch_command('train.launch.py', folder, settings),
+        ready=lambda text: reports.delivering() >= plan.num_actors,
+        enough=lambda began: len(reports.shares(began)) >= plan.num_actors + plan.num_learners)
     # Without the end of the run, where checkpoint and curve are written.
-    return found | {'time_shares': shares_by_thread(
-        listener.between(found['began'], found['ended']))}
+    return found | {'time_shares': reports.shares(found['began'], found['ended'])}
 
 
-def _run(
-    plan: Plan, command: Callable[[Path], Sequence[str]],
-    name: Callable[[psutil.Process], str], complete: Callable[[float], bool],
-    ready: Callable[[], bool] = lambda: True,
+def _name(process: psutil.Process) -> str:
+    """Return the name of a process of a run."""
+    words = ' '.join(process.cmdline())
+    match = re.search(r'__node:=(\w+)', words)
+    return match[1] if match else 'serial' if 'vdl_ros.local_training' in words else 'launch'
+
+
+def run(
+    plan: Plan, command: Callable[[Path], Sequence[str]], *, beside: Sequence[str] = (),
+    ready: Callable[[str], Any] = lambda text: True,
+    enough: Callable[[float], bool] = lambda began: True,
 ) -> dict[str, Any]:
     """Start a run, measure it, interrupt it.
 
     Args:
         command: returns the words of the command for a run folder.
-        name: returns the name of one of its processes.
-        complete: returns whether all nodes have reported since a time; awaited before the end.
-        ready: returns whether all actors take part; awaited before the warm-up.
+        beside: words of a second command that belongs to the run.
+        ready: returns, of what the command printed, whether all actors take part.
+        enough: see :func:`hold`.
 
     Returns:
-        ``steps_per_s``; ``processes``, cores and memory by name; ``foreign_cores`` of all other
-        processes; ``summary`` of the run; ``began`` and ``ended`` of the measurement, monotonic s.
+        What :func:`hold` returns, and ``summary`` of the run.
     """
     start_s = _START_S + _START_EACH_S * (plan.num_actors + plan.num_learners - 1)
     with tempfile.TemporaryDirectory() as temporary:
         folder, log = Path(temporary) / 'run', Path(temporary) / 'log'
 
-        def wall() -> float:
-            rows = progress_rows(folder)
-            return rows[-1][0] if rows else -1.0
+        def text() -> str:
+            return log.read_text(errors='replace')
 
         def settled() -> bool:
             """Return whether the learner has chosen its threads, if it tries numbers of them."""
-            text = log.read_text(errors='replace')
-            return text.count('learner_threads: trying') <= text.count('learner_threads: chosen')
+            return text().count('learner_threads: trying') <= text().count(
+                'learner_threads: chosen')
 
-        with launched(*command(folder), log=log) as process:
-            wait(process, lambda: wall() >= 0, start_s, 'the first update')
-            wait(process, ready, start_s, 'something from every actor')
+        with launched(*command(folder), log=log) as process, (
+                launched(*beside) if beside else contextlib.nullcontext()):
+            wait(process, lambda: progress_rows(folder), start_s, 'the first update')
+            wait(process, lambda: ready(text()), start_s, 'something from every actor')
             wait(process, settled, _TRIALS_S, 'the number of threads of the learner')
-            warm = wall() + plan.warm_up
-            wait(process, lambda: wall() >= warm, plan.warm_up + _PATIENCE_S, 'warm-up')
-            start, began = wall(), time.monotonic()
-            use = _ResourceUse(process.pid, name)
-            wait(process, lambda: wall() >= start + plan.seconds and complete(began),
-                 plan.seconds + _PATIENCE_S, 'measurement')
-            processes, foreign = use.take()
-            measured, ended = progress_rows(folder), time.monotonic()
+            start = progress_rows(folder)[-1].wall_s + plan.warm_up
+            found = hold(process, lambda: progress_rows(folder), start, plan.seconds,
+                         enough=enough, name=_name)
         if process.returncode != 0:
             raise RuntimeError(f'a run ended with status {process.returncode}')
         try:
             summary = json.loads((folder / 'summary.json').read_text())
-            speed = steady_rate(measured, start)
         except (OSError, ValueError) as error:
             raise RuntimeError(f'a run cannot be read: {error}') from None
     if summary['ended_by'] != 'interrupted':
         raise RuntimeError(f'a run ended by {summary["ended_by"]}')
-    return {'steps_per_s': speed, 'processes': processes, 'foreign_cores': foreign,
-            'summary': summary, 'began': began, 'ended': ended}
+    return found | {'summary': summary}

@@ -6,16 +6,20 @@ import argparse
 import json
 import os
 import platform
+import re
 import signal
 import statistics
+import string
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser
 
+T = TypeVar('T')
+R = TypeVar('R')
 EXIT_FAILED, EXIT_INTERRUPTED = 1, 130
 
 
@@ -24,44 +28,70 @@ class Parser(OneLineParser):
 
     def __init__(self, name: str, doc: str | None, quick: str = 'under a minute, less exact'):
         super().__init__(prog=name, description=(doc or '').splitlines()[0])
+        self._usual: dict[str, tuple[Any, Any]] = {}
+        self._limits: dict[str, tuple[Any, Any]] = {}
+        self._lists: list[str] = []
         self.add_argument('--quick', action='store_true', help=quick)
         self.add_argument('--json', action='store_true', help='print one JSON object')
         self.add_argument('--output', type=Path, metavar='FILE', help='write that object there')
 
+    def number(self, option: str, kind: type, text: str, usual: tuple[Any, Any],
+               limits: tuple[Any, Any], **more: Any) -> None:
+        """Add an option for a number, or for several.
 
-def complete(
-    options: argparse.Namespace, defaults: Mapping[str, tuple[Any, Any]],
-    limits: Mapping[str, tuple[float, float]],
-) -> None:
-    """Set the options that were not given; check all.
+        Args:
+            usual: values without and with ``--quick``, if it is not given.
+            limits: lowest and highest number allowed.
+            more: ``nargs``, for numbers as words of their own.
+        """
+        name = self.add_argument(option, type=kind, metavar='N', help=_help(text, usual), **more)
+        self._usual[name.dest], self._limits[name.dest] = usual, limits
 
-    Args:
-        defaults: by option, the value without and with ``--quick``.
-        limits: by option, the lowest and highest number allowed, also within a list.
+    def numbers(self, option: str, text: str, usual: tuple[str, str], limits: tuple[int, int],
+                ) -> None:
+        """Add an option for whole numbers in one word, with commas between."""
+        name = self.add_argument(option, metavar='N,N', help=_help(text, usual)).dest
+        self._usual[name], self._limits[name] = usual, limits
+        self._lists.append(name)
 
-    Raises:
-        ValueError: a number out of range, or an ``--output`` that cannot be written.
-    """
-    for name, (usual, quick) in defaults.items():
-        if getattr(options, name) is None:
-            setattr(options, name, quick if options.quick else usual)
-    for name, (low, high) in limits.items():
-        values = getattr(options, name)
-        for value in values if isinstance(values, list | tuple) else [values]:
-            if value is not None and not low <= value <= high:
-                raise ValueError(f'--{name.replace("_", "-")}: {value} is not allowed: '
-                                 f'{low} to {high}')
-    path = options.output
-    if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
-        raise ValueError(f'--output: {path} is not allowed: ' + (
-            'it is a folder' if path.is_dir() else 'there is no such folder'))
+    def complete(self, words: Sequence[str] | None = None) -> argparse.Namespace:
+        """Return all options.
+
+        Raises:
+            ValueError: a number out of range, or an ``--output`` that cannot be written.
+        """
+        options = self.parse_args(words)
+        for name, (usual, quick) in self._usual.items():
+            option, (low, high) = f'--{name.replace("_", "-")}', self._limits[name]
+            value = getattr(options, name)
+            if value is None:
+                value = quick if options.quick else usual
+            if name in self._lists:
+                value = numbers(option, value, low, high)
+            setattr(options, name, value)
+            for each in value if isinstance(value, list | tuple) else [value]:
+                if each is not None and not low <= each <= high:
+                    raise ValueError(f'{option}: {each} is not allowed: {low} to {high}')
+        path = options.output
+        if path is not None and (path.is_dir() or not path.absolute().parent.is_dir()):
+            raise ValueError(f'--output: {path} is not allowed: ' + (
+                'it is a folder' if path.is_dir() else 'there is no such folder'))
+        return options
 
 
-def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> list[int]:
+def _help(text: str, usual: tuple[Any, Any]) -> str:
+    if usual[0] is None:
+        return text
+    values, quick = (' '.join(map(str, each)) if isinstance(each, tuple) else f'{each}'
+                     for each in usual)
+    return f'{text} ({values}' + (f'; quick: {quick})' if quick != values else ')')
+
+
+def numbers(option: str, text: str, low: int, high: int) -> list[int]:
     """Return the different numbers of a text such as ``1,2,5``, in its order.
 
     Raises:
-        ValueError: one is no number or not within ``low`` and ``high``, for this ``reason``.
+        ValueError: one is no number or not within ``low`` and ``high``.
     """
     try:
         found = [int(word) for word in text.split(',')]
@@ -69,8 +99,37 @@ def numbers(option: str, text: str, low: int, high: int, reason: str = '') -> li
         found = []
     if not found or not all(low <= each <= high for each in found):
         raise ValueError(f'{option}: {text!r} is not allowed: numbers from {low} to {high} with '
-                         f'commas between{reason}')
+                         'commas between')
     return list(dict.fromkeys(found))
+
+
+def turned(items: Sequence[T], number: int) -> list[T]:
+    """Return the items in the order of round ``number``: each round begins with another one."""
+    turn = number % len(items)
+    return [*items[turn:], *items[:turn]]
+
+
+def collect(
+    cells: Sequence[T], rounds: int, measure: Callable[[T, int], R],
+) -> tuple[dict[T, list[R]], dict[T, str]]:
+    """Return by cell the results of all rounds, and why a cell failed, which is left out.
+
+    Every second round is reversed. So a slow phase of the machine affects all cells alike.
+
+    Args:
+        measure: takes a cell and the number of the round; raises RuntimeError.
+    """
+    found: dict[T, list[R]] = {cell: [] for cell in cells}
+    problems: dict[T, str] = {}
+    for number in range(rounds):
+        for cell in reversed(cells) if number % 2 else cells:
+            if cell not in problems:
+                try:
+                    found[cell].append(measure(cell, number))
+                except RuntimeError as error:
+                    problems[cell] = ' '.join(str(error).split())
+                    log(f'round {number + 1}: {cell}: {error}')
+    return {cell: results for cell, results in found.items() if cell not in problems}, problems
 
 
 def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | None]) -> int:
@@ -85,8 +144,8 @@ def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | Non
     except (ValueError, OSError) as error:
         log(f'{name}: {error}')
         return EXIT_BAD_INPUT
-    # As Ctrl-C, so that the measurement under way is ended as well.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     try:
         return work(options) or 0
     except KeyboardInterrupt:
@@ -95,6 +154,13 @@ def run(name: str, arguments: Callable[[], Any], work: Callable[[Any], int | Non
     except RuntimeError as error:
         log(f'{name}: {error}')
         return EXIT_FAILED
+
+
+def _interrupt(*_: object) -> None:
+    """Raise KeyboardInterrupt; ignore later signals, so that all processes are ended."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def log(text: str) -> None:
@@ -113,15 +179,35 @@ def deliver(
     print(json.dumps(found) if options.json else text(found))
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+class _Cells(string.Formatter):
+    """Formats as ``str.format``; None, and what is missing, as nothing."""
+
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return super().get_field(field_name, args, kwargs)
+        except (KeyError, TypeError):
+            return None, field_name
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return '' if value is None else str(super().format_field(value, format_spec))
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
     """Return the lines of a Markdown table."""
-    return ['| ' + ' | '.join(head) + ' |', '|' + '---|' * len(head),
-            *('| ' + ' | '.join(row) + ' |' for row in rows)]
+    lines = ['| ' + ' | '.join(row) + ' |' for row in (head, *rows)]
+    return [lines[0], '|' + '---|' * (lines[0].count(' | ') + 1), *lines[1:]]
 
 
-def percent(share: float | None) -> str:
-    """Return a share as percent with one digit and no sign; empty for None."""
-    return '' if share is None else f'{share:.1%}'.rstrip('%')
+def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the lines of a Markdown table of rows with names.
+
+    Args:
+        formats: of the cells by their titles; None and what is missing is left out, also in
+            brackets, which have figures of another system.
+    """
+    cells = _Cells()
+    return table(formats, ([re.sub(r' \(\D*\)$', '', cells.vformat(each, (), row))
+                            for each in formats.values()] for row in rows))
 
 
 def median(values: Iterable[float | None]) -> float | None:

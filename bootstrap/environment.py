@@ -49,7 +49,6 @@ class Environment:
 
     @property
     def python(self) -> Path:
-        """Path of the interpreter."""
         return self.prefix / 'bin' / 'python3'
 
     def _check_python(self) -> None:
@@ -146,7 +145,6 @@ def is_stand_in(ros2: Path) -> bool:
 
 
 def can_import(python: str | Path, *modules: str) -> bool:
-    """Return whether ``python`` can import all ``modules``."""
     return not subprocess.run([python, '-c', f'import {", ".join(modules)}'], check=False,
                               capture_output=True).returncode
 

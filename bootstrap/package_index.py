@@ -31,7 +31,6 @@ class PackageIndex:
         self.constraints: Path | None = None
 
     def install_uv(self, requirements: Sequence[str]) -> None:
-        """Install uv itself with pip."""
         run('uv', [self._python, '-m', 'pip', 'install', '--disable-pip-version-check',
                    *requirements], self.prefix / 'log' / 'pip-uv.log')
 

@@ -109,7 +109,6 @@ def repair(prefix: Path, force: bool = False) -> None:
 
 
 def _write_interface(prefix: Path, name: str) -> None:
-    """Write the interface package ``name``, which colcon builds beside this checkout."""
     own = DEFINITIONS / name
     found = {str(path.relative_to(own)): path.read_text()
              for path in sorted(own.glob('*/*'))} or _definitions_of_rosbags(prefix, name)

@@ -25,7 +25,6 @@ class SetupError(RuntimeError):
 
 
 def print_progress(text: str) -> None:
-    """Print one line of progress."""
     print(f'[setup] {text}', flush=True)
 
 
@@ -50,18 +49,13 @@ class Stamp:
         return self.path.is_file() and self.path.read_text() == self.wanted
 
     def set(self) -> None:
-        """Record that the step has run."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_text(self.wanted)
 
 
 def run(
-    title: str,
-    command: Sequence[str | Path],
-    log: Path,
-    *,
-    env: Mapping[str, str] | None = None,
-    cwd: Path | None = None,
+    title: str, command: Sequence[str | Path], log: Path, *,
+    env: Mapping[str, str] | None = None, cwd: Path | None = None,
 ) -> None:
     """Run ``command`` with output to ``log``; print the elapsed time and large downloads."""
     log.parent.mkdir(parents=True, exist_ok=True)

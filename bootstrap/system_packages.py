@@ -34,24 +34,20 @@ class Need:
 
 
 def has_program(*names: str) -> bool:
-    """Return whether one of the programs is on the PATH or in a system folder (sbin)."""
     path = f'{os.environ.get("PATH", os.defpath)}:/usr/sbin:/sbin'
     return any(shutil.which(name, path=path) for name in names)
 
 
 def has_python_headers() -> bool:
-    """Return whether extensions of this Python can be compiled."""
     return (Path(sysconfig.get_paths()['include']) / 'Python.h').is_file()
 
 
 def has_ensurepip() -> bool:
-    """Return whether this Python can create a virtual environment with pip."""
     importlib.invalidate_caches()
     return importlib.util.find_spec('ensurepip') is not None
 
 
 def has_opengl() -> bool:
-    """Return whether images can be rendered without a display."""
     return not subprocess.run([sys.executable, EGL_PROBE], capture_output=True,
                               check=False).returncode
 
@@ -142,7 +138,6 @@ def install(log: Path, *, tests: Sequence[Need] = ()) -> None:
 
 
 def command(needs: Sequence[Need]) -> str:
-    """Return the command that installs ``needs`` on Debian."""
     sudo = '' if os.geteuid() == 0 else 'sudo '
     return f'{sudo}apt install {" ".join(_packages(needs))}'
 

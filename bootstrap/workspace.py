@@ -69,7 +69,6 @@ def _link_to_checkout(root: Path, prefix: Path) -> Path:
 
 
 def _install_standin(root: Path, environment: Environment, force: bool) -> None:
-    """Install bootstrap/ros2_standin if there is no ROS 2 distribution."""
     if environment.distribution:
         if not can_import(environment.python, 'launch', 'launch_ros', 'ros2launch'):
             raise SetupError(

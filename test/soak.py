@@ -30,6 +30,7 @@ from conftest import Peer, Run
 from processes import Launched
 from trajectory_msgs.msg import JointTrajectory
 
+from benchmarks import report
 from benchmarks.graph import own_domain
 from vdl_ros.msg import JointTrajectoryStatus
 from vdl_ros.ros import qos
@@ -107,17 +108,14 @@ def summary(processes: dict[str, Series], memory: Series) -> dict[str, dict]:
 
 def table(rows: dict[str, dict]) -> str:
     """Return the summary as a Markdown table."""
-    lines = ['| process | MB | MB/min | file descriptors | threads |', '|---|---|---|---|---|']
-    for name, row in rows.items():
-        def ends(what, row=row):
-            return ' to '.join(f'{each:g}' for each in row[what])
-        if name == '/dev/shm':
-            lines.append(f'| /dev/shm, {ends("files")} files | {ends("mb")} | '
-                         f'{row["mb_per_min"]:.3f} |  |  |')
-        else:
-            lines.append(f'| {name} | {ends("rss_mb")} | {row["mb_per_min"]:.3f} | '
-                         f'{ends("fds")} | {ends("threads")} |')
-    return '\n'.join(lines)
+    columns = {'process': '{name}', 'MB': '{rss_mb[0]:g} to {rss_mb[1]:g}',
+               'MB/min': '{mb_per_min:.3f}', 'file descriptors': '{fds[0]:g} to {fds[1]:g}',
+               'threads': '{threads[0]:g} to {threads[1]:g}'}
+    shared = rows['/dev/shm']
+    return '\n'.join(report.columns(columns, (
+        {'name': name, **row} for name, row in rows.items() if row is not shared)) + [
+        '/dev/shm: files {files[0]:g} to {files[1]:g}, MB {mb[0]:g} to {mb[1]:g}'.format(
+            **shared)])
 
 
 class Soak:

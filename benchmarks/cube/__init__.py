@@ -1,1 +1,1 @@
-"""Parts of bench_cube: the scripted controllers."""
+"""Parts of bench_reach: the scripted controllers."""

@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import atari
 import gymnasium
 import torch.utils.tensorboard
 from ale_py.env import AtariEnv
-from reports import report, returns
+from peer_worker import report, returns, rom
 
 CLONE = Path(sys.prefix) / 'clone'
 # Updates of 640 steps in one pass.
@@ -50,7 +49,7 @@ def main() -> None:
     if env_id.startswith('ALE/'):
         script, words = 'ppo_atari.py', [*GAME]
         gymnasium.register(env_id, lambda **_: AtariEnv(
-            game=atari.rom(env_id), frameskip=1, repeat_action_probability=0.0,
+            game=rom(env_id), frameskip=1, repeat_action_probability=0.0,
             max_num_frames_per_episode=108_000))
     sys.path.insert(0, str(CLONE))
     sys.argv = [script, '--env-id', env_id, '--seed', seed, '--no-cuda', *words]

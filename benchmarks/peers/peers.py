@@ -12,26 +12,16 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import psutil
 
-from benchmarks.graph import TooFewRowsError, launched, memory_mb, steady_rate, wait
+from benchmarks.graph import Row, hold, last_lines, launched, memory_mb, wait
 
-_LAST_LINES = 20
-# Until the first update, and for as long as one may take beyond the measurement, s.
-_START_S, _PATIENCE_S = 180.0, 120.0
+# Until the first update, s.
+_START_S = 180.0
 _POLL_S = 0.1
 _WORKERS = Path(__file__).parent
 _COMMON = ('torch==2.13.0', 'ale-py==0.12.1')
-
-
-@dataclass(frozen=True)
-class Clone:
-    """A commit of a repository."""
-
-    repository: str
-    commit: str
 
 
 @dataclass(frozen=True)
@@ -42,14 +32,15 @@ class Peer:
         algorithms: what it learns a game and CartPole with.
         worker: script that trains in the environment and with the seed that it is given, until it
             is interrupted or has made its steps, and prints a line at each update.
-        clone: what lies in the folder ``clone`` of its environment, for what pip cannot install.
+        clone: repository and commit of what lies in the folder ``clone`` of its environment, for
+            what pip cannot install.
     """
 
     title: str
     algorithms: tuple[str, str]
     requirements: tuple[str, ...]
     worker: Path
-    clone: Clone | None = None
+    clone: tuple[str, str] | None = None
 
 
 PEERS = {
@@ -71,7 +62,7 @@ PEERS = {
             *_COMMON, 'gymnasium==0.29.1', 'numpy<2', 'opencv-python-headless<5', 'tensorboard',
             'tyro'),
         _WORKERS / 'cleanrl_worker.py',
-        Clone('https://github.com/vwxyzjn/cleanrl', 'fe8d8a03c41a7ef5b523e2e354bd01c363e786bb'))}
+        ('https://github.com/vwxyzjn/cleanrl', 'fe8d8a03c41a7ef5b523e2e354bd01c363e786bb'))}
 
 
 def install(peer: Peer, folder: Path) -> Path:
@@ -80,17 +71,16 @@ def install(peer: Peer, folder: Path) -> Path:
     The first call takes minutes; later ones find what is there.
     """
     python, stamp = folder / 'bin' / 'python', folder / 'requirements.txt'
-    commit = [f'# {peer.clone.repository} {peer.clone.commit}'] if peer.clone else []
-    text = '\n'.join([*peer.requirements, *commit]) + '\n'
+    text = '\n'.join([*peer.requirements, f'# {peer.clone}'])
     if python.exists() and stamp.exists() and stamp.read_text() == text:
         return python
     _run([sys.executable, '-m', 'venv', '--clear', str(folder)])
     if peer.requirements:
         _run(_alone(python, '-m', 'pip', 'install', '--quiet', *peer.requirements))
     if peer.clone:
-        clone = str(folder / 'clone')
-        _run(['git', 'clone', '--quiet', '--no-checkout', peer.clone.repository, clone])
-        _run(['git', '-C', clone, 'checkout', '--quiet', peer.clone.commit])
+        (repository, commit), clone = peer.clone, str(folder / 'clone')
+        _run(['git', 'clone', '--quiet', '--no-checkout', repository, clone])
+        _run(['git', '-C', clone, 'checkout', '--quiet', commit])
     stamp.write_text(text)
     return python
 
@@ -106,21 +96,8 @@ def _run(words: Sequence[str]) -> None:
     except FileNotFoundError as error:
         raise RuntimeError(f'{error.filename}: no such command') from None
     if done.returncode:
-        lines = (done.stdout + done.stderr).splitlines()[-_LAST_LINES:]
-        raise RuntimeError('\n'.join([f'{" ".join(words)}: status {done.returncode}', *lines]))
-
-
-class Row(NamedTuple):
-    """A report of a training.
-
-    Attributes:
-        wall_s: when, s.
-        mean_return: of the last 100 episodes; -inf if there were fewer.
-    """
-
-    wall_s: float
-    agent_steps: float
-    mean_return: float = -math.inf
+        raise RuntimeError(f'{" ".join(words)}: status {done.returncode}\n'
+                           + last_lines(done.stdout + done.stderr))
 
 
 def rows(text: str) -> list[Row]:
@@ -153,34 +130,24 @@ def run_peer(
         with launched(*command(peer, python, env_id, 1), log=log) as process:
             wait(process, learned, _START_S, f'{peer.title}: an update')
             start = learned()[0].wall_s + warm_up
-            wait(process, lambda: learned()[-1].wall_s >= start + seconds,
-                 warm_up + seconds + _PATIENCE_S, f'{peer.title}: the measurement')
-            memory, found = _memory_of_all(process.pid), learned()
-        try:
-            return steady_rate([(row.wall_s, row.agent_steps) for row in found], start), memory
-        except TooFewRowsError as error:
-            raise RuntimeError(f'{peer.title}: {error}') from None
-
-
-def _memory_of_all(pid: int) -> float:
-    """Return the memory of a process and of all that it started, MB."""
-    root, total = psutil.Process(pid), 0.0
-    for process in (root, *root.children(recursive=True)):
-        with contextlib.suppress(psutil.NoSuchProcess):
-            total += memory_mb(process)
-    return total
+            found = hold(process, learned, start, seconds, title=peer.title)
+            root, memory = psutil.Process(process.pid), 0.0
+            for each in (root, *root.children(recursive=True)):
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    memory += memory_mb(each)
+    return found['steps_per_s'], memory
 
 
 def until_return(
     words: Sequence[str], read: Callable[[str], list[Row]], *, mean_return: float, limit: float,
-) -> tuple[float, float] | None:
+) -> tuple[float | None, float | None]:
     """Return the seconds from the start of a command, and the agent steps, until a mean return.
 
     Args:
         words: the command; it may end by itself.
         read: returns the rows so far from what the command has printed.
         mean_return: of the last 100 episodes.
-        limit: s; None is returned if it takes longer, or ends before.
+        limit: s; both are None if it takes longer, or ends before.
     """
     with tempfile.TemporaryDirectory() as folder:
         log, began = Path(folder) / 'log', time.monotonic()
@@ -194,4 +161,4 @@ def until_return(
                 if ended:
                     break
                 time.sleep(_POLL_S)
-    return None
+    return None, None

@@ -6,17 +6,16 @@ import sys
 import tempfile
 from typing import Any
 
-import atari
 import gymnasium
 import numpy as np
 import ray
+from peer_worker import EPISODES, make_game, report
 from ray.rllib.algorithms.algorithm_config import AlgorithmConfig
 from ray.rllib.algorithms.impala import IMPALAConfig
 from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.default_model_config import DefaultModelConfig
 from ray.tune.registry import register_env
 from ray.tune.trainable import trainable
-from reports import EPISODES, report
 
 
 def game() -> AlgorithmConfig:
@@ -40,7 +39,7 @@ def cart_pole() -> AlgorithmConfig:
 
 def make(config: dict[str, Any]) -> Any:
     """Return a game for one of the workers; its network needs floats, with channels last."""
-    env = atari.make(config['env_id'])
+    env = make_game(config['env_id'])
     return gymnasium.wrappers.TransformObservation(
         env, lambda frames: np.moveaxis(np.asarray(frames, np.float32), 0, -1) / 255.0,
         gymnasium.spaces.Box(0.0, 1.0, (84, 84, 4), np.float32))

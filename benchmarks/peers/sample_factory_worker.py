@@ -6,9 +6,8 @@ import sys
 import tempfile
 from typing import Any
 
-import atari
 import gymnasium
-from reports import report
+from peer_worker import make_game, report
 from sample_factory.algo.runners.runner import AlgoObserver, Runner
 from sample_factory.cfg.arguments import parse_full_cfg, parse_sf_args
 from sample_factory.envs.env_utils import register_env
@@ -42,7 +41,7 @@ class Report(AlgoObserver):  # type: ignore[misc]
 
 def make(name: str, cfg: Any, env_config: Any, render_mode: str | None = None) -> Any:
     """Return an environment for one of the workers."""
-    return atari.make(name) if name.startswith('ALE/') else gymnasium.make(name)
+    return make_game(name) if name.startswith('ALE/') else gymnasium.make(name)
 
 
 def main() -> None:

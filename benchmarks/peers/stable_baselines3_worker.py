@@ -5,8 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 
-import atari
-from reports import report
+from peer_worker import make_game, report
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
@@ -29,7 +28,7 @@ class Report(BaseCallback):
 
 def game(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
     """Return A2C of 16 processes, with 640 steps in an update."""
-    envs = SubprocVecEnv([partial(atari.make, env_id)] * 16)
+    envs = SubprocVecEnv([partial(make_game, env_id)] * 16)
     return A2C('CnnPolicy', envs, n_steps=40, seed=seed, device='cpu'), ENDLESS
 
 

@@ -78,12 +78,12 @@ def measure(learners: int, batches: int, periods: Sequence[int]) -> dict[str, An
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the table for a page."""
-    periods = list(found['rows'][0]['speedups'])
+    periods = found['rows'][0]['speedups']
     return '\n'.join([
-        *report.table(
-            ('a sum, kB', 'a batch, s', *(f'every {each}: speed-up' for each in periods),
-             'VDL, 6 machines'),
-            ((f'{row["kilobytes"]:,}', f'{row["batch_s"]:g}',
-              *(f'{row["speedups"][each]:.2f}' for each in periods), f'{row["seed"]:.2f}')
+        *report.columns(
+            {'a sum, kB': '{kilobytes:,}', 'a batch, s': '{batch_s:g}',
+             **{f'every {each}: speed-up': f'{{every{each}:.2f}}' for each in periods},
+             'VDL, 6 machines': '{seed:.2f}'},
+            ({**row, **{f'every{each}': row['speedups'][each] for each in periods}}
              for row in found['rows'])),
         '', f'{found["learners"]} learners on one host, {found["batches"]} batches of each.'])

@@ -9,31 +9,24 @@ min(a n, L). The two straight lines cross at the knee, L / a actors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-# WALL-E, HalfCheetah-v2, 20,000 samples an iteration, read off its plots to 5 %: minutes of
-# collecting and of learning by samplers. The machine is not stated.
-SEED_SAMPLERS: Mapping[int, tuple[float, float]] = {
-    1: (0.233, 0.035), 2: (0.123, 0.041), 5: (0.038, 0.035), 8: (0.028, 0.047),
-    10: (0.019, 0.038), 20: (0.012, 0.038)}
 # impala_horovod_gym, Pong, one learner with a GPU, an actor is one machine of 4 cores: actors and
 # agent steps/s. It measured 45 twice.
 SEED_ACTORS = ((15, 2300.0), (25, 4300.0), (35, 6000.0), (45, 6200.0), (45, 5800.0),
                (50, 6200.0), (110, 6300.0))
 
-# Bounds of p; and p where there are too few numbers of actors for three parameters.
+# Bounds of p; and p where there are fewer than four numbers of actors.
 _SHARPNESS, _FIXED = (0.5, 16.0), 2.0
-_FEW = 4
 # Bounds of the knee, relative to the fewest and the most actors.
 _KNEE = (0.5, 64.0)
 _GRID, _ROUNDS = 41, 12
-_OURS, _SEED, _LINE = '#1f6feb', '#8a929c', '#24292f'
+KINDS = ('.pdf', '.png', '.svg')
 
 
 @dataclass(frozen=True)
@@ -84,11 +77,9 @@ def law(actors: Any, per_actor: float, limit: float, sharpness: float) -> Any:
     return limit * np.exp(_log_share(np.asarray(actors) * per_actor / limit, sharpness))
 
 
-def _log_share(load: NDArray[np.float64], sharpness: NDArray[np.float64] | float,
-               ) -> NDArray[np.float64]:
+def _log_share(load: Any, sharpness: Any) -> Any:
     """Return log y / L for a ``load`` of a n / L, without overflow."""
-    found: NDArray[np.float64] = -np.logaddexp(-sharpness * np.log(load), 0.0) / sharpness
-    return found
+    return -np.logaddexp(-sharpness * np.log(load), 0.0) / sharpness
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Fit:
@@ -98,16 +89,13 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
     refined around its best point.
 
     Args:
-        points: actors and agent steps/s; more than one point may have the same actors.
+        points: actors, at least two numbers, and agent steps/s; more than one point may have the
+            same actors.
     """
-    if not all(0.0 < number < np.inf for point in points for number in point):
-        raise ValueError('a law needs actors and steps/s above 0')
     numbers = sorted({actors for actors, _ in points})
-    if len(numbers) < 2:
-        raise ValueError(f'{len(numbers)} numbers of actors are too few for a law: at least 2')
     actors, measured = np.array(points, np.float64).T
     bounds = np.log([[numbers[0] * _KNEE[0], numbers[-1] * _KNEE[1]],
-                     _SHARPNESS if len(numbers) >= _FEW else (_FIXED, _FIXED)])
+                     _SHARPNESS if len(numbers) >= 4 else (_FIXED, _FIXED)])
     low, high = bounds.T
     for _ in range(_ROUNDS):
         knees, sharps = (np.exp(np.linspace(*ends, _GRID)) for ends in zip(low, high, strict=True))
@@ -123,71 +111,20 @@ def fit(points: Sequence[tuple[float, float]]) -> Fit:
                float(np.sqrt(errors[best])), float(numbers[0]), float(numbers[-1]))
 
 
-def held_out(points: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
-    """Return actors and steps/s that a law of all other points predicts for the most actors.
-
-    None if fewer than three numbers of actors are left for that law.
-    """
-    most = max(actors for actors, _ in points)
-    others = [point for point in points if point[0] != most]
-    if len({actors for actors, _ in others}) < _FEW - 1:
-        return None
-    return most, float(fit(others).predict(most))
-
-
-def kinds() -> list[str]:
-    """Return the suffixes of files that can be written."""
-    from matplotlib.backend_bases import FigureCanvasBase
-    return sorted(FigureCanvasBase.get_supported_filetypes())
-
-
-def draw(path: Path, found: Mapping[str, Any]) -> None:
-    """Plot what ``bench_scaling --json`` prints into a file of one of :func:`kinds`.
-
-    Two panels show steps/s by actors, measured and by the law, here and of impala_horovod_gym;
-    the third the speed-up by samplers, here and of WALL-E.
-    """
+def draw(path: Path, points: Sequence[tuple[float, float]]) -> None:
+    """Plot actors and agent steps/s, and their law, into a file of one of ``KINDS``."""
     from matplotlib.figure import Figure
-    figure = Figure(figsize=(13.0, 4.2), dpi=110, layout='constrained')
-    panels = figure.subplots(1, 3)
-    _saturation(panels[0], found['law']['points'], _OURS,
-                f'agent steps/s, environments {found["actors"][0]["environments"]}')
-    _saturation(panels[1], SEED_ACTORS, _SEED, 'agent steps/s, impala_horovod_gym, Pong on a GPU')
-    _speedups(panels[2], found['samplers'])
-    for axes in panels:
-        axes.grid(alpha=0.25)
-        axes.spines[['top', 'right']].set_visible(False)
-        axes.legend(frameon=False, fontsize=8)
-    figure.savefig(path)
-
-
-def _saturation(axes: Any, points: Sequence[Sequence[float]], color: str, title: str) -> None:
-    found = fit([(actors, speed) for actors, speed in points])
+    figure = Figure(figsize=(6.0, 4.2), dpi=110, layout='constrained')
+    axes = figure.add_subplot()
+    found = fit(points)
     end = 1.1 * max(found.most, min(found.knee, 2 * found.most))
     actors = np.linspace(end / 400, end, 400)
-    axes.plot(actors, found.predict(actors), color=color, linewidth=1.8, label='law')
-    axes.plot(*np.array(points, np.float64).T, 'o', color=color, markersize=5, label='measured')
-    top = 1.15 * max(speed for _, speed in points)
+    axes.plot(actors, found.predict(actors), linewidth=1.8, label='law')
+    axes.plot(*np.array(points, np.float64).T, 'o', markersize=5, label='measured')
     if found.reached and found.begun:
-        axes.plot([0, found.knee, end], [0, found.limit, found.limit], color=_LINE,
+        axes.plot([0, found.knee, end], [0, found.limit, found.limit], color='#24292f',
                   linewidth=0.8, alpha=0.6, label=f'knee at {found.knee:.1f} actors')
-        top = max(top, 1.1 * found.limit)
-    axes.set(xlim=(0, end), ylim=(0, top), xlabel='actors of one learner')
-    axes.set_title(title, loc='left', fontsize=10)
-
-
-def _speedups(axes: Any, rows: Sequence[Mapping[str, Any]]) -> None:
-    seed = {name: [figure(SEED_SAMPLERS[1]) / figure(each) for each in SEED_SAMPLERS.values()]
-            for name, figure in (('collection', lambda pair: pair[0]), ('iteration', sum))}
-    numbers = [row['samplers'] for row in rows]
-    ours = f'environments {rows[0]["environments"]}'
-    for name, style, label in (('collection', 'o-', 'collection'),
-                               ('iteration', 's--', 'whole iteration')):
-        axes.plot(numbers, [row[f'{name}_speedup'] for row in rows], style, color=_OURS,
-                  markersize=4, label=f'{label}, {ours}')
-        axes.plot([*SEED_SAMPLERS], seed[name], style, color=_SEED, markersize=4,
-                  label=f'{label}, WALL-E')
-    end = max(*numbers, *SEED_SAMPLERS)
-    axes.plot([0, end], [0, end], color=_LINE, linewidth=0.8, alpha=0.6, label='linear')
-    axes.set(xlim=(0, None), ylim=(0, None), xlabel='samplers')
-    axes.set_title('speed-up over one sampler', loc='left', fontsize=10)
+    axes.set(xlim=(0, end), ylim=(0, None), xlabel='actors of one learner', ylabel='agent steps/s')
+    axes.grid(alpha=0.25)
+    axes.legend(frameon=False, fontsize=8)
+    figure.savefig(path)

@@ -9,11 +9,11 @@ import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from benchmarks.graph import module_command
-from benchmarks.transport.cell import Cell
+from benchmarks.transport.worker import Cell
 
 _START_S = 90.0
 _GRACE_S = 60.0
@@ -24,23 +24,21 @@ class PeerError(RuntimeError):
     """A process does not start, does not answer or has failed; one line."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Hosts:
-    """Where server and clients run.
-
-    Attributes:
-        server: words before its command.
-        clients: words before their commands.
-    """
+class Hosts(NamedTuple):
+    """Where server and clients run: the server's address, and words before their commands."""
 
     name: str
     address: str
-    discovery: str
-    server: tuple[str, ...] = ()
-    clients: tuple[str, ...] = ()
+    server: tuple[str, ...]
+    clients: tuple[str, ...]
 
 
-ONE_HOST = Hosts('one host', '127.0.0.1', 'LOCALHOST')
+def _discovery(wanted: str) -> tuple[str, ...]:
+    return ('env', '-u', 'ROS_STATIC_PEERS', '-u', 'ROS_LOCALHOST_ONLY',
+            f'ROS_AUTOMATIC_DISCOVERY_RANGE={wanted}')
+
+
+ONE_HOST = Hosts('one host', '127.0.0.1', _discovery('LOCALHOST'), _discovery('LOCALHOST'))
 
 
 def _ip(*words: str, command: str = 'ip') -> None:
@@ -76,8 +74,8 @@ def two_hosts(mbit: int = 0) -> Iterator[Hosts]:
                 # The burst has room for a packet of 64 KB, which the kernel splits later.
                 _ip('-n', name, 'qdisc', 'add', 'dev', link, 'root', 'tbf', 'rate',
                     f'{mbit}mbit', 'burst', '128kb', 'limit', '4mb', command='tc')
-        server, clients = (('ip', 'netns', 'exec', name) for name in names)
-        yield Hosts('two namespaces', '10.91.8.1', 'SUBNET', server, clients)
+        yield Hosts('two namespaces', '10.91.8.1', *(
+            ('ip', 'netns', 'exec', name, *_discovery('SUBNET')) for name in names))
     finally:
         for name in names:  # with their links
             with contextlib.suppress(OSError):
@@ -87,82 +85,58 @@ def two_hosts(mbit: int = 0) -> Iterator[Hosts]:
 class _Peer:
     """A worker process, with which lines of JSON are exchanged."""
 
-    def __init__(self, prefix: tuple[str, ...], words: list[str], env: Mapping[str, str]) -> None:
+    def __init__(self, prefix: Sequence[str], words: list[str]) -> None:
         self._name = ' '.join(words[:3])
         # In a new session Ctrl-C reaches only the parent, which ends its workers in order.
-        self._process = subprocess.Popen(
+        self.process = subprocess.Popen(
             [*prefix, *module_command('benchmarks.transport.worker', *words)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=dict(env),
-            start_new_session=True)
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._requests, self._answers = self.process.stdin, self.process.stdout
 
     def send(self, request: Mapping[str, Any]) -> None:
-        """Send one line."""
-        assert self._process.stdin is not None
         try:
-            self._process.stdin.write(json.dumps(request) + '\n')
-            self._process.stdin.flush()
+            self._requests.write(json.dumps(request) + '\n')
+            self._requests.flush()
         except BrokenPipeError:
-            raise PeerError(f'{self._name}: ended with status {self._process.wait()}') from None
+            raise self._ended() from None
 
     def receive(self, seconds: float) -> dict[str, Any]:
-        """Return the answer."""
-        stream = self._process.stdout
-        assert stream is not None
-        if not select.select([stream], [], [], seconds)[0]:
+        if not select.select([self._answers], [], [], seconds)[0]:
             raise PeerError(f'{self._name}: no answer within {seconds:g} s')
-        line = stream.readline()
+        line = self._answers.readline()
         if not line:
-            raise PeerError(f'{self._name}: ended with status {self._process.wait()}')
+            raise self._ended()
         answer: dict[str, Any] = json.loads(line)
         if 'error' in answer:
             raise PeerError(answer['error'])
         return answer
 
-    def interrupt(self) -> None:
-        """Ask the process to end, without waiting."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(OSError):
-            self._process.stdin.close()
-        with contextlib.suppress(ProcessLookupError):
-            self._process.send_signal(signal.SIGINT)
-
-    def end(self) -> None:
-        """Wait for the end of the process; kill it after a while."""
-        try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
+    def _ended(self) -> PeerError:
+        return PeerError(f'{self._name}: ended with status {self.process.wait()}')
 
 
 class Team:
     """A server and its clients of one family."""
 
     def __init__(self, family: str, hosts: Hosts, clients: int) -> None:
-        self.transport = ''
         self._peers: list[_Peer] = []
-        env = dict(os.environ, ROS_AUTOMATIC_DISCOVERY_RANGE=hosts.discovery)
-        for name in ('ROS_STATIC_PEERS', 'ROS_LOCALHOST_ONLY'):
-            env.pop(name, None)
-        where = hosts.address if family == 'tcp' else f'/bench_transport_{os.getpid()}/{family}'
+        where = hosts.address if family == 'tcp' else f'/bench_transport_{os.getpid()}'
         try:
-            self._start(hosts.server, [family, 'server', '0', str(clients), where, '0'], env)
+            self._peers.append(
+                _Peer(hosts.server, [family, 'server', '0', str(clients), where, '0']))
             server = self._peers[0].receive(_START_S)
             self.transport = str(server['transport'])
             port = str(server.get('port', 0))
             for index in range(clients):
-                self._start(
-                    hosts.clients, [family, 'client', str(index), str(clients), where, port], env)
+                self._peers.append(_Peer(
+                    hosts.clients, [family, 'client', str(index), str(clients), where, port]))
             for peer in self._peers[1:]:
                 peer.receive(_START_S)
         except BaseException:
             self.close()
             raise
-
-    def _start(self, prefix: tuple[str, ...], words: list[str], env: Mapping[str, str]) -> None:
-        self._peers.append(_Peer(prefix, words, env))
 
     def measure(self, cell: Cell) -> dict[str, Any]:
         """Return the measurement of a cell.
@@ -185,9 +159,13 @@ class Team:
             'cpu_s': server['cpu_s'] + sum(each['cpu_s'] for each in clients)}
 
     def close(self) -> None:
-        """End every process."""
+        """Interrupt every process, wait for their ends, and kill what does not end."""
         for peer in self._peers:
-            peer.interrupt()
+            peer.process.send_signal(signal.SIGINT)
         for peer in self._peers:
-            peer.end()
+            try:
+                peer.process.communicate(timeout=_END_S)
+            except subprocess.TimeoutExpired:
+                peer.process.kill()
+                peer.process.communicate()
         self._peers.clear()

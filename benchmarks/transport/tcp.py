@@ -9,60 +9,53 @@ from __future__ import annotations
 import os
 import socket
 import struct
-import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from benchmarks.transport.cell import WAYS, Cell
+from benchmarks.transport.worker import Cell
 
 _LENGTH = struct.Struct('<I')
 
 
-def _limit(connection: socket.socket, seconds: float) -> None:
-    # Not settimeout: that would add a poll to each receive.
-    whole = int(seconds)
-    value = struct.pack('@ll', whole, int((seconds - whole) * 1e6))
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, value)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, value)
+class _Connection:
+    """A socket for packets of one size."""
 
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
-def _fill(connection: socket.socket, view: memoryview) -> None:
-    """Receive exactly as many bytes as ``view`` has."""
-    while view:
-        count = connection.recv_into(view, len(view), socket.MSG_WAITALL)
-        if count == 0:
-            raise ConnectionError('the other side closed the connection')
-        view = view[count:]
-
-
-def _receive_number(connection: socket.socket) -> int:
-    number = bytearray(_LENGTH.size)
-    _fill(connection, memoryview(number))
-    return int(_LENGTH.unpack(number)[0])
-
-
-class _Receiver:
-    """Receives packets of one size, into the same buffer or a new one each time."""
-
-    def __init__(self, connection: socket.socket, size: int, kept: bool) -> None:
-        self._connection, self._size, self._kept = connection, size, kept
-        self._renew()
-
-    def _renew(self) -> None:
-        self.packet = bytearray(_LENGTH.size + self._size)
+    def prepare(self, cell: Cell) -> None:
+        """Take size and time limit of a cell."""
+        self._size = cell.size
+        self.packet = bytearray(_LENGTH.size + cell.size)
         view = memoryview(self.packet)
         self._head, self._body = view[:_LENGTH.size], view[_LENGTH.size:]
+        # Not settimeout: that would add a poll to each receive.
+        value = struct.pack('@ll', int(cell.limit), int(cell.limit % 1.0 * 1e6))
+        for option in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+            self.socket.setsockopt(socket.SOL_SOCKET, option, value)
 
-    def take(self) -> None:
+    def _fill(self, view: memoryview) -> None:
+        while view:
+            count = self.socket.recv_into(view, len(view), socket.MSG_WAITALL)
+            if count == 0:
+                raise ConnectionError('the other side closed the connection')
+            view = view[count:]
+
+    def receive_number(self) -> int:
+        number = bytearray(_LENGTH.size)
+        self._fill(memoryview(number))
+        return int(_LENGTH.unpack(number)[0])
+
+    def receive(self) -> None:
         """Receive one packet; raise ValueError if its length is not that of the cell."""
-        if self._kept:
-            self._renew()
-        _fill(self._connection, self._head)
+        self._fill(self._head)
         length, = _LENGTH.unpack(self._head)
         if length != self._size:
             raise ValueError(f'packet: {length} bytes, must be {self._size}')
-        _fill(self._connection, self._body)
+        self._fill(self._body)
 
 
 class TcpServer:
@@ -71,7 +64,7 @@ class TcpServer:
     def __init__(self, total: int, address: str) -> None:
         self._total = total
         self._listener = socket.create_server((address, 0))
-        self._connections: dict[int, socket.socket] = {}
+        self._connections: dict[int, _Connection] = {}
 
     def hello(self) -> dict[str, Any]:
         """Return the port, for the clients."""
@@ -80,83 +73,66 @@ class TcpServer:
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
         """Return a function that runs the cell."""
         while len(self._connections) < self._total:
-            connection, _ = self._listener.accept()
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            self._connections[_receive_number(connection)] = connection
+            connection = _Connection(self._listener.accept()[0])
+            self._connections[connection.receive_number()] = connection
         for connection in self._connections.values():
-            _limit(connection, cell.limit)
+            connection.prepare(cell)
         return lambda: self._run(cell)
 
     def _run(self, cell: Cell) -> dict[str, Any]:
-        received, seconds = [0] * cell.clients, [0.0] * cell.clients
-        failures: list[Exception] = []
         began = time.perf_counter()
 
-        def serve(client: int) -> None:
-            try:
-                connection = self._connections[client]
-                receiver = _Receiver(connection, cell.size, WAYS[cell.way].kept)
-                for _ in range(cell.packets):
-                    receiver.take()
-                    received[client] += 1
-                    if cell.task == 'round_trip':
-                        connection.sendall(receiver.packet)
-                seconds[client] = time.perf_counter() - began
-                if cell.task == 'throughput':
-                    connection.sendall(_LENGTH.pack(received[client]))
-            except (OSError, ValueError) as error:
-                failures.append(error)
+        def serve(client: int) -> float:
+            connection = self._connections[client]
+            for _ in range(cell.packets):
+                connection.receive()
+                if cell.task == 'round_trip':
+                    connection.socket.sendall(connection.packet)
+            seconds = time.perf_counter() - began
+            if cell.task == 'throughput':
+                connection.socket.sendall(_LENGTH.pack(cell.packets))
+            return seconds
 
-        threads = [threading.Thread(target=serve, args=(client,), daemon=True)
-                   for client in range(cell.clients)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        if failures:
-            raise failures[0]
-        return {'received': received, 'seconds': seconds}
+        with ThreadPoolExecutor(cell.clients) as pool:
+            seconds = list(pool.map(serve, range(cell.clients)))
+        return {'received': [cell.packets] * cell.clients, 'seconds': seconds}
 
     def close(self) -> None:
-        """Close every connection."""
-        for connection in [*self._connections.values(), self._listener]:
-            connection.close()
+        for connection in self._connections.values():
+            connection.socket.close()
+        self._listener.close()
 
 
 class TcpClient:
     """Sends packets, or measures how long they take there and back."""
 
     def __init__(self, index: int, address: str, port: int) -> None:
-        self._connection = socket.create_connection((address, port))
-        self._connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._connection.sendall(_LENGTH.pack(index))
+        self._connection = _Connection(socket.create_connection((address, port)))
+        self._connection.socket.sendall(_LENGTH.pack(index))
 
     def hello(self) -> dict[str, Any]:
-        """Return an empty greeting."""
         return {}
 
     def prepare(self, cell: Cell) -> Callable[[], dict[str, Any]]:
         """Return a function that runs the cell."""
-        _limit(self._connection, cell.limit)
+        self._connection.prepare(cell)
         packet = _LENGTH.pack(cell.size) + os.urandom(cell.size)
         return lambda: (self._send if cell.task == 'throughput' else self._exchange)(cell, packet)
 
     def _send(self, cell: Cell, packet: bytes) -> dict[str, Any]:
         for _ in range(cell.packets):
-            self._connection.sendall(packet)
-        _receive_number(self._connection)
+            self._connection.socket.sendall(packet)
+        self._connection.receive_number()
         return {'sent': cell.packets}
 
     def _exchange(self, cell: Cell, packet: bytes) -> dict[str, Any]:
-        receiver = _Receiver(self._connection, cell.size, WAYS[cell.way].kept)
         trips = []
         for _ in range(cell.packets):
             began = time.perf_counter()
-            self._connection.sendall(packet)
-            receiver.take()
+            self._connection.socket.sendall(packet)
+            self._connection.receive()
             trips.append((time.perf_counter() - began) * 1e3)
         return {'sent': cell.packets, 'trips_ms': trips}
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        self._connection.socket.close()

@@ -13,10 +13,34 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, TextIO
 
-from benchmarks.transport.cell import Cell
 from vdl_ros.ros.process import die_with_parent
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement.
+
+    Attributes:
+        way: ``tcp`` or ``dds``.
+        task: ``throughput`` or ``round_trip``.
+        size: bytes of data in a packet.
+        packets: that each client sends.
+        window: packets that a client may have under way over DDS; TCP has the kernel's window.
+        limit: s after which a missing packet is lost.
+        token: different in each measurement, so that late packets are ignored.
+    """
+
+    way: str
+    task: str
+    clients: int
+    size: int
+    packets: int
+    window: int
+    limit: float
+    token: int
 
 
 def _make(words: list[str]) -> Any:
@@ -26,8 +50,7 @@ def _make(words: list[str]) -> Any:
         return (TcpServer(int(total), where) if role == 'server'
                 else TcpClient(int(index), where, int(port)))
     from benchmarks.transport.dds import DdsClient, DdsServer
-    return (DdsServer(int(total), where, family) if role == 'server'
-            else DdsClient(int(index), where, family))
+    return DdsServer(int(total), where) if role == 'server' else DdsClient(int(index), where)
 
 
 def _serve(link: Any, requests: TextIO, reply: Callable[[dict[str, Any]], None]) -> None:

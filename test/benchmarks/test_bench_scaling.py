@@ -1,7 +1,7 @@
 """bench_scaling: law, figures, tables, plot, and errors."""
 
+import contextlib
 import json
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,7 +26,7 @@ def test_fit_recovers_the_parameters_of_a_law():
         assert found.predict(found.actors_for(0.9)) == pytest.approx(0.9 * found.limit)
 
 
-def test_law_is_of_few_numbers_sharp_far_from_the_knee_and_held_out_at_the_last_point():
+def test_law_is_of_few_numbers_and_sharp_far_from_the_knee():
     law = fit.law
     assert law(np.array([1.0, 5.0, 20.0]), 100.0, 1000.0, 500.0) == pytest.approx(
         [100.0, 500.0, 1000.0])
@@ -35,9 +35,6 @@ def test_law_is_of_few_numbers_sharp_far_from_the_knee_and_held_out_at_the_last_
     found = fit.fit(points(800.0, 2000.0, 2.0, numbers=(1, 4)))
     assert (found.per_actor, found.limit, found.sharpness) == pytest.approx(
         (800.0, 2000.0, 2.0), rel=1e-3)
-    given = points(800.0, 4000.0, 2.0, numbers=(1, 2, 8, 32))
-    assert fit.held_out([*given[:3], (32, 1.0)]) == (32, pytest.approx(given[3][1], rel=1e-3))
-    assert fit.held_out(given[:3]) is None
     for speeds, end in (([(1, 10.0), (4, 40.0)], '4 actors do not fill the learner.'),
                         ([(4, 40.0), (8, 40.0)], '4 actors fill it already.')):
         assert tables._sentence(tables.law_of(speeds)).endswith(end)
@@ -63,22 +60,22 @@ def run(speed, learn=0.25, step=0.5, lost=0):
 
 def test_iteration_is_split_into_collecting_and_learning():
     row = tables.sampler_row(
-        2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000, 'asleep')
+        2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000)
     # Actors step and infer 0.625 and 0.375 of 5 s; the learner decodes and learns 0.375 of them.
     assert (row['iteration_s'], row['collection_s'], row['learning_s']) == (5.0, 2.5, 1.875)
     assert row['total_s'] == 4.375
     assert row['iteration_s_rounds'] == [10.0, 5.0, 2.5]
-    assert (row['trajectories_lost'], row['cores'], row['environments']) == (3, 0.75, 'asleep')
+    assert (row['trajectories_lost'], row['cores']) == (3, 0.75)
     assert row['seed'] == pytest.approx(
         {'collection_s': 7.38, 'learning_s': 2.46, 'total_s': 9.84})
-    rows = tables.with_speedups([tables.sampler_row(n, [run(speed)], 1000, 'asleep')
+    rows = tables.with_speedups([tables.sampler_row(n, [run(speed)], 1000)
                                 for n, speed in ((1, 100.0), (3, 250.0), (20, 800.0))])
     assert [row['collection_speedup'] for row in rows] == pytest.approx([1.0, 2.5, 8.0])
     assert rows[2]['seed']['total_speedup'] == pytest.approx(0.268 / 0.050)
 
 
 def test_speed_of_a_learner_without_waiting():
-    row = tables.actor_row(4, [run(1000.0, learn=0.25)], 'asleep')
+    row = tables.actor_row(4, [run(1000.0, learn=0.25)])
     assert (row['steps_per_s'], row['learner_busy'], row['steps_per_s_busy']) == (1000, 0.5, 2000)
     assert row['actors_collecting'] == 0.5
     # 10 bytes of each step come in; 2 go out, once to each of four actors.
@@ -97,10 +94,10 @@ def group_run(speed, *learn, updates=5):
 
 
 def test_learner_figures_are_means_over_all_learners():
-    row = tables.learner_row(2, 6, [
-        group_run(200.0, 0.25, 0.75), group_run(400.0, 0.5, 0.625, updates=10)], 'asleep')
+    row = tables.learner_row(2, [
+        group_run(200.0, 0.25, 0.75), group_run(400.0, 0.5, 0.625, updates=10)], 3)
     # 500 steps in five updates: a hundred each; in ten: fifty. So two and eight updates a second.
-    assert (row['learners'], row['actors'], row['environments']) == (2, 6, 'asleep')
+    assert (row['learners'], row['actors']) == (2, 6)
     assert (row['steps_per_s'], row['steps_per_s_rounds']) == (300.0, [200.0, 400.0])
     assert row['updates_per_s'] == 5.0
     assert (row['learner_learns'], row['learner_waits']) == (0.53125, 0.21875)
@@ -108,7 +105,7 @@ def test_learner_figures_are_means_over_all_learners():
     assert row['update_s'] == (0.25 + 0.0703125) / 2
     assert (row['policy_lag'], row['trajectories_lost'], row['cores']) == (1.5, 0, 0.75)
     rows = tables.with_efficiencies([
-        tables.learner_row(n, 2 * n, [group_run(speed, *[0.5] * n)], 'asleep')
+        tables.learner_row(n, [group_run(speed, *[0.5] * n)], 2)
         for n, speed in ((1, 400.0), (4, 1200.0))])
     assert (rows[1]['speedup'], rows[1]['efficiency']) == (3.0, 0.75)
     assert rows[1]['seed'] == pytest.approx(
@@ -131,49 +128,39 @@ def test_tables_and_plot_have_all_rows_columns_and_titles(found, tmp_path):
     text = bench_scaling.markdown(found)
     lines = text.splitlines()
     heads = [number for number, line in enumerate(lines) if line.startswith('|---')]
-    assert len(heads) == 4
+    assert len(heads) == 3
     for number in heads:
         end = lines.index('', number)
         assert len({line.count('|') for line in lines[number - 1:end]}) == 1
-    # Each row shows whether environments slept.
-    rows = [line.split(' | ') for line in lines if line.startswith(('| 1 |', '| 3 |', '| 8 |'))]
-    assert [row[:3].count('asleep') for row in rows] == [1] * 5
-    assert rows[0][2] == '100.00 (13.98)'
+    assert lines[lines.index('') + 3].startswith('| 1 | 100.00 (13.98) |')
     assert 'an actor delivers 800 agent steps/s, the learner takes in 2,000 at most' in text
     assert 'the knee is at 2.5 actors' in text
     assert 'Fastest were 8 actors.' in text
-    assert ('| 2 | 4 | asleep | 600 | 2.00 (1.86) | 1.00 (0.93) | 25% | 50% | 6.00 | 83 | 1.5 | 0 '
+    assert ('| 2 | 4 | 600 | 2.00 (1.86) | 1.00 (0.93) | 25% | 50% | 6.00 | 0.083 | 1.5 | 0 '
             '| 0.75 | 0.50 |') in lines
-    assert '| 9 | 18 | asleep | 2,700 | 9.00 | 1.00 | 25% |' in text
+    assert '| 9 | 18 | 2,700 | 9.00 | 1.00 | 25% |' in text
     assert 'Learners: dummy/OBS28224-FPS50-v0 (asleep), 2 actors for each learner, 4 ' in text
     assert json.loads(json.dumps(found)) == found
-    fit.draw(tmp_path / 'law.svg', found)
+    fit.draw(tmp_path / 'law.svg', found['law']['points'])
     assert '<!-- knee at 2.5 actors -->' in (tmp_path / 'law.svg').read_text()
 
 
-def test_failed_run_does_not_affect_other_figures(monkeypatch):
-    broken = {'samplers': {3}, 'actors': {4}, 'learners': {2}}
-
-    def run_graph(plan, listener):
-        table = {'40': 'samplers', '16': 'actors', '4': 'learners'}[plan.settings['num_envs']]
-        number = plan.num_learners if table == 'learners' else plan.num_actors
-        if number in broken.get(table, ()):
+def test_a_table_needs_the_run_that_others_are_compared_with(monkeypatch):
+    def run_graph(plan, reports):
+        if plan.num_actors == 1:
             raise RuntimeError('measurement: not\nwithin 1 s')
-        return group_run(100.0 * number, 0.5) if table == 'learners' else run(100.0 * number)
+        return run(100.0 * plan.num_actors)
 
     monkeypatch.setattr(graph, 'run_graph', run_graph)
-    monkeypatch.setattr(
-        graph, 'Listener', lambda: SimpleNamespace(close=lambda: None))
-    options = bench_scaling.arguments(
-        ['--samplers', '1,3', '--actors', '1,2,4', '--learners', '1,2,4', '--rounds', '1'])
-    measured, problems = bench_scaling.measure(options)
-    assert problems == {f'{n} {name}': 'measurement: not within 1 s'
-                        for n, name in ((3, 'samplers'), (4, 'actors'), (2, 'learners'))}
-    found = bench_scaling.result(options, measured)
-    assert [row['samplers'] for row in found['samplers']] == [1]
-    assert [row['actors'] for row in found['actors']] == [1, 2]
-    assert [row['learners'] for row in found['learners']] == [1, 4]
-    # Without one sampler there is no tables.
-    broken = {'samplers': {1}}
-    with pytest.raises(RuntimeError, match='^1 samplers: measurement: not'):
-        bench_scaling.measure(options)
+    monkeypatch.setattr(graph, 'listener', contextlib.nullcontext)
+    for only, ends in (('actors', False), ('samplers', True)):
+        options = bench_scaling.arguments(
+            ['--samplers', '1,3', '--actors', '1,2,4', '--only', only, '--rounds', '1'])
+        if ends:
+            with pytest.raises(RuntimeError, match='^1 samplers: measurement: not within 1 s$'):
+                bench_scaling.measure(options)
+        else:
+            runs, problems = bench_scaling.measure(options)
+            assert problems == {'1 actors': 'measurement: not within 1 s'}
+            rows = bench_scaling.result(options, runs)['actors']
+            assert [row['actors'] for row in rows] == [2, 4]

@@ -1,38 +1,60 @@
 """bench_train: rates, figures, tables, and errors."""
 
+import math
+
 import pytest
+from builtin_interfaces.msg import Time
+from statistics_msgs.msg import MetricsMessage, StatisticDataPoint, StatisticDataType
 
 from benchmarks import bench_train, graph
-from vdl_ros.ros.statistics.statistics import Share
 
 
 def test_steady_rate_excludes_the_warm_up_and_needs_rows_after_it():
-    rate = graph.steady_rate
+    def rate(rows, start):
+        return graph.steady_rate([graph.Row(*row) for row in rows], start)
+
     # Slow at first, then 100 a second.
     rows = [(5.0, 10), (10.0, 110), (12.0, 310), (15.0, 610)]
     assert rate(rows, 6.0) == 100.0
     assert rate(rows, 0.0) == 60.0
     for few in ([], [(1.0, 5)], [(1.0, 5), (9.0, 50)], [(3.0, 5), (3.0, 9)]):
-        with pytest.raises(graph.TooFewRowsError, match='are too few'):
+        with pytest.raises(RuntimeError, match='are too few'):
             rate(few, 2.0)
 
 
-def test_node_has_reported_when_all_threads_sent_a_whole_report():
-    def nodes(*shares):
-        return graph.reporting_nodes(shares)
+def test_progress_has_whole_lines_and_the_mean_return_of_100_episodes(tmp_path):
+    (tmp_path / 'progress.csv').write_text(
+        'agent_steps,wall_s,mean_return_100,episodes\n640,0.5,nan,0\n1280,1.0,500.0,99\n'
+        '1920,1.5,480.0,100\n2560,2.0,50')
+    assert graph.progress_rows(tmp_path) == [
+        (0.5, 640.0, -math.inf), (1.0, 1280.0, -math.inf), (1.5, 1920.0, 480.0)]
+    assert graph.progress_rows(tmp_path / 'none') == []
 
-    learner = [Share('learner', 'callbacks', 'receive', 1.0, 1.0),
-               Share('learner', 'training', 'learn', 1.0, 0.25),
-               Share('learner', 'training', 'wait', 1.0, 0.75)]
-    actor = [Share('actor_0', 'acting', 'step', 1.0, 0.5),
-             Share('actor_0', 'acting', 'wait', 1.0, 0.5)]
-    assert nodes() == nodes(*learner, *actor) == set()
-    # From the middle of one report to the middle of the next.
-    assert nodes(*learner[1:], *actor, *learner[:1]) == set()
-    assert nodes(*learner[1:], *actor, *learner[:2]) == {'learner'}
-    assert nodes(*learner[2:], *actor, *learner[:2]) == set()
-    assert nodes(*learner[2:], *actor, *learner) == {'learner'}
-    assert nodes(*learner, *actor, actor[0], learner[0]) == {'learner', 'actor_0'}
+
+def test_shares_are_means_of_the_reports_that_have_arrived_as_a_whole():
+    reports = graph.Reports()
+
+    def report(second, node, thread, **shares):
+        for phase, share in shares.items():
+            reports.add(MetricsMessage(
+                measurement_source_name=f'/ns/{node}', metrics_source=f'time_{thread}_{phase}',
+                unit='share', window_start=Time(sec=second), window_stop=Time(sec=second + 1),
+                statistics=[StatisticDataPoint(
+                    data_type=StatisticDataType.STATISTICS_DATA_TYPE_AVERAGE, data=share)]),
+                float(second))
+
+    report(1, 'learner', 'training', learn=0.25)
+    report(1, 'learner', 'callbacks', receive=1.0)
+    report(1, 'actor_0', 'acting', step=1.0)
+    report(2, 'learner', 'training', learn=0.25, wait=0.75)
+    report(3, 'learner', 'training', learn=0.75, wait=0.25)
+    report(3, 'learner', 'callbacks', receive=1.0)
+    assert reports.shares(1.5) == {
+        'learner': {'training': {'learn': 0.5, 'wait': 0.5}, 'callbacks': {'receive': 1.0}}}
+    assert set(reports.shares(0.0, 1.5)) == {'actor_0'}
+    assert reports.delivering() == 0
+    report(4, 'actor_0', 'acting', publish=0.5, step=0.5)
+    assert reports.delivering() == 1
 
 
 def run(speed, lost=0, shares=None):
@@ -93,7 +115,7 @@ def test_tables_have_all_rows_and_columns(found):
     assert 'network nature (77 parameters)' in text
     assert 'lost 3, rejected 0' in text
     rows = [line for line in lines if line.startswith('| learner')]
-    assert rows == ['| learner | training |  |  |  |  |  |  | 58.3 | 41.7 |  | 0.50 | 200 |']
+    assert rows == ['| learner | training |  |  |  |  |  |  | 58.3% | 41.7% |  | 0.50 | 200 |']
 
 
 def test_settings_are_split_between_training_and_launch_and_override_the_preset():

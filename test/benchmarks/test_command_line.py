@@ -17,9 +17,7 @@ UNKNOWN_ENV = "env_id: no environment 'CartPol-v1' on this host; "
 BAD_INPUT = {
     'bench_actor_learner': [
         NOWHERE, (['--env', 'CartPol-v1'], UNKNOWN_ENV),
-        (['--sizes', '8', '0'], '--sizes: 0 is not allowed: 1 to 67108864'),
-        (['--sizes', '8', '8'], '--sizes: 8 alone is not allowed: at least two'),
-        (['--mbit', '0'], '--mbit: 0 is not allowed: 1 to 100000')],
+        (['--mbit', '100', '0'], '--mbit: 0 is not allowed: 1 to 100000')],
     'bench_env': [
         (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.01 to 600'),
         (['--env', 'os:CartPole-v1'], "--env: no environment 'os:CartPole-v1'"),
@@ -36,12 +34,11 @@ BAD_INPUT = {
     'bench_scaling': [
         (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
         (['--actors', '4'], '--actors: one number is too few for a law'),
-        (['--actors-each', '45'], "--learners: '1,2,4' is not allowed: numbers from 1 to 1 with "
-                                  'commas between, --actors-each 45'),
+        (['--actors-each', '45'], '--learners: 4 is not allowed: 1 to 1 with --actors-each 45'),
         (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
-        (['--only', 'actors', '--picture', 'law.png'],
-         '--picture: law.png is not allowed with --only actors: it shows samplers and actors'),
-        (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800 from 800 to '),
+        (['--only', 'learners', '--picture', 'law.png'],
+         '--picture: law.png is not allowed with --only learners: it shows actors'),
+        (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800'),
         (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one '),
         (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there '),
         (['--periods', '1,3'], '--periods: 3 is not allowed: divisors of 20')],
@@ -53,7 +50,7 @@ BAD_INPUT = {
         (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
         (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own')],
     'bench_transport': [
-        (['--ways', 'udp'], "--ways: 'udp' is not one of tcp, tcp-kept"),
+        (['--ways', 'udp'], "--ways: 'udp' is not one of tcp, dds"),
         (['--sizes', '8000,x'], "--sizes: '8000,x' is not allowed: numbers from 1 to 64000000")],
 }
 
@@ -87,14 +84,11 @@ CARTPOLE = ('--env', 'CartPole-v1', '--seconds', '300')
 
 @pytest.mark.parametrize(('name', 'words', 'part', 'count'), [
     ('bench_env', CARTPOLE, 'benchmarks.env_measure', 1),
-    pytest.param('bench_actor_learner', (*CARTPOLE, '--only', 'table', '--inference', 'actor'),
-                 'vdl_ros.local_training', 1, marks=pytest.mark.slow),
     pytest.param('bench_train', (*CARTPOLE, '--num-actors', '1'), '__node:=', 2,
                  marks=pytest.mark.slow),
     pytest.param('bench_transport', (
-        '--ways', 'tcp,tcp-kept,dds-events,dds-serialized', '--clients', '1', '--sizes', '8000',
-        '--rounds', '1', '--trips', '100000'), 'benchmarks.transport.worker', 4,
-        marks=pytest.mark.slow)])
+        '--clients', '1', '--sizes', '8000', '--rounds', '1', '--trips', '100000'),
+        'benchmarks.transport.worker', 4, marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_no_process(launch, name, words, part, count):
     def workers():
         found = []

@@ -53,9 +53,9 @@ def test_bench_train(run):
 
 
 def test_bench_actor_learner(run):
-    found = run('bench_actor_learner', *ONE_ROUND, '--only', 'table', '--inference', 'learner',
+    found = run('bench_actor_learner', *ONE_ROUND, '--inference', 'learner',
                 '--seconds', '0.3', '--warm-up', '0')
-    assert (found['problems'], found['break_even']) == ({}, [])
+    assert found['problems'] == {}
     each = found['environments']['CartPole-v1']
     serial, central = each['cell']['serial'], each['cell']['learner']
     assert central['trajectories_lost'] == central['trajectories_rejected'] == 0
@@ -79,13 +79,12 @@ def test_bench_env(run):
 
 
 def test_bench_transport_counts_every_packet(run):
-    ways = ('tcp', 'tcp-kept', 'dds-events', 'dds-serialized')
-    report = run('bench_transport', '--ways', ','.join(ways), '--clients', '1', '--sizes', '8000',
-                 '--rounds', '1', '--packets', '100', '--round-trips', '100', '--trips', '10')
+    report = run('bench_transport', '--clients', '1', '--sizes', '8000', '--rounds', '1',
+                 '--packets', '100', '--round-trips', '100', '--trips', '10')
     assert report['transport']['one host'].startswith(('shm', 'udp'))
     counted = {(row['task'], row['way']): (row['asked'], row['sent'], row['received'], row['lost'])
                for row in report['rows']}
-    assert counted == {(task, way): (count, count, count, 0) for way in ways
+    assert counted == {(task, way): (count, count, count, 0) for way in ('tcp', 'dds')
                        for task, count in (('throughput', 100), ('round_trip', 10))}
 
 
@@ -111,7 +110,7 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     first = subprocess.run([*git, 'rev-parse', 'HEAD~1'], check=True, capture_output=True,
                            text=True).stdout.strip()
     peer = peers.Peer('Scripts', ('PPO', 'PPO'), (), tmp_path / 'peer' / 'clone' / 'worker.py',
-                      peers.Clone(str(origin), first))
+                      (str(origin), first))
     python = peers.install(peer, tmp_path / 'peer')
     (tmp_path / 'peer' / 'kept').touch()
     assert peers.install(peer, tmp_path / 'peer') == python
@@ -121,9 +120,6 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     assert speed == pytest.approx(100.0)
     # MB of a Python that imports nothing else.
     assert 2 < memory < 50
-    words = peers.command(peer, python, 'CartPole-v1', 1)
-    assert peers.until_return(
-        words, peers.rows, mean_return=120.0, limit=600.0)[1] == 1200.0
     assert not [each for each in psutil.process_iter(['cmdline'])
                 if str(peer.worker) in (each.info['cmdline'] or ())]
     wrong = peers.Peer('Missing', ('PPO', 'PPO'), (str(tmp_path / 'no.whl'),), peer.worker)

@@ -55,13 +55,9 @@ def test_packages_their_files_and_executables_are_found(workspace):
     assert PACKAGE in workspace.run('pkg', 'list').lines
 
 
-def test_help_lists_verbs_and_options_and_those_missing_are_named(workspace):
-    for words, text in (((), 'usage: ros2'), (('launch', '--help'), '--show-args')):
-        command = workspace.run(*words)
-        assert command.status == 0
-        assert text in command.output
-    for words, missing in (('topic list', "'topic'"), ('pkg create x', "'create'"),
-                           ('launch x.launch.py --print', '--print')):
+def test_missing_verbs_and_options_are_named(workspace):
+    assert '--show-args' in workspace.run('launch', '--help').output
+    for words, missing in (('topic list', "'topic'"), ('launch x.launch.py --print', '--print')):
         command = workspace.run(*words.split())
         assert command.status == 2, words
         assert f'{missing} is not part of this stand-in' in command.lines[-1]

@@ -12,11 +12,11 @@ def test_names_and_namespaces(workspace):
     programs = workspace.launch("""[
         node(),
         node(name='n', namespace='rel/ns'),
-        PushRosNamespace('robot'),
+        PushROSNamespace('robot'),
         node(name='n'),
         node(namespace='part'),
         node(namespace='/abs'),
-        GroupAction([PushRosNamespace('deep'), node()]),
+        GroupAction([PushROSNamespace('deep'), node()]),
         node(),
     ]""").programs
     assert [each.rules for each in programs] == [
@@ -60,29 +60,21 @@ def test_wrong_names_executables_and_parameters_are_refused(workspace):
         command = workspace.launch(f'[node({options})]', 'x:=2.5')
         assert (command.status, command.programs) == (1, []), options
         assert message in command.output, options
-    for package, message in (
-            ('standin_test_package', "executable 'missing' not found on the libexec directory"),
-            ('standin_missing', "package 'standin_missing' not found")):
-        command = workspace.launch(f"[Node(package='{package}', executable='missing')]")
-        assert command.status == 1
-        assert message in command.output
+    command = workspace.launch("[Node(package='standin_test_package', executable='missing')]")
+    assert command.status == 1
+    assert "executable 'missing' not found on the libexec directory" in command.output
 
 
 # Parameters as launch files give them, and as rclpy reads them.
 VALUES = {
     '1': ['INTEGER', 1],
-    '1e-7': ['DOUBLE', 1e-07],
     'True': ['BOOL', True],
     "'12'": ['STRING', '12'],
-    "''": ['STRING', ''],
     "'a\\nb: c\\n'": ['STRING', 'a\nb: c\n'],
-    '[1, 2]': ['INTEGER_ARRAY', [1, 2]],
     '[1, 2.5]': ['DOUBLE_ARRAY', [1.0, 2.5]],
-    '[True, False]': ['BOOL_ARRAY', [True, False]],
     "('a', '1', 'true')": ['STRING_ARRAY', ['a', '1', 'true']],
     "Config('x')": ['DOUBLE', 2.5],
     "['v', Config('x')]": ['STRING', 'v2.5'],
-    "TextSubstitution(text='')": ['STRING', ''],
     "TextSubstitution(text='[a, b]')": ['STRING_ARRAY', ['a', 'b']],
     "ParameterValue(Config('x'), value_type=str)": ['STRING', '2.5'],
     "ParameterValue(['tr', TextSubstitution(text='ue')], value_type=bool)": ['BOOL', True],
@@ -112,7 +104,7 @@ def test_a_ros_node_receives_name_parameters_and_remappings(workspace):
     workspace.on_start = lambda program: found.append(as_ros_reads(program))
     pairs = ', '.join(f"'p{number}': {value}" for number, value in enumerate(VALUES))
     command = workspace.launch(f"""[
-        PushRosNamespace('robot'),
+        PushROSNamespace('robot'),
         node(name='named', namespace='arm', remappings=[('chatter', '/elsewhere')],
              parameters=[{{{pairs}}}]),
         node(parameters=[{{'int': 1}}]),

@@ -21,17 +21,6 @@ def test_generated_pages_are_up_to_date():
         assert (ROOT / file).read_text() == made, f'run python3 docs/{script}'
 
 
-@pytest.fixture
-def build_site(tmp_path):
-    """Return a function that builds pages as a site; it returns what Sphinx complains of."""
-    def build(source):
-        words = [sys.executable, '-m', 'sphinx', '-q', '-c', ROOT / 'docs', source,
-                 tmp_path / 'site']
-        done = subprocess.run(words, capture_output=True, text=True, timeout=300, check=True)
-        return done.stderr.splitlines()
-    return build
-
-
 def test_links_and_named_tests_lead_to_files():
     for page in PAGES:
         text = page.read_text()
@@ -44,23 +33,13 @@ def test_links_and_named_tests_lead_to_files():
 
 
 @pytest.mark.slow
-def test_the_site_has_every_page_and_all_links_lead_somewhere(build_site, tmp_path):
-    assert build_site(ROOT) == []
+def test_the_site_has_every_page_and_all_links_lead_somewhere(tmp_path):
+    done = subprocess.run(
+        [sys.executable, '-m', 'sphinx', '-q', '-c', ROOT / 'docs', ROOT, tmp_path],
+        capture_output=True, text=True, timeout=300, check=True)
+    assert done.stderr == ''
     for path in PAGES:
-        assert (tmp_path / 'site' / path.relative_to(ROOT)).with_suffix('.html').is_file()
-
-
-@pytest.mark.slow
-def test_a_page_that_is_not_in_the_site_and_a_broken_link_are_complained_of(build_site, tmp_path):
-    pages = tmp_path / 'source' / 'docs'
-    pages.mkdir(parents=True)
-    (pages / 'index.md').write_text('# T\n\n```{toctree}\none\n```\n')
-    (pages / 'one.md').write_text('# One\n\n[a](one.md#two) [b](gone.py)\n')
-    (pages / 'other.md').write_text('# Other\n')
-    lines = build_site(pages.parent)
-    assert len(lines) == 3
-    for text in ("'two'", "'gone.py'", 'other.md: WARNING'):
-        assert any(text in line for line in lines), text
+        assert (tmp_path / path.relative_to(ROOT)).with_suffix('.html').is_file()
 
 
 def test_every_launch_file_node_and_tool_is_on_the_page_of_commands():

@@ -1,19 +1,10 @@
 """Installation by uv: pip's settings, the choice of PyTorch's build."""
 
-import functools
-import http.server
-import subprocess
 import sys
-import threading
-import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-UV = Path(sys.prefix) / 'bin' / 'uv'
-FILES = {'METADATA': 'Metadata-Version: 2.1\nName: torch\nVersion: {}\n',
-         'WHEEL': 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n', 'RECORD': ''}
 
 
 @pytest.fixture
@@ -92,41 +83,3 @@ def test_environment_variables_override_pips_files_and_missing_folders_are_left_
         'extra-index-url': 'file:///nowhere https://b'})
     assert options[2:] == ['--default-index', 'https://a', '--index', 'https://b',
                            '--find-links', str(tmp_path), '--find-links', 'https://wheels']
-
-
-class QuietHandler(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.mark.slow
-def test_uv_installs_pytorch_from_an_index_a_wheel_and_as_cuda_build(
-        index, monkeypatch, tmp_path, capsys):
-    for version in ('9.9.1+cpu', '9.9.2+cpu', '9.9.4'):
-        info = f'torch-{version}.dist-info'
-        with zipfile.ZipFile(tmp_path / f'torch-{version}-py3-none-any.whl', 'w') as file:
-            for name, text in FILES.items():
-                file.writestr(f'{info}/{name}', text.format(version))
-    (tmp_path / 'torch').mkdir()
-    (tmp_path / 'torch' / 'index.html').write_text(''.join(
-        f'<a href="../{each.name}">{each.name}</a>' for each in tmp_path.glob('*.whl')))
-    subprocess.run([sys.executable, '-m', 'venv', index.prefix], check=True)
-    (index.prefix / 'bin' / 'uv').symlink_to(UV)
-    handler = functools.partial(QuietHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(('127.0.0.1', 0), handler) as server:
-        threading.Thread(target=server.serve_forever).start()
-        url = f'http://127.0.0.1:{server.server_port}'
-        try:
-            for version, name, value in (('9.9.1+cpu', 'VDL_TORCH_INDEX', url),
-                                         ('9.9.2+cpu', 'PIP_FIND_LINKS', str(tmp_path)),
-                                         ('9.9.4', 'PIP_INDEX_URL', url)):
-                with monkeypatch.context() as context:
-                    context.setenv(name, value)
-                    index.install_torch([f'torch=={version.split("+")[0]}'])
-                code = 'import importlib.metadata as m; print(m.version("torch"))'
-                assert subprocess.run(
-                    [index.prefix / 'bin' / 'python3', '-c', code], check=True,
-                    capture_output=True, text=True).stdout.strip() == version, name
-        finally:
-            server.shutdown()
-    assert capsys.readouterr().out.count('CUDA') == 1

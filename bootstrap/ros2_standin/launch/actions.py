@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from . import logging
@@ -17,17 +17,11 @@ from ._core import (
     normalize,
     perform,
 )
-from ._execute_process import ExecuteProcess
+from ._execute_process import ExecuteProcess  # noqa: F401 (launch files import it from here)
 from .event_handlers import OnShutdown
 from .events import Shutdown as ShutdownEvent
 from .events.process import ProcessExited
 from .launch_description_sources import PythonLaunchDescriptionSource
-
-__all__ = [
-    'DeclareLaunchArgument', 'ExecuteProcess', 'GroupAction',
-    'IncludeLaunchDescription', 'LogInfo', 'OpaqueFunction', 'RegisterEventHandler',
-    'SetEnvironmentVariable', 'SetLaunchConfiguration', 'Shutdown', 'TimerAction',
-]
 
 
 class DeclareLaunchArgument(Action):
@@ -52,7 +46,6 @@ class DeclareLaunchArgument(Action):
         self.description = description or 'no description given'
 
     def execute(self, context: LaunchContext) -> None:
-        """Set the launch configuration to the default if it is not set."""
         configurations = context.launch_configurations
         if self.name not in configurations:
             if self.default_value is None:
@@ -83,7 +76,6 @@ class IncludeLaunchDescription(Action):
         return [] if description is None else [description]
 
     def execute(self, context: LaunchContext) -> list[LaunchDescriptionEntity]:
-        """Load the file; return its arguments and its description."""
         description = self._source.get_launch_description(context)
         given = [perform(context, name) for name, _ in self._arguments]
         for argument in declared_arguments(description.entities, in_includes=False):
@@ -97,13 +89,9 @@ class IncludeLaunchDescription(Action):
 class GroupAction(Action):
     """Runs actions in a scope of launch configurations and environment of their own."""
 
-    def __init__(
-        self, actions: Iterable[Action], *, scoped: bool = True,
-    ) -> None:
-        self._actions = list(actions)
-        if scoped:
-            self._actions.insert(0, OpaqueFunction(function=LaunchContext._push_scope))
-            self._actions.append(OpaqueFunction(function=LaunchContext._pop_scope))
+    def __init__(self, actions: Iterable[Action]) -> None:
+        self._actions = [OpaqueFunction(function=LaunchContext._push_scope), *actions,
+                         OpaqueFunction(function=LaunchContext._pop_scope)]
 
     def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
         return self._actions
@@ -115,16 +103,11 @@ class GroupAction(Action):
 class OpaqueFunction(Action):
     """Calls a function with the context; it may return entities to visit."""
 
-    def __init__(
-        self, *, function: Callable[..., Any], args: Iterable[Any] | None = None,
-        kwargs: Mapping[str, Any] | None = None,
-    ) -> None:
+    def __init__(self, *, function: Callable[[LaunchContext], Any]) -> None:
         self._function = function
-        self._args = tuple(args or ())
-        self._kwargs = dict(kwargs or {})
 
     def execute(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
-        return self._function(context, *self._args, **self._kwargs)
+        return self._function(context)
 
 
 class LogInfo(Action):
@@ -140,11 +123,8 @@ class LogInfo(Action):
 class SetLaunchConfiguration(Action):
     """Sets a launch configuration."""
 
-    def __init__(
-        self, name: SomeSubstitutionsType, value: SomeSubstitutionsType,
-    ) -> None:
-        self._name = normalize(name)
-        self._value = normalize(value)
+    def __init__(self, name: SomeSubstitutionsType, value: SomeSubstitutionsType) -> None:
+        self._name, self._value = normalize(name), normalize(value)
 
     def execute(self, context: LaunchContext) -> None:
         value = perform(context, self._value)

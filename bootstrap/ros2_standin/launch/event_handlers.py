@@ -36,7 +36,6 @@ class OnProcessExit(_EventHandler):
         self._target, self._answer = target_action, on_exit
 
     def matches(self, event: Event) -> bool:
-        """Return whether the event is the end of a process that is meant."""
         if not isinstance(event, ProcessExited):
             return False
         if self._target is None or isinstance(self._target, Action):
@@ -51,5 +50,4 @@ class OnShutdown(_EventHandler):
         self._answer = on_shutdown
 
     def matches(self, event: Event) -> bool:
-        """Return whether the event is the shutdown."""
         return isinstance(event, Shutdown)

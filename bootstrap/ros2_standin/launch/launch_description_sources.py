@@ -9,8 +9,6 @@ from typing import Any
 
 from ._core import ADVICE, LaunchContext, SomeSubstitutionsType, normalize, perform
 
-__all__ = ['PythonLaunchDescriptionSource']
-
 
 class InvalidLaunchFileError(Exception):
     """A launch file cannot be loaded."""

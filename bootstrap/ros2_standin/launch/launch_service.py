@@ -13,8 +13,6 @@ from ._core import Event, LaunchContext, LaunchDescriptionEntity
 from .event_handlers import OnShutdown
 from .events import Shutdown
 
-__all__ = ['LaunchService']
-
 
 class LaunchService:
     """Visits a launch description and handles events; the exit status is 1 after an error.

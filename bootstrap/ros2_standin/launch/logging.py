@@ -18,8 +18,6 @@ from typing import Any
 
 from ._core import ADVICE
 
-__all__ = ['get_logger', 'log_dir', 'output_writers']
-
 
 @functools.cache
 def log_dir() -> str:

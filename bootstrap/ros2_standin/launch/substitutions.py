@@ -10,14 +10,11 @@ from ._core import (
     LaunchContext,
     SomeSubstitutionsType,
     Substitution,
-    TextSubstitution,
+    TextSubstitution,  # noqa: F401 (launch files import it from here)
     describe,
     normalize,
     perform,
 )
-
-__all__ = ['EnvironmentVariable', 'LaunchConfiguration', 'PathJoinSubstitution',
-           'SubstitutionFailure', 'TextSubstitution']
 
 
 class SubstitutionFailure(RuntimeError):  # noqa: N818 (the name in the real package)

@@ -1,4 +1,4 @@
-"""Actions for nodes: Node, and PushRosNamespace for the nodes after it."""
+"""Actions for nodes: Node, and PushROSNamespace for the nodes after it."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from launch.logging import get_logger
 from .parameter_descriptions import ParameterValue
 from .substitutions import ExecutableInPackage
 
-__all__ = ['Node', 'PushROSNamespace', 'PushRosNamespace']
-
 _NAME = re.compile('[A-Za-z_][A-Za-z0-9_]*')
 
 
@@ -31,7 +29,7 @@ class Node(ExecuteProcess):
     namespace are known, else for any node of the process.
 
     Args:
-        namespace: of the node; below that of PushRosNamespace unless it starts with '/'.
+        namespace: of the node; below that of PushROSNamespace unless it starts with '/'.
         exec_name: of the process; by default that of the executable.
         parameters: mappings from names to values (see ParameterValue), or paths of files.
         remappings: pairs of a name and what replaces it.
@@ -98,13 +96,9 @@ class PushROSNamespace(Action):
         self._namespace = normalize(namespace)
 
     def execute(self, context: LaunchContext) -> None:
-        """Put the namespace below the present one."""
         configurations = context.launch_configurations
         configurations['ros_namespace'] = _join_namespaces(
             configurations.get('ros_namespace', ''), perform(context, self._namespace))
-
-
-PushRosNamespace = PushROSNamespace
 
 
 def _join_namespaces(base: str, namespace: str) -> str:

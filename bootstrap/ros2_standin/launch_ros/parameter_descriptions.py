@@ -7,8 +7,6 @@ from typing import Any
 import yaml
 from launch._core import ADVICE, LaunchContext, Substitution, normalize, perform
 
-__all__ = ['ParameterValue']
-
 _SCALARS = (bool, int, float, str)
 
 
@@ -30,7 +28,6 @@ class ParameterValue:
             isinstance(item, Substitution) for item in self.value)
 
     def evaluate(self, context: LaunchContext) -> Any:
-        """Return the value."""
         if not self._is_text:
             return _checked(self.value)
         text = perform(context, normalize(self.value))

@@ -16,8 +16,6 @@ from launch._core import (
 )
 from launch.substitutions import SubstitutionFailure
 
-__all__ = ['ExecutableInPackage', 'FindPackagePrefix', 'FindPackageShare']
-
 
 class FindPackagePrefix(Substitution):
     """The folder that a package is installed in."""
@@ -29,7 +27,6 @@ class FindPackagePrefix(Substitution):
         return f'{type(self).__name__}(pkg={describe(self.package)})'
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the folder; raises PackageNotFoundError."""
         return get_package_prefix(perform(context, self.package))
 
 
@@ -37,7 +34,6 @@ class FindPackageShare(FindPackagePrefix):
     """The share folder of a package, which holds launch files, parameters and the like."""
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the folder; raises PackageNotFoundError."""
         return get_package_share_directory(perform(context, self.package))
 
 
@@ -54,7 +50,6 @@ class ExecutableInPackage(FindPackagePrefix):
         return f'ExecInPkg(pkg={describe(self.package)}, exec={describe(self.executable)})'
 
     def perform(self, context: LaunchContext) -> str:
-        """Return the path; raises SubstitutionFailure if there is no such executable."""
         executable = perform(context, self.executable)
         folder = os.path.join(super().perform(context), 'lib', perform(context, self.package))
         path = shutil.which(executable, path=folder)

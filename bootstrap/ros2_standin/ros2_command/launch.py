@@ -15,7 +15,6 @@ from .packages import find_share_file
 
 
 def add_launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of the verb."""
     parser.add_argument(
         '-n', '--noninteractive', action='store_true',
         default=not sys.stdin or not sys.stdin.isatty(),

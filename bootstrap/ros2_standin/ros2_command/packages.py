@@ -20,7 +20,6 @@ from ament_index_python.packages import (
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `ros2 run`."""
     parser.add_argument('--prefix', default='', help='a command to put before the executable')
     parser.add_argument('package_name', help='name of the package')
     parser.add_argument('executable_name', help='name of the executable')
@@ -46,7 +45,6 @@ def run(options: argparse.Namespace) -> str:
 
 
 def add_pkg_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the verbs of `ros2 pkg`."""
     verbs = parser.add_subparsers(metavar='command', parser_class=type(parser), required=True)
     executables = verbs.add_parser(
         'executables', help='output a list of package specific executables')
@@ -71,7 +69,6 @@ def print_prefix(options: argparse.Namespace) -> str | None:
 
 
 def print_executables(options: argparse.Namespace) -> None:
-    """Print the executables of a package, or of all packages."""
     names = [options.package_name] if options.package_name else get_packages_with_prefixes()
     for name in sorted(names):
         for path in executable_paths(name):
@@ -79,7 +76,6 @@ def print_executables(options: argparse.Namespace) -> None:
 
 
 def find_prefix(package: str) -> str | None:
-    """Return the folder that a package is installed in, or None."""
     try:
         return get_package_prefix(package)
     except (PackageNotFoundError, ValueError):
@@ -87,7 +83,6 @@ def find_prefix(package: str) -> str | None:
 
 
 def executable_paths(package: str) -> list[str]:
-    """Return the executables of a package; raise RuntimeError if there is no such package."""
     prefix = find_prefix(package)
     if prefix is None:
         raise RuntimeError(f"Package '{package}' not found")

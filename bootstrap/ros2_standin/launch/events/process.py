@@ -6,8 +6,6 @@ from typing import Any
 
 from .._core import Event
 
-__all__ = ['ProcessExited']
-
 
 class ProcessExited(Event):
     """A process has ended; the ``returncode`` is negative for a signal."""
