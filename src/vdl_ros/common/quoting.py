@@ -6,7 +6,7 @@ import traceback
 from pathlib import Path
 
 # Characters of an error's message.
-_LONGEST_MESSAGE = 200
+_MAX_LENGTH = 200
 
 
 def quoted(value: object, limit: int = 80) -> str:
@@ -36,9 +36,9 @@ def cause(error: BaseException) -> str:
 
     The place is that of the innermost frame, unless the error was raised in the caller itself.
     """
-    text = ' '.join(str(error).split())[:_LONGEST_MESSAGE]
+    text = ' '.join(str(error).split())[:_MAX_LENGTH]
     if not text.isprintable():
-        text = quoted(text, _LONGEST_MESSAGE)
+        text = quoted(text, _MAX_LENGTH)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]
               if not frame.filename.startswith('<') and 'importlib' not in frame.filename]
     place = f' ({Path(frames[-1].filename).name}:{frames[-1].lineno})' if frames else ''

@@ -14,7 +14,7 @@ from std_msgs.msg import Empty, Header
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
-from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
+from vdl_ros.arm.control.standstill import MAX_GAP, StandstillDetector
 from vdl_ros.arm.control.trajectory import TrajectoryError
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
@@ -43,10 +43,10 @@ class ArmControllerNode(BaseNode):
         super().__init__()
         check_program(self)
         geometry = self.settings(GeometryConfig).load()
-        longest_gap = math.inf if self.is_simulated else LONGEST_GAP
-        self._standstill = StandstillDetector(longest_gap)
+        max_gap = math.inf if self.is_simulated else MAX_GAP
+        self._standstill = StandstillDetector(max_gap)
         self._controller = TrajectoryController(
-            geometry, self.settings(ControllerConfig), longest_gap=longest_gap)
+            geometry, self.settings(ControllerConfig), max_gap=max_gap)
         self._kinematics = Kinematics(geometry)
         self._measured: Positions | None = None
         self._measured_at: float | None = None

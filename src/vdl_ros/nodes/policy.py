@@ -13,7 +13,7 @@ from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header
 
-from vdl_ros.arm.control.standstill import LONGEST_GAP, StandstillDetector
+from vdl_ros.arm.control.standstill import MAX_GAP, StandstillDetector
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.quoting import shown
@@ -48,11 +48,11 @@ class PolicyNode(BaseNode):
         self._config = config = self.settings(PolicyConfig)
         geometry = self.settings(GeometryConfig).load()
         policy = open_policy(config.path, geometry)
-        longest_gap = math.inf if self.is_simulated else LONGEST_GAP
-        self._standstill = StandstillDetector(longest_gap, YIELD_S)
+        max_gap = math.inf if self.is_simulated else MAX_GAP
+        self._standstill = StandstillDetector(max_gap, YIELD_S)
         self._runner = ReachRunner(
             policy.act, geometry, ReachableSpace(geometry), stale_after=config.policy_stale_after,
-            give_up_after=config.policy_give_up_after, longest_gap=longest_gap)
+            give_up_after=config.policy_give_up_after, max_gap=max_gap)
         self._name = self.get_fully_qualified_name()
         self._frames = FrameTree()
         self._reading: JointReading | None = None

@@ -213,13 +213,15 @@ def parser() -> OneLineParser:
 def record_policy(options: argparse.Namespace) -> None:
     # Imported here because it takes a second.
     from vdl_ros.demonstrations.env_recorder import record_environment
+    from vdl_ros.play.saved_policy import load_policy
     if options.policy is None:
         raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
-    episodes, failures = record_environment(
-        options.env, options.policy, options.episodes, options.output, task=options.task,
-        seed=options.seed, deterministic=not options.sampled)
-    print(f'{options.output}: {episodes} episodes; {failures} others without success were left '
-          'out')
+    policy = load_policy(options.policy, env_id=options.env)
+    failures = record_environment(
+        policy.act(not options.sampled), policy.env, options.episodes, options.output,
+        task=options.task, seed=options.seed)
+    print(f'{options.output}: {options.episodes} episodes; {failures} others without success '
+          'were left out')
 
 
 def main(args: Sequence[str] | None = None) -> int:

@@ -214,7 +214,7 @@ def test_cancel_stops_the_arm_and_resets_state():
 def test_trajectory_is_aborted_after_a_gap_between_updates():
     for gap, state in ((0.9, 'running'), (1.1, 'aborted'), (1e6, 'aborted')):
         loop = Loop()
-        loop.controller = TrajectoryController(GEOMETRY, longest_gap=1.0)
+        loop.controller = TrajectoryController(GEOMETRY, max_gap=1.0)
         loop.now += 1e6
         loop.start(['base'], [[1.5]], [6.0], steps=30)
         loop.now += gap
@@ -231,16 +231,16 @@ def test_trajectory_is_aborted_after_a_gap_between_updates():
     assert (loop.controller.state, loop.controller.reason) == ('aborted', 'time went backward')
 
 
-@pytest.mark.parametrize('longest_gap', [1.0, math.inf])
-def test_a_gap_counts_before_and_after_the_next_update_until_input_has_settled(longest_gap):
+@pytest.mark.parametrize('max_gap', [1.0, math.inf])
+def test_a_gap_counts_before_and_after_the_next_update_until_input_has_settled(max_gap):
     now = [5.0]
-    detector = StandstillDetector(longest_gap, settling=0.5, clock=lambda: now[0])
+    detector = StandstillDetector(max_gap, settling=0.5, clock=lambda: now[0])
     for passed in (5.0, 0.9):  # a slow start
         now[0] += passed
         assert not detector.recent
         assert not detector.update()
     now[0] += 60.0
-    is_standstill = longest_gap < 60.0
+    is_standstill = max_gap < 60.0
     assert detector.recent is is_standstill  # before the first update
     assert detector.update() is is_standstill
     now[0] += 0.4

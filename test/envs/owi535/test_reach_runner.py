@@ -52,7 +52,7 @@ def test_observations_are_those_of_the_environment():
     task, random = ReachTask(1, feedback='truth'), np.random.default_rng(3)
     seen = [task.reset(np.arange(1), random)[0]]
     act = Recorder()
-    runs = runner(act, longest_gap=math.inf, stale_after=1.0)
+    runs = runner(act, max_gap=math.inf, stale_after=1.0)
     place = task.targets[0].copy()
     # The same measurements at the same times, and the same commands.
     readings = [(0.0, task.reading.positions[0].copy(), float(task.reading.stamp[0]))]

@@ -69,14 +69,14 @@ class TrajectoryController:
 
     Args:
         geometry: limits and speeds of the joints.
-        longest_gap: a trajectory is aborted after a longer time between two updates, s.
+        max_gap: a trajectory is aborted after a longer time between two updates, s.
     """
 
     def __init__(
         self, geometry: ArmGeometry, config: ControllerConfig | None = None,
-        longest_gap: float = math.inf,
+        max_gap: float = math.inf,
     ):
-        self._longest_gap = longest_gap
+        self._longest_gap = max_gap
         self.config = config or ControllerConfig()
         self.geometry = geometry
         self.state = 'idle'

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 #: Longest time between two updates that is no standstill, s.
-LONGEST_GAP = 1.0
+MAX_GAP = 1.0
 
 
 class StandstillDetector:
@@ -16,16 +16,16 @@ class StandstillDetector:
     What was sent meanwhile arrives afterwards, when nobody expects motion any more.
 
     Args:
-        longest_gap: between two updates, s; infinity: nothing is a standstill.
+        max_gap: between two updates, s; infinity: nothing is a standstill.
         settling: for how long after a standstill input may still be old, s.
         clock: s.
     """
 
     def __init__(
-        self, longest_gap: float = LONGEST_GAP, settling: float = 1.0,
+        self, max_gap: float = MAX_GAP, settling: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._longest_gap, self._settling, self._clock = longest_gap, settling, clock
+        self._longest_gap, self._settling, self._clock = max_gap, settling, clock
         # Input that arrives before the first update is not old: the process has just started.
         self._updated_at, self._went_on_at = math.inf, -math.inf
 

@@ -16,7 +16,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from vdl_ros.arm.control.standstill import LONGEST_GAP
+from vdl_ros.arm.control.standstill import MAX_GAP
 from vdl_ros.arm.geometry import ArmGeometry, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
@@ -117,17 +117,17 @@ class ReachRunner:
     Args:
         stale_after: motors are off while the latest measurement is older, s.
         give_up_after: a target is given up after a pause of this time, s.
-        longest_gap: it is given up after a longer time between two updates, s.
+        max_gap: it is given up after a longer time between two updates, s.
     """
 
     def __init__(
         self, act: Act, geometry: ArmGeometry, space: ReachableSpace, *, stale_after: float = 0.3,
-        give_up_after: float = 10.0, longest_gap: float = LONGEST_GAP,
+        give_up_after: float = 10.0, max_gap: float = MAX_GAP,
     ) -> None:
         self._act, self._space = act, space
         self._observer = ReachObserver(geometry)
         self._stale_after, self._give_up_after = stale_after, give_up_after
-        self._longest_gap = longest_gap
+        self._longest_gap = max_gap
         self.state, self.reason = 'idle', ''
         #: In ``base_link``, float64 [3], m; None without one.
         self.target: Array | None = None

@@ -25,7 +25,7 @@ NEVER = -1e9
 LOG_STD = (-5.0, 2.0)
 #: Limit of normalized numbers: statistics of few numbers are unreliable.
 CLIP = 10.0
-_SMALLEST = np.finfo(np.float32).tiny
+_TINY = np.finfo(np.float32).tiny
 # Algorithms that learn by acting, in every space, in words.
 _OF_ALL_SPACES = ', '.join(each for each in ALGORITHMS if each not in ('dqn', 'sac', 'bc'))
 
@@ -100,7 +100,7 @@ def _sample(logits: Array, random: np.random.Generator) -> tuple[Array, Array]:
     """Return int64 [...] by the Gumbel-max trick, and the log-probabilities, float32 [...]."""
     # One draw of ten million is 0, whose logarithm would choose an action of probability 0.
     noise = random.standard_exponential(logits.shape, np.float32)
-    actions = (logits - np.log(np.maximum(noise, _SMALLEST))).argmax(-1)
+    actions = (logits - np.log(np.maximum(noise, _TINY))).argmax(-1)
     chosen = np.take_along_axis(_log_softmax(logits), actions[..., None], -1)[..., 0]
     return actions, chosen
 
