@@ -13,7 +13,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
-from vdl_ros.robots.contract_file import known_contracts
+from vdl_ros.robots.contract import known_contracts
 from vdl_ros.tools.export_dataset import main as export_dataset
 
 # Seconds from the start of the recording, and motors that run until then.

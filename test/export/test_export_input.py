@@ -10,8 +10,8 @@ import pytest
 from bag_files import MS, START_NS, BagBuilder, add_scenario, picture
 from sensor_msgs.msg import Image
 
-from vdl_ros.export import pipeline, robomimic
-from vdl_ros.export.pipeline import export
+from vdl_ros.export import formats, robomimic
+from vdl_ros.export.formats import export
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.tools import export_dataset
 
@@ -151,11 +151,11 @@ def test_a_missing_library_a_lost_row_and_an_interruption_leave_nothing(
         export(teleop[0], tmp_path / 'out', format_name, ExportOptions(), progress=stop)
     assert sorted(tmp_path.iterdir()) == before
 
-    class Loses(pipeline.FORMATS[format_name]):
+    class Loses(formats.FORMATS[format_name]):
         def write(self, task, rows):
             super().write(task, (row for number, row in enumerate(rows) if number != 30))
 
-    monkeypatch.setitem(pipeline.FORMATS, format_name, Loses)
+    monkeypatch.setitem(formats.FORMATS, format_name, Loses)
     refuse(teleop[0], tmp_path, '64 rows in 2 episodes were written instead of 65', format_name)
 
 
@@ -174,12 +174,12 @@ def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
         export_dataset.main([str(teleop[0]), '--format', 'csv', '--output', 'x'])
     assert caught.value.code == 2
 
-    class Ended(pipeline.RobomimicWriter):
+    class Ended(formats.RobomimicWriter):
         def close(self):
             assert list(tmp_path.glob('.other.partial-*/dataset/*'))
             signal.raise_signal(signal.SIGTERM)
 
-    monkeypatch.setitem(pipeline.FORMATS, 'hdf5', Ended)
+    monkeypatch.setitem(formats.FORMATS, 'hdf5', Ended)
     words[2:] = ['hdf5', '--output', str(tmp_path / 'other')]
     assert export_dataset.main(words) == 130
     assert f'interrupted: {tmp_path / "other"} was not made' in capsys.readouterr().err

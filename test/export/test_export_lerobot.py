@@ -10,7 +10,7 @@ from bag_files import command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.export import lerobot
-from vdl_ros.export.pipeline import export
+from vdl_ros.export.formats import export
 from vdl_ros.export.synchronizer import ExportOptions
 
 TOLERANCE_S = 1e-4  # LeRobot's own

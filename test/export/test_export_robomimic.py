@@ -7,7 +7,7 @@ import numpy as np
 from bag_files import MS, START_NS, command, picture, positions
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.export.pipeline import export
+from vdl_ros.export.formats import export
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.pose.frames import FrameWriter
 

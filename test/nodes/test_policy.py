@@ -23,7 +23,7 @@ from vdl_ros.play.arm_policy import ArmPolicy
 from vdl_ros.play.onnx_export import export_policy
 from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
-from vdl_ros.robots.contract_file import find_contract
+from vdl_ros.robots.contract import find_contract
 from vdl_ros.robots.task import describe_task
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves

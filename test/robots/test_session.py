@@ -6,8 +6,7 @@ import yaml
 from msgspec.structs import replace
 from robot_contract import GOOD
 
-from vdl_ros.robots.contract import LateAction, Limit, Reading
-from vdl_ros.robots.contract_file import read_contract
+from vdl_ros.robots.contract import LateAction, Limit, Reading, read_contract
 from vdl_ros.robots.session import ResetError, Session, State
 from vdl_ros.robots.task import Task
 

@@ -25,8 +25,7 @@ from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstration
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, TrainConfig
-from vdl_ros.robots.contract import Contract
-from vdl_ros.robots.contract_file import known_contracts, read_contract
+from vdl_ros.robots.contract import Contract, known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
 # The last rest of an episode is learned for so long, and rests within it, s: what is observed does

@@ -46,22 +46,21 @@ _FIELD = slice(34, 194)
 
 
 def make_atari(
-    config: EnvConfig, num_envs: int, *, render: bool = False, num_threads: int = 1,
+    config: EnvConfig, num_envs: int, *, render: bool = False,
 ) -> VectorEnvironment:
-    """Return ``num_envs`` copies of a game, stepped by ``num_threads`` threads.
+    """Return ``num_envs`` copies of a game, stepped by one thread.
 
-    The default is one thread, since each actor process has its own core. With ``render``, the
-    result's ``render()`` returns a colour image of each copy.
+    With ``render``, the result's ``render()`` returns a colour image of each copy.
     """
     game = _game(config.env_id)
     of_universe = config.frame_processing == 'universe'
-    frames = _vector(config, game, num_envs, num_threads, colour=of_universe)
+    frames = _vector(config, game, num_envs, colour=of_universe)
     if of_universe:
         frames = FieldFrames(frames, config.frame_stack, config.screen_size)
     env: VectorEnvironment = Lives(frames, config.episodic_life)
     if not render:
         return env
-    colour = Lives(_vector(config, game, num_envs, num_threads, colour=True), config.episodic_life)
+    colour = Lives(_vector(config, game, num_envs, colour=True), config.episodic_life)
     return RenderedGames(env, colour, FRAMES_PER_SECOND / config.frame_skip)
 
 
@@ -81,7 +80,7 @@ def _game(env_id: str) -> str:
 
 
 def _vector(
-    config: EnvConfig, game: str, num_envs: int, num_threads: int, colour: bool = False,
+    config: EnvConfig, game: str, num_envs: int, colour: bool = False,
 ) -> VectorEnvironment:
     from ale_py.vector_env import AtariVectorEnv
 
@@ -89,7 +88,7 @@ def _vector(
     env: VectorEnvironment = AtariVectorEnv(
         game,
         num_envs,
-        num_threads=num_threads,
+        num_threads=1,  # each actor process has its own core
         max_num_frames_per_episode=config.time_limit * config.frame_skip or MAX_FRAMES,
         repeat_action_probability=config.sticky_actions,
         full_action_space=config.full_action_space,

@@ -31,7 +31,7 @@ from std_srvs.srv import Trigger
 from vdl_ros.bags.reader import BagError, EpisodeLabels
 from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
-from vdl_ros.robots.contract_file import find_contract
+from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import RecordConfig

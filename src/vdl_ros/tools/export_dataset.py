@@ -18,10 +18,10 @@ from types import FrameType
 import av
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, number, whole_number
+from vdl_ros.export.formats import FORMATS, export
 from vdl_ros.export.messages import ARM, of_contract
-from vdl_ros.export.pipeline import FORMATS, export
 from vdl_ros.export.synchronizer import ExportOptions
-from vdl_ros.robots.contract_file import find_contract
+from vdl_ros.robots.contract import find_contract
 
 EXIT_INTERRUPTED = 130
 

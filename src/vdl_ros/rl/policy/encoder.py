@@ -114,7 +114,7 @@ class Encoder(nn.Module):
         if self.of_images and inputs.device.type == 'cpu' and (
                 torch.is_grad_enabled() or self.network == 'resnet'):
             # Convolutions are faster so; with the other networks inference gains less than the
-            # copy costs: docs/benchmarks.md, "Layout of images".
+            # copy costs.
             inputs = inputs.contiguous(memory_format=torch.channels_last)
         normalizer = self.normalizer if self._mixed is None else None
         # Bytes are exact in both precisions; the normalizer's statistics are of unscaled bytes.

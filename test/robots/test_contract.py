@@ -5,8 +5,13 @@ import yaml
 from msgspec.structs import asdict
 from robot_contract import GOOD
 
-from vdl_ros.robots.contract import ContractError, ServiceReset, TrajectoryReset
-from vdl_ros.robots.contract_file import known_contracts, read_contract
+from vdl_ros.robots.contract import (
+    ContractError,
+    ServiceReset,
+    TrajectoryReset,
+    known_contracts,
+    read_contract,
+)
 from vdl_ros.robots.task import make_task
 
 
