@@ -1,4 +1,4 @@
-"""The task reach: Gymnasium's rules, seeds, success, reward, collisions, images."""
+"""The task reach, also from images: Gymnasium's rules, success, reward, collisions, images."""
 
 import warnings
 
@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-import vdl_ros.envs  # noqa: F401
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import build_scene
+from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535 import arm_task, reach
 from vdl_ros.envs.owi535.arm_task import JITTER
-from vdl_ros.envs.owi535.reach import FEATURES, ReachTask
-from vdl_ros.envs.registration import REACH
+from vdl_ros.envs.owi535.reach import FEATURES, ReachPixelsTask, ReachTask
+from vdl_ros.envs.owi535.task_renderer import TaskRenderer
+from vdl_ros.envs.registration import REACH, REACH_PIXELS
 
 # To read the description takes a tenth of a second.
 GEOMETRY = load()
@@ -44,7 +47,10 @@ def started(count, seed=0, **settings):
 def test_gymnasium_accepts_it_and_refuses_unknown_arguments():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        check_env(gymnasium.make(REACH).unwrapped, skip_render_check=True)
+        for env_id in (REACH, REACH_PIXELS):
+            env = gymnasium.make(env_id).unwrapped
+            check_env(env, skip_render_check=True)
+            env.close()
     for argument in ('reward', 'randomisation', 'feedback'):
         with pytest.raises(EnvError, match=f"^{argument}: 'odd' is not allowed: one of "):
             gymnasium.make(REACH, **{argument: 'odd'})
@@ -180,8 +186,8 @@ def test_by_camera_the_wrist_is_neither_measured_nor_moved():
 
 
 def green(image):
-    red, middle, blue = image[..., 0].astype(int), image[..., 1].astype(int), image[..., 2]
-    return int(((middle > red + 40) & (middle > blue.astype(int) + 40)).sum())
+    red, middle, blue = (image[..., channel].astype(int) for channel in range(3))
+    return (middle > red + 40) & (middle > blue + 40)
 
 
 def test_images_show_the_target_also_of_two_environments():
@@ -196,9 +202,76 @@ def test_images_show_the_target_also_of_two_environments():
     images += two.render()
     assert np.array_equal(images[0], images[2])
     assert not np.array_equal(images[0], images[1])
-    assert green(image) > 30
-    assert all(green(each) > 30 for each in images)
+    assert green(image).sum() > 30
+    assert all(green(each).sum() > 30 for each in images)
     two.close()
     # The context is free again.
     with ArmRenderer(build_scene()) as plain:
-        assert green(plain.render(np.zeros(5))) == 0
+        assert not green(plain.render(np.zeros(5))).any()
+
+
+def test_the_factory_makes_an_image_with_numbers():
+    env = factory.make(EnvConfig(env_id=REACH_PIXELS, num_envs=2), seed=0)
+    space = env.single_observation_space
+    assert isinstance(space, ImageAndVector)
+    assert (space.image.shape, space.vector_size) == ((84, 84, 3), 45)
+    env.close()
+
+
+def test_a_reset_in_a_vector_replaces_image_and_numbers_and_render_shows_what_is_seen():
+    envs = gymnasium.make_vec(REACH_PIXELS, 1, render_mode='rgb_array', max_episode_steps=2)
+    envs.reset(seed=3)
+    _, last, first = (envs.step(np.array([[2, 0, 1, 2]]))[0] for _ in range(3))
+    assert not np.array_equal(last['image'], first['image'])
+    # No command of the episode before.
+    assert last['arm'][:, 9:17].any()
+    assert not first['arm'][:, 9:17].any()
+    assert np.array_equal(envs.render()[0][::4, ::4], first['image'][0])
+    envs.close()
+
+
+def test_the_numbers_are_those_of_reach_that_do_not_tell_the_target():
+    plain, seen = gymnasium.make(REACH), gymnasium.make(REACH_PIXELS)
+    blind = gymnasium.make(REACH_PIXELS, joints=False)
+    whole = plain.reset(seed=1)[0]
+    numbers = seen.reset(seed=1)[0]['arm']
+    kept = [index for index, feature in enumerate(FEATURES) if not any(
+        word in feature.name for word in ('target', 'approach', 'turn', 'nearness'))]
+    assert np.array_equal(numbers, whole[kept])
+    blind.reset(seed=1)
+    commands = blind.step([2, 0, 1, 1])[0]['arm']
+    assert commands.tolist() == [1, -1, 0, 0] + 28 * [0]
+    seen.close()
+    blind.close()
+
+
+def test_the_image_shows_arm_and_target_as_old_as_the_measurement():
+    task = ReachPixelsTask(3, randomisation='held_out', feedback='truth')
+    random = np.random.default_rng(0)
+    images = task.reset(np.arange(3), random)['image']
+    assert all(green(image).sum() > 15 for image in images)
+    assert not np.array_equal(images[0], images[1])
+    for _ in range(8):
+        images = task.step(np.full((3, 4), 2), random).observations['image']
+    renderer = TaskRenderer(84, 84, rod=True)
+    age = task.time - task.reading.stamp
+    assert (age > 0.15).all()
+    late = task._twin.positions_before(age)
+    for row, image in enumerate(images):
+        assert np.array_equal(image, renderer.render(late[row], task.targets[row]))
+        assert not np.array_equal(image, renderer.render(task.positions[row], task.targets[row]))
+    renderer.close()
+    task.close()
+
+
+def test_the_rod_tells_near_and_far_apart_and_two_sizes_can_be_drawn():
+    renderer, large = TaskRenderer(84, 84, rod=True), TaskRenderer()
+    images = [renderer.render(np.zeros(5), np.array(target)) for target in (
+        [0.12, -0.12, 0.1], [0.2, -0.2, 0.0667])]
+    bottoms = [np.flatnonzero(green(image).any(axis=1)).max() for image in images]
+    assert bottoms[1] - bottoms[0] > 3
+    target = np.array([0.2, -0.2, 0.0667])
+    assert large.render(np.zeros(5), target).shape == (240, 320, 3)
+    assert np.array_equal(renderer.render(np.zeros(5), target), images[1])
+    renderer.close()
+    large.close()

@@ -1,6 +1,7 @@
 """The policy that ships: it loads, is small, and reaches its targets in the kinematic twin."""
 
 import gymnasium
+import numpy as np
 import pytest
 import torch
 
@@ -20,8 +21,11 @@ def reached(feedback, randomisation, *, deterministic):
     torch.manual_seed(0)
     found = evaluate(envs, act, TARGETS, seed=7).episodes
     envs.close()
+    good = [each for each in found if each.success]
+    print(f'{feedback}, {randomisation}: {len(good)} of {len(found)}, '
+          f'{np.mean([each.length for each in good]) / 10:.1f} s')
     assert len(found) == TARGETS
-    return sum(each.success for each in found) / TARGETS
+    return len(good) / TARGETS
 
 
 def test_it_is_small_and_reaches_its_targets():
@@ -30,9 +34,9 @@ def test_it_is_small_and_reaches_its_targets():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(('feedback', 'randomisation', 'deterministic', 'share'), [
-    ('truth', 'inside', False, 0.93), ('camera', 'inside', True, 0.9),
-    ('truth', 'held_out', True, 0.4), ('camera', 'held_out', False, 0.4)])
-def test_it_reaches_its_targets_by_camera_and_with_other_twins(
-        feedback, randomisation, deterministic, share):
-    assert reached(feedback, randomisation, deterministic=deterministic) >= share
+@pytest.mark.parametrize('deterministic', [True, False], ids=['likeliest', 'sampled'])
+def test_it_reaches_its_targets_by_camera_and_with_other_twins(deterministic):
+    for feedback, randomisation, share in (
+            ('truth', 'inside', 0.93), ('camera', 'inside', 0.9), ('truth', 'held_out', 0.4),
+            ('camera', 'held_out', 0.4)):
+        assert reached(feedback, randomisation, deterministic=deterministic) >= share
