@@ -202,8 +202,7 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     if config.env_id.startswith(ATARI):
         return {}
     spec = _spec(config.env_id)
-    creator = spec.vector_entry_point if spec.entry_point is None else _creator(spec)
-    found = getattr(creator, 'checkpoint_description', None)
+    found = getattr(_creator(spec), 'checkpoint_description', None)
     if found is None:
         return {}
     known = inspect.signature(found).parameters
@@ -243,5 +242,5 @@ def _draws(spec: EnvSpec) -> bool:
 
 
 def _creator(spec: EnvSpec) -> Any:
-    point = spec.entry_point
+    point = spec.vector_entry_point if spec.entry_point is None else spec.entry_point
     return load_env_creator(point) if isinstance(point, str) else point

@@ -79,14 +79,14 @@ def test_credits_of_all_actors_are_in_every_policy(runs):
     assert second['published'][-1][1] == {11: ('a', 2 * second['version'])}
 
 
-@pytest.mark.parametrize('who', [0, 1])
-def test_interrupting_one_learner_ends_both(runs, who):
-    """One has no actors: the other has a batch, and waits; it learns of the end at once."""
+@pytest.mark.parametrize(('who', 'stopped'), [(0, 0), (0, 1), (1, 1)])
+def test_interrupting_one_learner_ends_both(runs, who, stopped):
+    """One has no actors: the other has a batch, and waits; both learn of the end at once."""
     stops, turns = {}, itertools.count(1)
 
     def nobody(inbox):
         if next(turns) == 3:
-            stops[who].set()
+            stops[stopped].set()
         raise queue.Empty
 
     inboxes = [{}, {}]

@@ -379,7 +379,8 @@ class ArmDriver:
             link.close()
         # Retry at once: motors may be on.
         self._next_try = -math.inf
-        self._notice('error', f'motors off: {self.fault}')
+        motors = 'motors off' if self.sent else 'motors may be on'
+        self._notice('error', f'{motors}: {self.fault}')
 
     def _reattach(self) -> None:
         try:

@@ -227,18 +227,19 @@ class Trainer:
     ) -> tuple[bool, bool, str]:
         """Return whether all learners learn now, whether they publish, and why the run is over.
 
-        They learn if each has a batch, publish if any of them has to, and end if any of them ends.
-        A run is interrupted once ``stop`` is set and no batch is left.
+        They learn if each has a batch; else they end if any of them ends, or is interrupted. They
+        publish if any of them has to.
         """
-        if not reason and stop.is_set() and batch is None:
-            reason = 'interrupted'
+        reasons = {reason, 'interrupted' if stop.is_set() else ''}
         flags = [batch is not None, self.flow_stats.credit_due,
-                 *(reason == each for each in _REASONS)]
+                 *(each in reasons for each in _REASONS)]
         with self._timer('wait'):
-            ready, publish, *reasons = self.group.all_reduce_sum(
+            ready, publish, *counts = self.group.all_reduce_sum(
                 torch.tensor(flags, dtype=torch.int64)).tolist()
-        found = [each for each, count in zip(_REASONS, reasons, strict=True) if count]
-        return ready == self.group.size, publish > 0, found[0] if found else ''
+        if ready == self.group.size:
+            return True, publish > 0, ''
+        found = [each for each, count in zip(_REASONS, counts, strict=True) if count]
+        return False, publish > 0, found[0] if found else ''
 
     def _learn(self, batch: Batch) -> bool:
         self.busy = True

@@ -91,7 +91,8 @@ class EndOfBag:
     """Whether the player of a bag has ended and everything that it sent has been received."""
 
     def __init__(self, node: Node, topic: str) -> None:
-        self._node, self._topic = node, topic
+        # As remapped.
+        self._node, self._topic = node, node.resolve_topic_name(topic)
         self._has_begun = self._is_over = False
         self._received = self._received_before = 0
         self._timer = node.create_timer(_END_OF_BAG_S, self._check)
@@ -296,16 +297,17 @@ class Training:
             node.get_logger().info(f'ended by {reason}; {where}')
             return reason
 
-        waits = not isinstance(self._source.inbox, DemonstrationInbox)
+        of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
+        source = '' if of_demonstrations else 'waiting for trajectories; '
         node.get_logger().info(f'learning on {describe(self._settings.device)}; '
-                               f'{"waiting for trajectories; " * waits}the run is {where}')
+                               f'{source}the run is {where}')
         executor = make_executor(self._settings.process.executor)
         executor.add_node(node)
         thread = ThreadPoolExecutor(1, 'training')
         training = thread.submit(loop)
-        if inference is not None:
-            inference.start()
         try:
+            if inference is not None:
+                inference.start()
             while not training.done():
                 with self._timers[CALLBACKS].executor_wait():
                     executor.spin_once(timeout_sec=0.1)
