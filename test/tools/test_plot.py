@@ -17,11 +17,11 @@ from vdl_ros.tools import plot
 BLUE, ORANGE = (0x1f, 0x6f, 0xeb), (0xe8, 0x75, 0x0a)
 
 
-def write(path, slope=1.0, rows=60, **config):
-    """Write a run whose return goes up by ``slope`` in each row."""
+def write(path, slope=1.0, begin=1, **config):
+    """Write a run whose return goes up by ``slope`` in each of sixty rows."""
     folder = RunFolder(path)
     folder.open({'env_id': 'CartPole-v1', 'algorithm': 'impala'} | config, 0)
-    for i in range(1, rows + 1):
+    for i in range(begin, begin + 60):
         folder.report(
             {'agent_steps': 100 * i, 'wall_s': i / 4, 'mean_return_100': slope * i,
              'mean_length_100': 9.0, 'success_rate_100': 0.5, 'episodes': 3 * i,
@@ -88,11 +88,14 @@ def test_a_run_of_local_training_can_be_plotted(tmp_path, own_signals):
 
 
 def test_an_error_is_one_line_and_writes_nothing(runs, capsys):
+    write(runs / 'late', begin=70)
     # Other faults of runs: test/rl/runs/test_recorded_run.py, test_run_groups.py.
     for options, message in (
             (['nowhere'], 'nowhere: no such folder or file'),
             (['a', 'c'], "c: algorithm 'ppo' is not 'impala' as in a; runs of one group are "
              'averaged; use --compare c for another group'),
+            (['a', 'late'], 'a, late: no steps in common: one run ends at 6000, before another '
+             'starts at 7000'),
             (['a', '--label', 'x', '--label', 'y'],
              '--label: 2 given; allowed: one for each group of runs, 1'),
             (['a', '--output', 'plot.gif'],
