@@ -1,5 +1,5 @@
 """
-What a run of the tests prints: progress, and a second run of what failed.
+What a run of the tests prints: progress, a second run of what failed, the processes started.
 
 A test with processes that fails runs once more, alone, after all others. If it passes then, the
 run is green, and its last lines have the first failure in full: its cause is to be found in the
@@ -9,14 +9,18 @@ package or in the test (docs/testing.md). A test without processes never runs tw
 import os
 import subprocess
 import sys
+import tempfile
 import time
+from pathlib import Path
 
 import pytest
 
 # More failures than this are no chance: nothing runs twice.
 MAX_SECOND_RUNS = 8
+# How long a test of these folders takes in units of the others, for the estimate.
+WEIGHTS = {'launch': 150, 'nodes': 35, 'tools': 35}
 PERIOD_S = 20.0
-IN_SECOND_RUN = 'VDL_ROS_SECOND_RUN'
+STARTS = 'VDL_ROS_TEST_STARTS'
 
 
 def pytest_addoption(parser):
@@ -28,17 +32,24 @@ def pytest_configure(config):
     # workers, as in the executables; those of torch.distributed print no traces.
     os.environ.setdefault('OMP_WAIT_POLICY', 'passive')
     os.environ.setdefault('TORCH_CPP_LOG_LEVEL', 'FATAL')
-    if not hasattr(config, 'workerinput') and not os.environ.get(IN_SECOND_RUN):
-        config.pluginmanager.register(Reporter(config))
+    if hasattr(config, 'workerinput') or os.environ.get(STARTS):  # a worker, or a second run
+        return
+    file, path = tempfile.mkstemp(prefix='vdl_ros-starts-')
+    os.close(file)
+    os.environ[STARTS] = path
+    folder = str(Path(__file__).parent / 'starts')
+    os.environ['PYTHONPATH'] = os.pathsep.join(
+        filter(None, [folder, os.environ.get('PYTHONPATH', '')]))
+    config.pluginmanager.register(Reporter(config, Path(path)))
 
 
 class Reporter:
     """Reports of one run, in the process that distributes the tests."""
 
-    def __init__(self, config):
-        self._config = config
+    def __init__(self, config, starts):
+        self._config, self._starts = config, starts
         self._begin = self._last = time.monotonic()
-        self._left = self._total = self._failed = 0
+        self._left = self._total = self._done_weight = self._left_weight = self._failed = 0
         self._mended = []
 
     @property
@@ -46,12 +57,16 @@ class Reporter:
         return self._config.pluginmanager.get_plugin('terminalreporter')
 
     def pytest_collection_finish(self, session):
-        self._total = self._left = len(session.items)
+        self._expect([item.nodeid for item in session.items])
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids):
         if not self._total:
-            self._total = self._left = len(ids)
+            self._expect(ids)
+
+    def _expect(self, ids):
+        self._total = self._left = len(ids)
+        self._left_weight = sum(map(weight, ids))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report):
@@ -67,10 +82,14 @@ class Reporter:
         if report.when != 'teardown':
             return
         self._left -= 1
+        self._done_weight += weight(report.nodeid)
+        self._left_weight -= weight(report.nodeid)
         if time.monotonic() >= self._last + PERIOD_S and self._left > 0:
             self._last = time.monotonic()
+            elapsed = self._last - self._begin
+            rest = elapsed * self._left_weight / self._done_weight
             self._print(f'{self._total - self._left:,} of {self._total:,} tests, '
-                        f'{self._failed} failed, {self._last - self._begin:.0f} s')
+                        f'{self._failed} failed, {clock(elapsed)}; about {clock(rest)} left')
 
     def _print(self, line):
         self._terminal.ensure_newline()
@@ -101,12 +120,23 @@ class Reporter:
         for report in self._mended:
             self._print(f'\n{report.nodeid} failed, and passed at its second run, alone. Find the '
                         f'cause today (docs/testing.md). The failure:\n{report.longreprtext}')
-        if mended := {each.nodeid for each in self._mended}:
-            print(f'{len(mended)} passed only at the second run, see above')
+        count = len(set(self._starts.read_text().split()))
+        self._starts.unlink()
+        mended = len({each.nodeid for each in self._mended})
+        print(f'{count:,} Python processes started'
+              + f'; {mended} passed only at the second run, see above' * bool(mended))
+
+
+def weight(nodeid):
+    """Return about how long a test takes."""
+    return WEIGHTS.get((*nodeid.split('/'), '')[1], 1)
 
 
 def passes(nodeid):
     return not subprocess.run(
         [sys.executable, '-m', 'pytest', '--numprocesses=0', '-m', '', '--once', nodeid],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False,
-        env=os.environ | {IN_SECOND_RUN: '1'}).returncode
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode
+
+
+def clock(seconds):
+    return f'{int(seconds) // 60}:{int(seconds) % 60:02}'

@@ -33,7 +33,7 @@ NEVER_TWICE = '\ndef test_without_processes():\n    fail_once("fast")\n'
 
 @pytest.mark.process
 def test_a_failed_test_with_processes_runs_once_more(tmp_path, monkeypatch):
-    for name in ('VDL_ROS_SECOND_RUN', 'PYTEST_XDIST_WORKER'):
+    for name in ('VDL_ROS_TEST_STARTS', 'PYTEST_XDIST_WORKER'):
         monkeypatch.delenv(name, raising=False)
     # Locks of its own: this test keeps those of the schedule.
     monkeypatch.setenv('TMPDIR', str(tmp_path))

@@ -17,6 +17,7 @@ from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 
 from benchmarks.transport.worker import Cell
+from vdl_ros.common.command_line import stop_on_signals
 from vdl_ros.msg import Credit, Trajectory
 from vdl_ros.ros import process
 from vdl_ros.ros.dds import transport
@@ -34,7 +35,7 @@ class _Peer:
         self._transport = transport.configure().describe()
         process.keep_large_blocks()
         rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
-        self._stop = process.stop_on_signals()
+        self._stop = stop_on_signals()
         self._node = Node(name, namespace=namespace, enable_rosout=False,
                           start_parameter_services=False)
         self._executor = process.make_executor('events')
