@@ -76,7 +76,7 @@ class TrajectoryController:
         self, geometry: ArmGeometry, config: ControllerConfig | None = None,
         max_gap: float = math.inf,
     ):
-        self._longest_gap = max_gap
+        self._max_gap = max_gap
         self.config = config or ControllerConfig()
         self.geometry = geometry
         self.state = 'idle'
@@ -155,7 +155,7 @@ class TrajectoryController:
         if elapsed < 0.0:
             self._sent.clear()
             self.cancel('time went backward')
-        elif elapsed > self._longest_gap and self._progress_at is not None:
+        elif elapsed > self._max_gap and self._progress_at is not None:
             # The process or the machine stood still, or the clock was set: nobody expects motion.
             self.cancel(f'no update for {elapsed:.3g} s')
         # After a long pause between updates the arm has not moved along its path.

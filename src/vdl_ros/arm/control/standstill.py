@@ -25,14 +25,14 @@ class StandstillDetector:
         self, max_gap: float = MAX_GAP, settling: float = 1.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._longest_gap, self._settling, self._clock = max_gap, settling, clock
+        self._max_gap, self._settling, self._clock = max_gap, settling, clock
         # Input that arrives before the first update is not old: the process has just started.
         self._updated_at, self._went_on_at = math.inf, -math.inf
 
     def update(self) -> bool:
         """Note that the process runs; call it at a steady rate. Return :attr:`recent`."""
         now = self._clock()
-        if now - self._updated_at > self._longest_gap:
+        if now - self._updated_at > self._max_gap:
             self._went_on_at = now
         self._updated_at = now
         return now - self._went_on_at < self._settling
@@ -41,5 +41,5 @@ class StandstillDetector:
     def recent(self) -> bool:
         """Return whether the process stands still, or went on less than ``settling`` ago."""
         now = self._clock()
-        return (now - self._updated_at > self._longest_gap
+        return (now - self._updated_at > self._max_gap
                 or now - self._went_on_at < self._settling)

@@ -127,7 +127,7 @@ class ReachRunner:
         self._act, self._space = act, space
         self._observer = ReachObserver(geometry)
         self._stale_after, self._give_up_after = stale_after, give_up_after
-        self._longest_gap = max_gap
+        self._max_gap = max_gap
         self.state, self.reason = 'idle', ''
         #: In ``base_link``, float64 [3], m; None without one.
         self.target: Array | None = None
@@ -191,7 +191,7 @@ class ReachRunner:
         self._updated = now
         if self.target is not None and elapsed < 0.0:
             self.give_up('time went backward')
-        elif self.target is not None and elapsed > self._longest_gap:
+        elif self.target is not None and elapsed > self._max_gap:
             # The process or the machine stood still: nobody expects motion.
             self.give_up(f'no update for {elapsed:.3g} s')
         if self.target is None:
