@@ -53,7 +53,8 @@ class Controlled:
 
         def ask():
             nonlocal seen
-            if self.status[-1].state != 'running' and len(self.status) > seen:
+            if (self.status[-1].state not in ('running', 'waiting')
+                    and len(self.status) > seen):
                 seen = len(self.status)
                 return self.move(**trajectory)
             return None
@@ -159,7 +160,7 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
     others.publish(MotorCommand(sender='/viewer', lamp=1))
     count = len(turning())
     arm.until(lambda: len(turning()) > count + 5, 'the base turns', arm.asking())
-    begun = arm.turn_until('/viewer moves the arm', lambda: others.publish(
+    begun = arm.turn_until('/viewer moves the robot', lambda: others.publish(
         MotorCommand(sender='/viewer', elbow=1)))
     # It does not say off: that would stop the person's motor.
     said = []
@@ -168,6 +169,12 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
     # All motors off is for a program's motors too.
     arm.turn_until('/teleop switched the motors off', lambda: others.publish(
         MotorCommand(sender='/teleop')))
+    # And for a trajectory that waits for its start.
+    arm.move(after=30.0)
+    arm.until(lambda: arm.status[-1].state == 'waiting', 'a trajectory that waits')
+    arm.until(lambda: arm.status[-1].state == 'aborted', 'its end', lambda: others.publish(
+        MotorCommand(sender='/teleop')))
+    assert arm.status[-1].reason == '/teleop switched the motors off'
 
 
 def test_a_process_that_stood_still_or_is_interrupted_leaves_motors_off(launch, peer):

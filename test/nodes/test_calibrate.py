@@ -101,8 +101,8 @@ def test_a_driver_that_does_not_tell_its_signs_is_not_calibrated(
 
 
 def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, tmp_path):
-    stop = peer.talk('arm/emergency_stop')
-    for reason in ('interrupted', 'emergency stop'):
+    stop, person = map(peer.talk, ('arm/emergency_stop', 'arm/motors'))
+    for reason in ('interrupted', '/teleop switched the motors off', 'emergency stop'):
         for _ in range(3):
             process = launch(
                 'ros2', 'run', 'vdl_ros', 'calibrate', '--yes', '--ros-args', '-p', 'joints:=base',
@@ -115,8 +115,10 @@ def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, 
             assert 'the arm does not follow' in process.output
         if reason == 'interrupted':
             process.interrupt()
-        else:
+        elif reason == 'emergency stop':
             stop.publish(stop_request('/test', 'a test'))
+        else:
+            person.publish(MotorCommand(sender='/teleop'))
         peer.until(lambda process=process: process.process.poll() is not None, 'the end')
         assert process.process.returncode == 1
         assert process.output.splitlines()[-1] == \

@@ -93,14 +93,14 @@ def test_it_gets_there_unless_it_cannot_or_must_not(launch, node_here, peer):
     back = go_to.end('-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: trajectories.publish(
         trajectory_message(['base'], [[0.1]], [0.1])))
     assert back.wait() == 1
-    assert 'the trajectory was replaced by another one' in back.output
+    assert 'replaced by a trajectory on arm/joint_trajectory' in back.output
 
     stop = peer.talk('arm/emergency_stop')
     stop.publish(EmergencyStop(engage=True))
     peer.until(lambda: stopped[-1].engaged, 'the emergency stop')
     refused = go_to.start('0.1', '0.15', '0.15')
     assert refused.wait() == 1
-    assert 'emergency stop: release it first' in refused.output
+    assert '[ERROR] [go_to]: emergency stop' in refused.output
 
 
 def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):

@@ -167,11 +167,11 @@ def test_a_target_moves_the_arm_until_a_reason_stops_it(launch, peer, turning):
     arm.until_off()
     stop.publish(EmergencyStopState())
     # A person moves the arm: not a word any more, not even off, and a new target is refused.
-    states = arm.turn_until('/viewer moves the arm', act=lambda: others.publish(
+    states = arm.turn_until('/viewer moves the robot', act=lambda: others.publish(
         MotorCommand(sender='/viewer', elbow=1)))
     # Off before that if measurements were held up.
     assert arm.own[-1].base == 1 or 'paused' in states
-    arm.until_reason('idle', 'target refused: /viewer moves the arm', say=lambda: (
+    arm.until_reason('idle', 'target refused: /viewer moves the robot', say=lambda: (
         others.publish(MotorCommand(sender='/viewer', elbow=1)), arm.ask()))
     arm.until_turning()
     # A lamp is nobody's move; all motors off is for those of the policy too.

@@ -6,11 +6,12 @@ import yaml
 from msgspec.structs import replace
 from robot_contract import GOOD
 
-from vdl_ros.robots.contract import LateAction, Limit, Reading, read_contract
-from vdl_ros.robots.session import ResetError, Session, State
+from vdl_ros.robots.contract import LateAction, Limit, Reading, StopTopic, read_contract
+from vdl_ros.robots.session import ResetError, Resetter, Session, State, StopState
 from vdl_ros.robots.task import Task
 
 PERIOD = 0.05
+STOP = StopTopic(topic='stop', type='std_msgs/msg/Bool', field='data')
 
 
 class Forward(Task):
@@ -23,7 +24,7 @@ class Forward(Task):
         return after['speed'] >= 1.0
 
 
-class Resetter:
+class FakeResetter(Resetter):
     def __init__(self):
         self.begun, self.cancelled, self.done, self.error = 0, 0, True, ''
 
@@ -45,10 +46,13 @@ class Robot:
     def __init__(self, path, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
         contract = replace(read_contract(path / 'mine.yaml'), **changes)
-        self.sent, self.log, self.now, self.resetter = [], [], 0.0, Resetter()
+        self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
         self.session = Session(contract, Forward(contract), self.resetter,
                                lambda action: self.sent.append(float(action[0])),
-                               self.log.append)
+                               self.log.append, name='/robot', clock=lambda: self.now)
+        for index, stop in enumerate(self.session.stops):
+            stop.on_publishers(1)
+            self.session.on_stop(index)
 
     def tick(self, speed=0.1, act=None, is_received=True):
         """Act, then go on by a period; ``speed`` is measured before its tick, unless None."""
@@ -63,7 +67,7 @@ class Robot:
 
     def start(self):
         """Tick until the first observation."""
-        for _ in range(10):
+        for _ in range(40):
             result = self.tick()
             if result is not None:
                 assert result.is_first
@@ -155,7 +159,7 @@ def test_silence_stops_the_robot_and_its_return_begins_another_episode(robot):
 
 @pytest.mark.parametrize('reset', [False, True])
 def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, reset):
-    robot = robot()
+    robot = robot(stops=(STOP,))
     if reset:
         robot.resetter.done = False
         while robot.session.state is not State.RESETTING:
@@ -163,7 +167,7 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     else:
         robot.start()
         robot.session.act(np.array([0.7]), robot.now)
-    robot.session.on_stop('emergency stop', True)
+    robot.session.on_stop(0, True)
     assert robot.sent[-1] == 0.0
     assert robot.session.state is State.WAITING
     # A controller must not go on with the way of the reset.
@@ -174,7 +178,7 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     # Neutral actions only, one a second: a driver may need one after the release.
     assert {*robot.sent[count:]} == {0.0}
     assert 1 <= len(robot.sent[count:]) <= 2
-    robot.session.on_stop('emergency stop', False)
+    robot.session.on_stop(0)
     robot.resetter.done = True
     robot.start()
 
@@ -192,6 +196,56 @@ def test_somebody_else_who_commands_is_not_disturbed(robot):
     assert robot.session.state is State.RUNNING
 
 
+@pytest.mark.parametrize('event', ['all off', 'standstill', 'all off during the reset'])
+def test_a_robot_that_a_person_or_a_standstill_stopped_waits_for_a_confirmation(robot, event):
+    robot = robot()
+    if event == 'all off during the reset':
+        robot.resetter.done = False
+        while robot.session.state is not State.RESETTING:
+            robot.tick()
+    else:
+        robot.start()
+        robot.tick(act=0.7)
+    count = len(robot.sent)
+    if event == 'standstill':
+        robot.now += 8.0
+        reason = 'the process stood still'
+    else:
+        robot.session.on_other('/teleop', robot.now, moving=False)
+        reason = '/teleop switched the motors off'
+    robot.resetter.done = True
+    for _ in range(60):
+        assert robot.tick(act=0.7) is None
+    assert robot.sent[count:] == [0.0]
+    assert robot.log[-1] == f'waits: {reason}; ros2 run vdl_ros confirm lets it go on'
+    assert robot.session.confirm()
+    robot.start()
+    assert not robot.session.confirm()
+
+
+def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():
+    now, beat = [0.0], StopTopic(topic='alive', type='std_msgs/msg/Empty', timeout=1.0)
+    stop = StopState(STOP, lambda: now[0])
+    stop.on_publishers(1)
+    assert stop.problem == 'no message on stop yet'
+    stop.on_message(False)
+    assert stop.problem == ''
+    now[0] = 100.0
+    assert stop.problem == ''
+    stop.on_publishers(0)
+    assert stop.problem == 'nobody publishes stop'
+    # A button that is not pressed would release the other one.
+    stop.on_publishers(2)
+    assert stop.problem.startswith('stop: 2 publishers, whose stops cannot be told apart')
+    stop.on_message(True)
+    assert stop.problem == 'stop: data'
+    alive = StopState(replace(beat, required=False), lambda: now[0])
+    assert alive.problem == ''
+    alive.on_message(False)
+    now[0] += 1.1
+    assert alive.problem == 'alive: silent for 1 s'
+
+
 def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):
     robot = robot()
     robot.resetter.done = False
@@ -199,7 +253,7 @@ def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):
         robot.tick()
     robot.resetter.done = True
     for _ in range(30):
-        robot.session.on_other('/controller', robot.now)
+        robot.session.on_other('/arm_controller', robot.now)
         assert robot.tick() is None
     assert robot.session.state is State.SETTLING
     for _ in range(21):
@@ -214,6 +268,10 @@ def test_a_limit_ends_the_episode_with_a_neutral_action_and_a_penalty(robot):
     assert (result.terminated, result.success) == (True, False)
     assert result.reward == pytest.approx(0.6 - 3.0)
     assert robot.sent == [0.7, 0.0, 0.0]
+    # A measurement that no reward can be computed of ends the episode all the same.
+    robot.tick(act=0.7)
+    robot.start()
+    assert robot.tick(float('inf'), act=0.7).reward == -3.0
     # Also while the agent thinks.
     robot.tick(act=0.7)
     robot.start()
@@ -221,6 +279,14 @@ def test_a_limit_ends_the_episode_with_a_neutral_action_and_a_penalty(robot):
     assert robot.sent[-1] == 0.0
     assert robot.tick(0.1, act=0.7).terminated
     assert 0.7 not in robot.sent
+
+
+def test_a_reward_that_is_not_finite_loses_the_episode(robot):
+    robot = robot()
+    robot.start()
+    assert robot.tick(float('nan'), act=0.7) is None
+    assert (robot.sent[-1], robot.session.lost) == (0.0, 1)
+    assert robot.log[-1] == 'waits: the reward is nan, which is not allowed: a finite number'
 
 
 def test_success_and_the_time_limit_end_episodes_with_neutral_actions(robot):
@@ -254,10 +320,10 @@ def test_a_reset_that_fails_is_tried_again_after_a_second(robot):
 
 
 def test_an_action_for_an_episode_that_is_lost_does_not_act_in_the_next(robot):
-    robot = robot()
+    robot = robot(stops=(STOP,))
     robot.start()
-    robot.session.on_stop('emergency stop', True)
-    robot.session.on_stop('emergency stop', False)
+    robot.session.on_stop(0, True)
+    robot.session.on_stop(0)
     while robot.session.state is not State.RUNNING:
         robot.now += PERIOD
         robot.session.on_reading('odom', Reading({'speed': 0.1}, robot.now, 0.01, robot.now, 0))

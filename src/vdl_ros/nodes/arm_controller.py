@@ -6,23 +6,21 @@ It commands the motors only while a trajectory runs, and gives way to a person's
 from __future__ import annotations
 
 import math
-import time
 
 import numpy as np
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Empty, Header
+from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
-from vdl_ros.arm.control.standstill import MAX_GAP, StandstillDetector
 from vdl_ros.arm.control.trajectory import TrajectoryError
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.common.quoting import shown
-from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, MotorCommand
-from vdl_ros.ros.arm.arm_topics import MotorsPublisher, moves, switches_off
-from vdl_ros.ros.arm.commanders import check_program, is_program
+from vdl_ros.common.consent import check_program
+from vdl_ros.msg import JointTrajectoryStatus
+from vdl_ros.ros.arm.arm_consent import ArmConsent
+from vdl_ros.ros.arm.arm_topics import MotorsPublisher
 from vdl_ros.ros.arm.trajectory_action import TrajectoryAction
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds
@@ -31,6 +29,8 @@ from vdl_ros.ros.statistics.statistics import TopicStatistics
 RATE_HZ = 50.0
 # Updates between two messages on trajectory_status while a trajectory runs.
 REPORT_EVERY = 10
+# How far ahead the start of a trajectory may lie, s, except that of a goal: its client lives.
+MAX_WAIT_S = 60.0
 
 
 class ArmControllerNode(BaseNode):
@@ -41,17 +41,16 @@ class ArmControllerNode(BaseNode):
 
     def __init__(self) -> None:
         super().__init__()
-        check_program(self)
+        check_program(self.get_name())
         geometry = self.settings(GeometryConfig).load()
-        max_gap = math.inf if self.is_simulated else MAX_GAP
-        self._standstill = StandstillDetector(max_gap)
-        self._controller = TrajectoryController(
-            geometry, self.settings(ControllerConfig), max_gap=max_gap)
+        config = self.settings(ControllerConfig)
+        self._controller = TrajectoryController(geometry, config)
+        self._consent = ArmConsent(
+            self, lambda reason, moved: self._cancel(reason, command=not moved),
+            yields_to_programs=False, viewer_timeout=config.viewer_timeout)
         self._kinematics = Kinematics(geometry)
         self._measured: Positions | None = None
         self._measured_at: float | None = None
-        self._emergency = EmergencyStopState()
-        self._viewer_alive_at = -math.inf
         # What the latest status says of it.
         self._reported_missing = ''
         self._waiting: JointTrajectory | None = None
@@ -63,9 +62,6 @@ class ArmControllerNode(BaseNode):
         Diagnostics(self, self._health)
         self.sub('arm/joint_trajectory', self._on_trajectory)
         self.sub('arm/joint_states', self._on_joint_states)
-        self.sub('arm/emergency_stop_state', self._on_stop_state)
-        self.sub('arm/viewer_alive', self._on_viewer_alive)
-        self.sub('arm/motors', self._on_motors)
         self._action = TrajectoryAction(
             self, self._controller, self._take, self._cancel,
             is_busy=lambda: self._waiting is not None or self._controller.state == 'running')
@@ -78,19 +74,24 @@ class ArmControllerNode(BaseNode):
 
     def _on_trajectory(self, message: JointTrajectory) -> None:
         self._action.replaced('a trajectory on arm/joint_trajectory')
-        self._take(message)
+        self._take(message, MAX_WAIT_S)
 
-    def _take(self, message: JointTrajectory) -> None:
+    def _take(self, message: JointTrajectory, max_wait: float = math.inf) -> None:
         """Start a trajectory now or at its time, or refuse it."""
-        if self._emergency.engaged or self._standstill.recent:
-            was_running = self._controller.state == 'running'
-            self._controller.refuse('emergency stop' if self._emergency.engaged
-                                    else 'the process stood still')
+        was_running, wait = self._controller.state == 'running', (
+            seconds(message.header.stamp) - self.now())
+        reason = self._consent.ask() or (
+            f'its start is {wait:.0f} s ahead, more than {max_wait:g} s'
+            if wait > max_wait else '')
+        if reason:
+            self._waiting = None
+            self._controller.refuse(reason)
             self._report_refusal(was_running)
-            return
         # A stamp in the future is the start time; zero or a past stamp means now.
-        if seconds(message.header.stamp) > self.now():
+        elif wait > 0.0:
             self._waiting = message
+            self.get_logger().info(f'trajectory waits {wait:.3g} s for its start')
+            self._report()
         else:
             self._start(message)
 
@@ -112,12 +113,12 @@ class ArmControllerNode(BaseNode):
         self._show(names, points)
         self._report()
 
-    def _cancel(self, reason: str) -> None:
-        """End the trajectory that runs, motors off, and one that waits."""
+    def _cancel(self, reason: str, *, command: bool = True) -> None:
+        """End the trajectory that runs and one that waits; ``command``: switch the motors off."""
         was_waiting, self._waiting = self._waiting is not None, None
         if self._controller.state == 'running':
             self._controller.cancel(reason)
-            self._end()
+            self._end(command=command)
         elif was_waiting:
             self._controller.refuse(reason)
             self._report_refusal(False)
@@ -133,61 +134,29 @@ class ArmControllerNode(BaseNode):
             self._measured = positions_of(message)
             self._measured_at = seconds(message.header.stamp)
 
-    def _on_stop_state(self, message: EmergencyStopState) -> None:
-        self._emergency = message
-        if message.engaged:
-            self._cancel('emergency stop')
-
-    def _on_viewer_alive(self, _: Empty) -> None:
-        self._viewer_alive_at = time.monotonic()
-
-    def _on_motors(self, message: MotorCommand) -> None:
-        """Give way to a person, who commands all motors from now on."""
-        if self._controller.state != 'running' or is_program(message.sender):
-            return
-        by = shown(message.sender) or 'a person'
-        if moves(message):
-            self._controller.cancel(f'{by} moves the arm')
-            # Without a command of all motors off: that would stop the person's motor.
-            self._end(command=False)
-        elif switches_off(message):
-            self._controller.cancel(f'{by} switched the motors off')
-            self._end()
-
     def _update(self) -> None:
         """Command the motors while a trajectory runs; report on its goal."""
         self._follow()
         self._action.update()
 
     def _follow(self) -> None:
-        if self._standstill.update() and self._waiting is not None:
-            self._waiting = None
-            self.get_logger().warning('trajectory dropped: the process stood still')
-            if self._controller.state != 'running':
-                self._controller.refuse('the process stood still')
-                self._report()
+        self._consent.update()
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self.now():
             self._start(self._waiting)
-        if self._controller.state == 'idle' and self._missing_viewer() != self._reported_missing:
+        if (self._controller.state == 'idle'
+                and self._consent.missing_viewer != self._reported_missing):
             self._report()
         if self._controller.state != 'running':
             return
         command = self._controller.update(
-            self.now(), self._measured, self._measured_at, self._missing_viewer())
+            self.now(), self._measured, self._measured_at, self._consent.pause)
         if self._controller.state != 'running':
             self._end()
             return
-        self._motors.send(Motors() if self._emergency.neutral_required
-                      else Motors.of(command.tolist()))
+        self._motors.send(Motors.of(command.tolist()))
         self._updates += 1
         if self._updates % REPORT_EVERY == 0:
             self._report()
-
-    def _missing_viewer(self) -> str:
-        """Return that a viewer with a stop button is needed and missing, or ''."""
-        timeout = self._controller.config.viewer_timeout
-        is_missing = timeout > 0.0 and time.monotonic() - self._viewer_alive_at > timeout
-        return 'no sign of life of the viewer' if is_missing else ''
 
     def _end(self, *, command: bool = True) -> None:
         """Report the result of a trajectory that ran; ``command``: switch the motors off."""
@@ -201,6 +170,8 @@ class ArmControllerNode(BaseNode):
         """Report that no trajectory runs; ``command``: switch the motors off."""
         if command:
             self._motors.send(Motors())
+        if self._waiting is None:
+            self._consent.end()
         self._show([], [])
         self._report()
 
@@ -217,20 +188,22 @@ class ArmControllerNode(BaseNode):
     def _report(self) -> None:
         target, error = self._controller.target, self._controller.error
         moved = [index for index in range(len(JOINTS)) if not np.isnan(target[index])]
-        self._reported_missing = self._missing_viewer()
-        reason = self._controller.reason
-        if self._controller.state == 'idle':
+        self._reported_missing = self._consent.missing_viewer
+        state, reason = self._controller.state, self._controller.reason
+        if self._waiting is not None and state != 'running':
+            state, reason = 'waiting', 'for its start'
+        elif state == 'idle':
             reason = self._reported_missing
         self._status.publish(JointTrajectoryStatus(
-            header=Header(stamp=self.stamp()), state=self._controller.state,
-            reason=reason, progress=self._controller.progress,
+            header=Header(stamp=self.stamp()), state=state, reason=reason,
+            progress=self._controller.progress,
             name=[JOINTS[index] for index in moved], target=target[moved].tolist(),
             error=error[moved].tolist()))
 
     def _health(self) -> Health:
         return '', {'state': self._controller.state, 'reason': self._controller.reason,
                     'progress': f'{self._controller.progress:.2f}',
-                    'emergency_stop': self._emergency.engaged}
+                    'emergency_stop': self._consent.stopped}
 
 
 main = ArmControllerNode.main

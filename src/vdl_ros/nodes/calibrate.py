@@ -26,8 +26,9 @@ from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.quoting import cause
 from vdl_ros.common.settings import SettingError
-from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
+from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_consent import ArmConsent
 from vdl_ros.ros.arm.arm_topics import MotorsPublisher, motors_from_message
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
@@ -61,30 +62,24 @@ class CalibrateNode(BaseNode):
         self._running, self._late, self._said = False, False, 0
         self._reading: tuple[float, Positions] | None = None
         self._driver = ''
-        self._stop_state: EmergencyStopState | None = None
+        self._consent = ArmConsent(self, self._on_withdrawn)
         self._motors = MotorsPublisher(self)
         self._topic = 'arm/pose' if self._config.feedback == 'camera' else 'arm/joint_states'
         # All of them, where the newest would be enough to control.
         self.sub(self._topic, self._on_reading, qos.SENSOR)
         self.sub('arm/motors_sent', self._on_sent)
-        self.sub('arm/emergency_stop_state', self._on_stop_state)
         self.every(1.0 / RATE_HZ, self._update, simulated=True)
 
     @property
     def _missing(self) -> str:
         """What the arm has not sent yet."""
         arrived = ((self._topic, self._reading), ('arm/motors_sent', self._driver),
-                   ('arm/emergency_stop_state', self._stop_state))
+                   ('arm/emergency_stop_state', self._consent.stop_state))
         return ', '.join(topic for topic, message in arrived if not message)
 
     @property
     def _has_ended(self) -> bool:
         return self._moves.done or bool(self._failure)
-
-    def _begin(self) -> None:
-        if self._stop_state is not None and self._stop_state.engaged:
-            self._failure = 'the emergency stop is engaged'
-        self._running = True
 
     def stop(self) -> None:
         """Switch the motors off, for good."""
@@ -131,16 +126,21 @@ class CalibrateNode(BaseNode):
         except (MotorError, CalibrationError) as error:
             self._fail(str(error))
 
-    def _on_stop_state(self, message: EmergencyStopState) -> None:
-        self._stop_state = message
-        if message.engaged and self._running:
-            self._fail('emergency stop')
+    def _on_withdrawn(self, reason: str, moved: bool) -> None:
+        self._failure = self._failure or reason
+        # Without a command if somebody moves the arm: that would stop the other one.
+        if self._running and not moved:
+            self._motors.send(Motors())
 
     def _update(self) -> None:
+        self._consent.update()
         if not self._running or self._has_ended or self._reading is None:
             return
+        if self._consent.missing_viewer:
+            self._fail(self._consent.missing_viewer)
+            return
         now = self.now()
-        # After this process stood still, what arrived meanwhile may be next in the queue.
+        # After a moment without updates, what arrived meanwhile may be next in the queue.
         was_late, self._late = self._late, now - self._reading[0] > self._config.moves.stale_after
         if self._late and not was_late:
             return
@@ -160,18 +160,26 @@ class CalibrateNode(BaseNode):
     def work(self, executor: Executor, stop: threading.Event) -> int:
         said = False
         since = time.monotonic()
-        while self._missing and not stop.is_set():
+        if self._config.yes:
+            self._failure = self._consent.ask()
+        while self._missing and not (stop.is_set() or self._failure):
             executor.spin_once(timeout_sec=0.1)
             if not said and time.monotonic() - since > SAY_S:
                 said = True
                 print(f'waiting for {self._missing}: is arm.launch.py running?', flush=True)
+        if self._failure:
+            return _end(self._failure, 'the arm did not move')
         try:
             wired = self._wired(executor, stop)
         except CalibrationError as error:
             return _end('interrupted' if stop.is_set() else str(error), 'the arm did not move')
-        if not stop.is_set() and not self._config.yes and not _agreed(executor, stop):
-            return _end('nobody agreed', 'the arm did not move')
-        self._begin()
+        if not (stop.is_set() or self._config.yes):
+            if not _agreed(executor, stop):
+                return _end('nobody agreed', 'the arm did not move')
+            self._failure = self._consent.ask()
+        if self._failure:
+            return _end(self._failure, 'the arm did not move')
+        self._running = True
         while not (stop.is_set() or self._has_ended):
             executor.spin_once(timeout_sec=0.1)
         self.stop()

@@ -1,4 +1,4 @@
-"""Confirms that a robot was put back, for a contract whose reset is a person's (docs/robots.md).
+"""Confirms that a robot was put back, or may move again (docs/robots.md).
 
 Exit status 1: nobody waits for it.
 """
@@ -15,7 +15,7 @@ from std_srvs.srv import Trigger
 
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.process import EXIT_OK
-from vdl_ros.ros.robots.resetters import CONFIRM
+from vdl_ros.ros.robots.robot_topics import CONFIRM
 
 EXIT_NOBODY = 1
 _AGAIN_S = 5.0

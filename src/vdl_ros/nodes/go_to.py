@@ -1,10 +1,10 @@
 """Move ``tool0`` to a place in ``base_link``: ``ros2 run vdl_ros go_to X Y Z``, in m.
 
-Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``,
-``arm/emergency_stop_state``. Publishes: ``arm/joint_trajectory``, one point for
-``arm_controller``, and on SIGINT or SIGTERM one without a point, which stops the arm. With
-``--policy`` the node ``policy`` moves instead: subscribes ``arm/target_status``, publishes
-``arm/target``, and ``arm/motors`` once, all off, if the policy is not to go on with it.
+Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``, and what
+:class:`ArmConsent` needs. It sends a goal to the action of ``arm_controller``, which stops the arm
+if the goal is cancelled (SIGINT, SIGTERM) or this program is gone. With ``--policy`` the node
+``policy`` moves instead: subscribes ``arm/target_status``, publishes ``arm/target``, and
+``arm/motors`` once, all off, if the policy is not to go on with it.
 
 Exit status: 0 when it is there; 1 if no arm answers, or the trajectory was aborted or replaced; 2
 if the place cannot be reached.
@@ -18,21 +18,27 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
+from action_msgs.msg import GoalStatus
+from control_msgs.action import FollowJointTrajectory
 from geometry_msgs.msg import PointStamped
+from rclpy.action import ActionClient
 from rclpy.executors import Executor
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header, String
-from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.kinematics import InverseKinematics, JointGoal, Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
-from vdl_ros.msg import EmergencyStopState, JointTrajectoryStatus, TargetStatus
+from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
+from vdl_ros.ros.arm.arm_consent import ArmConsent
 from vdl_ros.ros.arm.arm_topics import MotorsPublisher, wait_for_acks
+from vdl_ros.ros.arm.trajectory_action import ACTION
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
 from vdl_ros.ros.process import EXIT_OK, set_up, spin_until
@@ -40,9 +46,11 @@ from vdl_ros.ros.process import EXIT_OK, set_up, spin_until
 EXIT_FAILED = 1
 # How long the nodes of an arm may take to answer, and how often what is new of that is said, s.
 ANSWER_S, PATIENCE_S = 30.0, 2.0
-# A trajectory that does not start, or a target that nobody takes, is sent again after this time,
-# s: the receiver may have discovered this node after it was sent.
+# A goal or target that nobody takes is sent again after this time, s: the receiver may have
+# discovered this node after it was sent.
 REPEAT_S = 2.0
+# Period of looks for a standstill, and longest wait for the end of a goal that is cancelled, s.
+LOOK_S, CANCEL_S = 0.1, 2.0
 # How long a policy may take to answer; motors may be off for so long, such as while joint states
 # are missing, before it is a failure, s.
 POLICY_S, PAUSED_S = 60.0, 5.0
@@ -64,22 +72,23 @@ class GoToNode(BaseNode):
         # Number of measurements so far.
         self.measurements = 0
         self.status: JointTrajectoryStatus | None = None
-        self.stop_state: EmergencyStopState | None = None
-        # Whether it was engaged since this was set to False.
-        self.was_stopped = False
-        self._trajectories = self.pub('arm/joint_trajectory')
+        # Why the arm is not moved any more.
+        self._withdrawn = ''
+        self._has_run = False
+        self._consent = ArmConsent(self, self._on_withdrawn, yields_to_programs=False)
+        self._consent.ask()
+        self._client = ActionClient(self, FollowJointTrajectory, ACTION)
+        self.every(LOOK_S, self._consent.update)
         self.sub('robot_description', self._on_description)
         self.sub('arm/joint_states', self._on_joint_states)
         self.sub('arm/trajectory_status', self._on_status)
-        self.sub('arm/emergency_stop_state', self._on_stop_state)
 
     @property
     def missing(self) -> str:
         """Return what is not known yet, '' if nothing is."""
         known = {'robot_description': self.description, 'arm/trajectory_status': self.status,
-                 'a subscriber of arm/joint_trajectory':
-                     self._trajectories.get_subscription_count(),
-                 'arm/emergency_stop_state': self.stop_state,
+                 ACTION: self._client.server_is_ready(),
+                 'arm/emergency_stop_state': self._consent.stop_state,
                  'arm/joint_states': self.measured is not None,
                  # The view of a launch is ready later than the arm.
                  'sign of life of the viewer': not self.is_blocked}
@@ -101,10 +110,10 @@ class GoToNode(BaseNode):
 
     def _on_status(self, message: JointTrajectoryStatus) -> None:
         self.status = message
+        self._has_run |= message.state == 'running'
 
-    def _on_stop_state(self, message: EmergencyStopState) -> None:
-        self.stop_state = message
-        self.was_stopped |= message.engaged or message.neutral_required
+    def _on_withdrawn(self, reason: str, _: bool) -> None:
+        self._withdrawn = reason
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Move, and return the exit status; ``stop`` stops the arm."""
@@ -112,16 +121,12 @@ class GoToNode(BaseNode):
         if not self._wait(executor, stop):
             return EXIT_FAILED
         assert self.measured is not None
-        assert self.stop_state is not None
-        if self.stop_state.engaged:
-            log.error('emergency stop: release it first')
-            return EXIT_FAILED
-        self.was_stopped = False
-        with set_up():
+        # In a thread: meanwhile this one must notice what ends the consent.
+        with set_up(), ThreadPoolExecutor(1) as pool:
             geometry = parse(self.description)
-            planner = InverseKinematics(
-                geometry, CollisionChecker(build_scene(geometry)).collides)
-            goal = planner.plan(self._place, self.measured)
+            planned = pool.submit(_plan, geometry, self._place, self.measured)
+            spin_until(planned.done, executor, stop)
+            goal = planned.result()
         log.info(', '.join(f'{name} {value:.3f}' for name, value in zip(
             goal.names, goal.positions, strict=True)) + f' rad, in {goal.duration:.1f} s or more')
         reason = self._follow(goal, executor, stop)
@@ -135,7 +140,8 @@ class GoToNode(BaseNode):
     def _wait(self, executor: Executor, stop: threading.Event) -> bool:
         """Wait until all is known, and say what is missing; return whether it is."""
         log, said, end = self.get_logger(), '', math.inf
-        while not spin_until(lambda: not self.missing, executor, stop, PATIENCE_S):
+        while not spin_until(
+                lambda: self._withdrawn or not self.missing, executor, stop, PATIENCE_S):
             if stop.is_set():
                 return False
             missing, now = self.missing, time.monotonic()
@@ -145,54 +151,63 @@ class GoToNode(BaseNode):
             elif now > end:
                 log.error(f'no {missing} for {ANSWER_S:g} s: is arm.launch.py running?')
                 return False
-        return True
+        if self._withdrawn:
+            log.error(self._withdrawn)
+        return not self._withdrawn
 
     def _follow(self, goal: JointGoal, executor: Executor, stop: threading.Event) -> str:
-        """Send a trajectory and wait for its end; return why it did not end well, or ''."""
-
-        def state() -> str:
-            return str(self.status.state) if self.status is not None else ''
-
-        for _ in range(round(ANSWER_S / REPEAT_S)):
-            self.status = None
-            self._trajectories.publish(
-                trajectory_message(goal.names, [goal.positions], [goal.duration]))
-            started = spin_until(lambda: self.was_stopped or state() in ('running', 'aborted'),
-                                 executor, stop, REPEAT_S)
-            if self.was_stopped and not state():
-                # Only a new request may move the arm afterwards.
-                return 'emergency stop'
-            if started or stop.is_set():
-                break
-        else:
-            return 'arm_controller did not start the trajectory'
-        spin_until(lambda: state() != 'running', executor, stop)
+        """Send the goal and wait for its end; return why it did not end well, or ''."""
+        request = FollowJointTrajectory.Goal(trajectory=trajectory_message(
+            goal.names, [goal.positions], [goal.duration]))
+        handle = self._send(request, executor, stop)
+        if handle is None:
+            return self._withdrawn or (
+                'interrupted' if stop.is_set() else 'arm_controller did not take the goal')
+        call = handle.get_result_async()
+        spin_until(lambda: call.done() or self._withdrawn or self._is_lost, executor, stop)
+        if not call.done():
+            cancelled = handle.cancel_goal_async()
+            spin_until(cancelled.done, executor, threading.Event(), CANCEL_S)
+            if stop.is_set():
+                return 'interrupted: the arm was stopped'
+            return (f'aborted: {self._withdrawn}' if self._withdrawn
+                    else 'the trajectory was lost: arm_controller was started again')
+        answer = call.result()
+        if answer.status != GoalStatus.STATUS_SUCCEEDED:
+            return f'aborted: {answer.result.error_string}'
         # The first measurement may be older than the end.
         count = self.measurements + 2
-        if state() == 'done' and not spin_until(
-                lambda: self.measurements >= count, executor, stop, PATIENCE_S):
+        if not spin_until(lambda: self.measurements >= count, executor, stop, PATIENCE_S):
             return 'the trajectory is done, but arm/joint_states stopped'
-        if stop.is_set():
-            # By a trajectory that is refused.
-            self._trajectories.publish(JointTrajectory())
-            wait_for_acks(self._trajectories)
-            return 'interrupted: the arm was stopped'
-        assert self.status is not None
-        if state() == 'done' and not _is_to(self.status, goal):
-            return 'the trajectory was replaced by another one'
-        return {'done': '', 'aborted': f'aborted: {self.status.reason}'}.get(
-            state(), 'the trajectory was lost: arm_controller was started again')
+        return ''
+
+    @property
+    def _is_lost(self) -> bool:
+        return self._has_run and self.status is not None and self.status.state == 'idle'
+
+    def _send(self, request: Any, executor: Executor, stop: threading.Event) -> Any:
+        """Send a goal until it is taken; return its handle, None if it is not."""
+        calls: list[Any] = []
+        for _ in range(round(ANSWER_S / REPEAT_S)):
+            # A person may have stopped the arm while the goal was planned.
+            executor.spin_once(timeout_sec=0.0)
+            self._consent.update()
+            if self._withdrawn or stop.is_set():
+                break
+            self._has_run = False
+            calls.append(self._client.send_goal_async(request))
+            if spin_until(lambda: any(call.done() for call in calls), executor, stop, REPEAT_S):
+                break
+        return next((call.result() for call in calls if call.done()), None)
+
+
+def _plan(geometry: ArmGeometry, place: Place, measured: Positions) -> JointGoal:
+    checker = CollisionChecker(build_scene(geometry))
+    return InverseKinematics(geometry, checker.collides).plan(place, measured)
 
 
 def _text(place: Place) -> str:
     return f'({", ".join(f"{each:g}" for each in place)})'
-
-
-def _is_to(status: JointTrajectoryStatus, goal: JointGoal) -> bool:
-    targets = dict(zip(status.name, status.target, strict=False))
-    return set(targets) == set(goal.names) and all(
-        abs(targets[name] - position) < SAME
-        for name, position in zip(goal.names, goal.positions, strict=True))
 
 
 def _distance(geometry: ArmGeometry, measured: Positions, place: Place) -> float:
@@ -217,6 +232,11 @@ class PolicyGoToNode(BaseNode):
         self._status: TargetStatus | None = None
         self._targets = self.pub('arm/target')
         self._motors = MotorsPublisher(self)
+        # Before the policy has the target; then the policy looks after itself.
+        self._withdrawn = ''
+        self._consent = ArmConsent(self, self._on_withdrawn, yields_to_programs=False)
+        self._consent.ask()
+        self.every(LOOK_S, self._consent.update)
         self.sub('arm/target_status', self._on_status)
 
     @property
@@ -224,6 +244,9 @@ class PolicyGoToNode(BaseNode):
         """Whether there is a policy, which can be stopped too."""
         return self._status is not None and all(
             each.get_subscription_count() for each in (self._targets, self._motors.publisher))
+
+    def _on_withdrawn(self, reason: str, _: bool) -> None:
+        self._withdrawn = reason
 
     def _send(self) -> None:
         """Send the target; what was known of another one is forgotten."""
@@ -274,6 +297,9 @@ class PolicyGoToNode(BaseNode):
         due, paused_since, is_taken = 0.0, math.inf, False
         while not stop.is_set():
             now = time.monotonic()
+            self._consent.update()
+            if not is_taken and self._withdrawn:
+                raise TargetLostError(self._withdrawn)
             if not is_taken and now > due:
                 self._send()
                 due = now + REPEAT_S

@@ -11,27 +11,24 @@ import time
 import numpy as np
 from geometry_msgs.msg import PointStamped
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Empty, Header
+from std_msgs.msg import Header
 
-from vdl_ros.arm.control.standstill import MAX_GAP, StandstillDetector
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import Motors
-from vdl_ros.common.quoting import shown
+from vdl_ros.common.consent import check_program
 from vdl_ros.envs.owi535.arm_env import RATE, JointReading
 from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
-from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
+from vdl_ros.msg import ArmPose, TargetStatus
 from vdl_ros.play.arm_policy import open_policy
 from vdl_ros.play.onnx_policy import ActionError
-from vdl_ros.ros.arm.arm_topics import MotorsPublisher, moves, switches_off
-from vdl_ros.ros.arm.commanders import check_program, is_program
+from vdl_ros.ros.arm.arm_consent import ArmConsent
+from vdl_ros.ros.arm.arm_topics import MotorsPublisher
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree, positions_of, seconds
 from vdl_ros.ros.node_settings import PolicyConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 BASE = 'base_link'
-# A target is refused for so long after another node has moved the arm, or a standstill, s.
-YIELD_S = 1.0
 # Maximum age of a pose of the camera that explains why joint states are missing, s.
 POSE_S = 1.0
 
@@ -44,24 +41,23 @@ class PolicyNode(BaseNode):
 
     def __init__(self) -> None:
         super().__init__()
-        check_program(self)
+        check_program(self.get_name())
         self._config = config = self.settings(PolicyConfig)
         geometry = self.settings(GeometryConfig).load()
         policy = open_policy(config.path, geometry)
-        max_gap = math.inf if self.is_simulated else MAX_GAP
-        self._standstill = StandstillDetector(max_gap, YIELD_S)
         self._runner = ReachRunner(
             policy.act, geometry, ReachableSpace(geometry), stale_after=config.policy_stale_after,
-            give_up_after=config.policy_give_up_after, max_gap=max_gap)
-        self._name = self.get_fully_qualified_name()
+            give_up_after=config.policy_give_up_after)
+        self._consent = ArmConsent(
+            self, lambda reason, moved: self._give_up(reason, command=not moved),
+            viewer_timeout=config.policy_viewer_timeout)
         self._frames = FrameTree()
         self._reading: JointReading | None = None
         # A target whose frame is not known yet.
         self._unplaced: PointStamped | None = None
         self._unplaced_since = 0.0
-        self._emergency = EmergencyStopState()
-        self._viewer_alive_at = self._moved_at = self._posed_at = -math.inf
-        self._moved_by = self._told = ''
+        self._posed_at = -math.inf
+        self._told = ''
         self._motors = MotorsPublisher(self)
         self._status = self.pub('arm/target_status')
         self._statistics = TopicStatistics(self, 'arm/joint_states')
@@ -77,9 +73,6 @@ class PolicyNode(BaseNode):
         self.sub('arm/target', self._on_target)
         self.sub('arm/joint_states', self._on_joint_states)
         self.sub('arm/pose', self._on_pose)
-        self.sub('arm/motors', self._on_motors)
-        self.sub('arm/emergency_stop_state', self._on_stop_state)
-        self.sub('arm/viewer_alive', self._on_viewer_alive)
         self.sub('/tf', self._frames.add)
         self.sub('/tf_static', self._frames.add)
 
@@ -90,7 +83,7 @@ class PolicyNode(BaseNode):
             self._motors.wait_for_acks()
 
     def _on_target(self, message: PointStamped) -> None:
-        reason = self._why_not(message)
+        reason = self._consent.ask() or _why_not(message)
         if reason:
             self.get_logger().warning(f'target refused: {reason}', throttle_duration_sec=1.0)
             # The old target does not count any more either, except if somebody else commands.
@@ -101,21 +94,6 @@ class PolicyNode(BaseNode):
         self._unplaced_since = self.now()
         self._runner.set_target(np.full(3, math.nan), self._unplaced_since)
         self._place()
-
-    def _why_not(self, message: PointStamped) -> str:
-        """Return why a target is refused, or ''."""
-        point = message.point
-        if self._emergency.engaged:
-            return 'emergency stop'
-        if time.monotonic() - self._moved_at < YIELD_S:
-            return f'{self._moved_by} moves the arm'
-        if self._standstill.recent:
-            return 'the process stood still'
-        if not message.header.frame_id:
-            return f'frame_id: empty, {BASE} for example'
-        if not all(math.isfinite(each) for each in (point.x, point.y, point.z)):
-            return 'point: not finite'
-        return ''
 
     def _place(self) -> str:
         """Give the runner the place of a new target; return why it is not known, or ''."""
@@ -139,30 +117,8 @@ class PolicyNode(BaseNode):
     def _on_pose(self, message: ArmPose) -> None:
         self._posed_at = time.monotonic()
 
-    def _on_motors(self, message: MotorCommand) -> None:
-        """Give way to everybody else who moves the arm; a new target is needed afterwards."""
-        if message.sender == self._name:
-            return
-        by = shown(message.sender) or 'a person'
-        if moves(message):
-            self._moved_at, self._moved_by = time.monotonic(), by
-            if self._runner.target is not None:
-                # Without a command of all motors off: that would stop the other one.
-                self._give_up(f'{by} moves the arm', command=False)
-        elif (switches_off(message) and not is_program(message.sender)
-                and self._runner.target is not None):
-            self._give_up(f'{by} switched the motors off')
-
-    def _on_stop_state(self, message: EmergencyStopState) -> None:
-        self._emergency = message
-        if message.engaged and self._runner.target is not None:
-            self._give_up('emergency stop')
-
-    def _on_viewer_alive(self, _: Empty) -> None:
-        self._viewer_alive_at = time.monotonic()
-
     def _update(self) -> None:
-        self._standstill.update()
+        self._consent.update()
         waiting = self._place()
         if self._runner.target is None:
             return
@@ -175,24 +131,23 @@ class PolicyNode(BaseNode):
         self._motors.send(Motors.of(directions.tolist()))
         if self._runner.target is None:
             self._unplaced = None
+            self._consent.end()
         self._report()
 
     def _why_paused(self) -> str:
         """Return why motors have to be off now although there is a target, or ''."""
-        timeout, now = self._config.policy_viewer_timeout, time.monotonic()
-        if self._emergency.neutral_required:
-            return 'the emergency stop was released'
-        if timeout > 0.0 and now - self._viewer_alive_at > timeout:
-            return 'no sign of life of the viewer'
+        if self._consent.pause:
+            return self._consent.pause
         old = self._reading is None or (
             self.now() - float(self._reading.stamp) > self._config.policy_stale_after)
-        if old and now - self._posed_at < POSE_S:
+        if old and time.monotonic() - self._posed_at < POSE_S:
             return 'the pose by camera is too uncertain'
         return ''
 
     def _give_up(self, reason: str, *, command: bool = True) -> None:
         """Forget the target; ``command``: switch the motors off."""
         self._unplaced = None
+        self._consent.end()
         self._runner.give_up(reason)
         if command:
             self._motors.send(Motors())
@@ -217,7 +172,18 @@ class PolicyNode(BaseNode):
             'state': runner.state, 'distance': f'{runner.distance:.3f}',
             'success': runner.success, 'reaction_time': f'{runner.reaction_time:.2f}',
             'time_to_target': f'{runner.time_to_target:.2f}',
-            'emergency_stop': self._emergency.engaged}
+            'emergency_stop': self._consent.stopped}
+
+
+
+def _why_not(target: PointStamped) -> str:
+    """Return why a target is refused, or ''."""
+    point = target.point
+    if not target.header.frame_id:
+        return f'frame_id: empty, {BASE} for example'
+    if not all(math.isfinite(each) for each in (point.x, point.y, point.z)):
+        return 'point: not finite'
+    return ''
 
 
 main = PolicyNode.main

@@ -16,10 +16,10 @@ from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header, String
 from std_srvs.srv import Trigger
 
-from vdl_ros.arm.control.standstill import StandstillDetector
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.camera.camera_config import ImageTransportConfig
+from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.msg import (
     ArmPose,
     EmergencyStopState,

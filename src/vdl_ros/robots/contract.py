@@ -146,12 +146,23 @@ class LateAction(_Section, kw_only=True):
 
 
 class StopTopic(_Section, kw_only=True):
-    """A topic whose ``field`` (bool) is true while nothing may move."""
+    """A topic whose ``field`` (bool) is true, or that is silent, while nothing may move.
+
+    Without a ``field`` each message is a sign of life. Silence longer than ``timeout`` is a stop;
+    0: any time. Unless ``required``, it may be silent before its first message.
+    """
 
     topic: _TopicName
     type: _Message
-    field: _Field
+    field: Annotated[str, matching(f'({_FIELD})?', "a dotted path such as data, or ''")] = ''
+    timeout: Annotated[float, Meta(ge=0.0, le=3600.0)] = 0.0
+    required: bool = True
+    # Of contracts of before: every profile of a publisher is subscribed to.
     latched: bool = True
+
+    def __post_init__(self) -> None:
+        if not (self.field or self.timeout):
+            raise ValueError('field: missing, or timeout')
 
 
 class ServiceReset(_Section, kw_only=True):
@@ -165,13 +176,22 @@ class ServiceReset(_Section, kw_only=True):
 
 
 class TrajectoryReset(_Section, kw_only=True):
-    """A trajectory (``trajectory_msgs/JointTrajectory``) that brings the robot to its start."""
+    """A trajectory that brings the robot to its start.
 
-    topic: _TopicName
+    It is a goal of an ``action`` (``control_msgs/FollowJointTrajectory``), or a message on a
+    ``topic`` (``trajectory_msgs/JointTrajectory``), which runs on without its sender.
+    """
+
+    action: _OtherTopic = ''
+    topic: _OtherTopic = ''
     positions: Annotated[dict[str, _Number], Meta(min_length=1)]
     seconds: Annotated[float, Meta(ge=0.1, le=600.0)]
     tolerance: Annotated[float, Meta(ge=1e-6, le=100.0)]
     timeout: Annotated[float, Meta(ge=0.1, le=3600.0)]
+
+    def __post_init__(self) -> None:
+        if bool(self.action) == bool(self.topic):
+            raise _refusal('topic', self.topic, 'one of action and topic')
 
 
 #: A text says what a person has to do, and then confirms.
@@ -269,8 +289,8 @@ class Contract(_Section, kw_only=True):
     def recorded(self) -> list[str]:
         """Return the topics of a recording, as the contract names them."""
         names = [*(topic.topic for topic in self.topics.values()), self.actions.topic,
-                 self.actions.echo, *(stop.topic for stop in self.stops), self.camera,
-                 '/clock' if self.simulated_clock else '']
+                 self.actions.echo, *(stop.topic for stop in self.stops if stop.field),
+                 self.camera, '/clock' if self.simulated_clock else '']
         return list(dict.fromkeys(filter(None, names)))
 
     def topics_of(self, copy: int) -> str:

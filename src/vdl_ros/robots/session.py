@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.robots.contract import Contract, Reading
+from vdl_ros.common.consent import MAX_GAP, YIELD_S, Consent, is_program, time_since_boot
+from vdl_ros.robots.contract import Contract, Reading, StopTopic
 from vdl_ros.robots.task import HISTORY, Measured, Task
 
 
@@ -19,19 +21,60 @@ class ResetError(Exception):
     """A robot that was not reset; the message is one line."""
 
 
-class Resetter(Protocol):
-    """Brings a robot to the start of an episode."""
+class Resetter:
+    """Base class of what brings a robot to the start of an episode."""
+
+    #: Whether a person does it, who may command the robot meanwhile.
+    by_hand = False
 
     def begin(self, random: np.random.Generator) -> None: ...
 
     def is_done(self, values: dict[str, float]) -> bool:
         """Return whether it is reset, by the latest features by name; ResetError: it cannot be."""
+        raise NotImplementedError
 
     def cancel(self) -> None: ...
 
+    def close(self) -> None: ...
 
-# A robot is left to others for so long after their last command, s.
-_YIELD_S = 1.0
+    def confirm(self) -> bool:
+        """Take a person's word that the robot was reset; return whether it waited for that."""
+        return False
+
+
+class StopState:
+    """Whether one of a robot's stops lets it move; ``clock`` is monotonic, s."""
+
+    def __init__(self, stop: StopTopic, clock: Callable[[], float]) -> None:
+        self._stop, self._clock = stop, clock
+        self._publishers = 0
+        self._heard_at = math.nan
+        self.is_pressed = False
+
+    def on_message(self, pressed: bool) -> None:
+        self.is_pressed, self._heard_at = pressed, self._clock()
+
+    def on_publishers(self, count: int) -> None:
+        self._publishers = count
+
+    @property
+    def problem(self) -> str:
+        """Why the robot must not move, or ''."""
+        stop = self._stop
+        if self.is_pressed:
+            return f'{stop.topic}: {stop.field}'
+        if stop.field and self._publishers > 1:
+            return (f'{stop.topic}: {self._publishers} publishers, whose stops cannot be told '
+                    'apart; give each a topic of its own')
+        if math.isnan(self._heard_at):
+            return f'no message on {stop.topic} yet' if stop.required else ''
+        if stop.required and not self._publishers:
+            return f'nobody publishes {stop.topic}'
+        if stop.timeout and self._clock() - self._heard_at > stop.timeout:
+            return f'{stop.topic}: silent for {stop.timeout:g} s'
+        return ''
+
+
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
 
@@ -103,16 +146,23 @@ class Session:
         resetter: resets it; None: it starts where it is.
         send: sends an action, float64 [parts].
         log: takes a line when the robot is lost, and when it is back.
+        name: of the node that sends, as its messages name it.
+        clock: s, by which others, stops and standstills are judged.
 
     Attributes:
         ticks: number of ticks at which an action was due.
         late: number of those at which the agent had not acted.
         lost: number of episodes that ended because the robot or the agent was silent or stopped.
+        stops: states of the contract's stops, in its order.
+        consent: to move the robot. Others who command it interrupt the session; after a
+            standstill, or when a person has switched the motors off, it waits for
+            :meth:`confirm`.
     """
 
     def __init__(
         self, contract: Contract, task: Task, resetter: Resetter | None,
-        send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None],
+        send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None], *,
+        name: str = '', clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._send, self._log = send, log
@@ -124,8 +174,13 @@ class Session:
         self._has_commanded = self._was_late = False
         self._episode = self._new_episode(-np.inf)
         self._readings: dict[str, Reading] = {}
-        self._stops: dict[str, bool] = {}
-        self._other, self._other_until = '', -np.inf
+        self.stops = [StopState(each, clock) for each in contract.stops]
+        self.consent = Consent(
+            name, self._on_withdrawn, resumes=True, clock=clock,
+            max_gap=math.inf if contract.simulated_clock else MAX_GAP)
+        self.consent.ask()
+        # Why a person has to confirm that it may go on.
+        self._unconfirmed = ''
         self._moved_until = -np.inf
         self._logged = ''
         self._retry_at = self._neutral_at = self._settled = -np.inf
@@ -137,21 +192,37 @@ class Session:
     def on_reading(self, key: str, reading: Reading) -> None:
         self._readings[key] = reading
 
-    def on_stop(self, name: str, stopped: bool) -> None:
-        """Take the state of a stop: nothing may move while one is true."""
-        self._stops[name] = stopped
-        if stopped:
-            self.lose(name)
+    def on_stop(self, index: int, pressed: bool = False) -> None:
+        """Take a message of a stop, by its place in the contract."""
+        stop = self.stops[index]
+        stop.on_message(pressed)
+        self.consent.on_stop(any(each.is_pressed for each in self.stops))
+        if pressed:
+            self.lose(stop.problem)
 
-    def on_other(self, sender: str, now: float) -> None:
-        """Give way to somebody else who commands the robot."""
-        if self.state in (State.RESETTING, State.SETTLING):
-            # A controller that follows the trajectory of the reset, for example.
-            self._moved_until = now + _YIELD_S
+    def on_other(self, sender: str, now: float, *, moving: bool = True) -> None:
+        """Give way to somebody else who moves the robot, or to a person who switches it off."""
+        # A controller that follows the trajectory of the reset, or the person who resets.
+        if self.state in (State.RESETTING, State.SETTLING) and (
+                is_program(sender) or (self._resetter is not None and self._resetter.by_hand)):
+            self._moved_until = now + YIELD_S
             return
-        self._other, self._other_until = sender, now + _YIELD_S
-        # No neutral action: it would stop the other one.
-        self.lose(f'{sender} commands the robot', command=False)
+        self.consent.on_command(sender, moving=moving)
+        if moving:
+            # No neutral action: it would stop the other one.
+            self.lose(self.consent.pause, command=False)
+
+    def _on_withdrawn(self, reason: str, _: bool) -> None:
+        self._unconfirmed = reason
+        self.lose(reason)
+
+    def confirm(self) -> bool:
+        """Take a person's word that the robot may move; return whether it waited for that."""
+        if self._unconfirmed:
+            if not self.consent.ask():
+                self._unconfirmed = ''
+            return not self._unconfirmed
+        return self._resetter is not None and self._resetter.confirm()
 
     def lose(self, reason: str, *, command: bool = True) -> None:
         """End the episode without a result, and wait; the neutral action is sent first of all."""
@@ -159,14 +230,20 @@ class Session:
             return
         if command:
             self._command(self._neutral)
+        else:
+            self._has_commanded = False
         self._cancel_reset()
         self.lost += self.state is State.RUNNING
-        self.state, self._result = State.WAITING, None
+        # The end of an episode is kept for the agent.
+        if self.state is not State.OVER:
+            self._result = None
+        self.state = State.WAITING
         self._retry_at = -np.inf
         self._report(reason)
 
     def act(self, action: NDArray[np.float64], now: float) -> None:
         """Send the agent's action for its latest observation; begin the next episode after one."""
+        self.consent.update()
         if self.state is State.OVER:
             self.state = State.WAITING
         # An action for an observation that the agent has not seen is for another one.
@@ -192,7 +269,7 @@ class Session:
         return result
 
     def stop(self) -> None:
-        """Send the neutral action, if any was sent, and wait."""
+        """Send the neutral action, unless nothing was sent since others commanded, and wait."""
         self._cancel_reset()
         self.state, self._result = State.WAITING, None
         if self._has_commanded:
@@ -203,13 +280,14 @@ class Session:
 
         Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
         """
+        self.consent.update()
         problem = self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
             self.lose(problem)
             self._report(problem)
             # A driver may need a neutral action before it moves again.
-            if any(self._stops.values()) and now >= self._neutral_at:
+            if self.consent.stopped and now >= self._neutral_at:
                 self._neutral_at = now + _AGAIN_S
                 self._command(self._neutral)
         elif self.state is State.WAITING and now >= self._retry_at:
@@ -225,11 +303,13 @@ class Session:
 
     def _problem(self, now: float) -> str:
         """Return why the robot cannot act now, or ''."""
-        for name, stopped in self._stops.items():
-            if stopped:
-                return name
-        if now < self._other_until:
-            return f'{self._other} commands the robot'
+        for stop in self.stops:
+            if stop.problem:
+                return stop.problem
+        if self._unconfirmed:
+            return f'{self._unconfirmed}; ros2 run vdl_ros confirm lets it go on'
+        if self.consent.pause:
+            return self.consent.pause
         for key, topic in self._contract.topics.items():
             reading = self._readings.get(key)
             if reading is None:
@@ -292,16 +372,14 @@ class Session:
             # Sent again: a driver may stop without commands.
             self._command(self._in_force if hold else self._neutral)
             return
-        assert episode.before is not None
+        reward = self._reward(measured)
+        if not math.isfinite(reward):
+            self.lose(f'the reward is {reward}, which is not allowed: a finite number')
+            return
         episode.steps += 1
-        reward = self._task.reward(episode.before, measured)
         success = not episode.broken and self._task.success(measured)
         terminated = success or bool(episode.broken) or self._task.failure(measured)
         truncated = not terminated and episode.steps >= self._contract.episode_steps
-        if episode.broken:
-            reward -= self._contract.limit_penalty
-        if not np.isfinite(reward):
-            raise ValueError(f'{self._contract.name}: the reward {reward} is not finite')
         self._deliver(
             measured, now, self._task.observe(measured), is_first=False, reward=reward,
             terminated=terminated, truncated=truncated, success=success,
@@ -310,6 +388,17 @@ class Session:
         if terminated or truncated:
             self.state = State.OVER
             self._command(self._neutral)
+
+    def _reward(self, measured: Measured) -> float:
+        """Return the reward; beyond a limit, what cannot be computed is 0."""
+        assert self._episode.before is not None
+        try:
+            reward = float(self._task.reward(self._episode.before, measured))
+        except ArithmeticError:
+            reward = math.nan
+        if not self._episode.broken:
+            return reward
+        return (reward if math.isfinite(reward) else 0.0) - self._contract.limit_penalty
 
     def _deliver(
         self, measured: Measured, now: float, observation: NDArray[np.float32], **values: Any,

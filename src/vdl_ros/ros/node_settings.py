@@ -91,8 +91,9 @@ class PolicyConfig:
         10.0, 'A target is given up after motors were off for this.', minimum=0.1, maximum=3600.0,
         unit='s')
     policy_viewer_timeout: float = setting(
-        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed. '
-        'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
+        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed '
+        'before the first. arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0,
+        unit='s')
 
     @property
     def path(self) -> Path:

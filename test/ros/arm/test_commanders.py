@@ -6,7 +6,7 @@ from builtin_interfaces.msg import Time
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message
-from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector
+from vdl_ros.ros.arm.commanders import CommandConflictDetector, SecondArmDetector
 
 
 def test_a_command_is_the_same_there_and_back_and_other_values_are_refused_by_name():
@@ -73,27 +73,6 @@ def test_senders_that_invent_names_are_forgotten_and_not_all_named():
         'arm/motors: 1000 publishers at once: /0, /1, /10, /100, /101 and 995 more']
     found.update('/late', 10.0)
     assert len(found._commanded_at) == 1
-
-
-@pytest.mark.parametrize(('program', 'person'), [
-    ('/policy', '/viewer'), ('/bench/arm_controller', '/teleop'), ('/policy', '/my_script'),
-    ('/policy', '')])
-def test_a_person_comes_before_programs(program, person):
-    precedence = Precedence(0.5)
-    assert precedence.admits(program, True, 0.0)
-    # A person who commands all motors off, to release the emergency stop, moves nothing.
-    assert precedence.admits(person, False, 0.1)
-    assert precedence.admits(program, True, 0.2)
-    assert precedence.admits(person, True, 1.0)
-    # Persons have no precedence among each other.
-    assert precedence.admits('/another', True, 1.0)
-    assert not precedence.admits(program, True, 1.01)
-    # Not even a program's stop stops what a person moves.
-    assert not precedence.admits(program, False, 1.02)
-    # Released: the program is kept off a little longer.
-    assert precedence.admits(person, False, 1.3)
-    assert not precedence.admits(program, True, 1.4)
-    assert precedence.admits(program, True, 1.5)
 
 
 def test_a_second_arm_is_warned_of_while_it_is_there_but_not_at_once():

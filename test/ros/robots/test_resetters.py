@@ -57,7 +57,7 @@ def test_a_person_confirms_each_reset(peer, robot, act, launch):
         assert agent.steps == []
         person = launch('ros2', 'run', 'vdl_ros', 'confirm')
         assert person.wait() == 0, person.output
-        assert 'the episode begins' in person.output
+        assert 'the robot goes on' in person.output
         peer.until(lambda: len(agent.steps) > 3, 'steps')
         # Nobody waits for it now.
         peer.until(lambda: not peer.call(

@@ -5,6 +5,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistStamped
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
+from std_msgs.msg import Bool
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
@@ -20,6 +21,7 @@ def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(peer,
     """One robot for all: it takes seconds to start."""
     agent = act({'episode_steps': 10_000, 'stops': [
         {'topic': 'stop', 'type': 'std_msgs/msg/Bool', 'field': 'data'}]})
+    robot.stop(False)
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: len(agent.steps) > 5, 'steps')
         info = agent.steps[-1][4]
@@ -51,6 +53,30 @@ def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(peer,
         robot.until_still()
         agent.end()
         assert isinstance(agent.error, EnvStopped)
+
+
+@pytest.mark.parametrize('profile', [qos.LATCHED, qos.COMMAND, qos.LATEST])
+def test_a_stop_counts_with_each_profile_and_its_silence_and_a_second_one_are_stops(
+        peer, robot, act, profile):
+    agent = act({'episode_steps': 10_000, 'stops': [
+        {'topic': 'button', 'type': 'std_msgs/msg/Bool', 'field': 'data', 'timeout': 2.0}]})
+    with peer.saying(robot.measure, every=0.01):
+        button, pressed = peer.node.create_publisher(Bool, 'button', profile), Bool()
+
+        def say():
+            button.publish(pressed)
+
+        peer.until(lambda: len(agent.steps) > 3, 'steps', say=say)
+        pressed.data = True
+        peer.until(lambda: robot.commands[-1] == 0.0, 'the stop', say=say)
+        pressed.data, count = False, len(agent.steps)
+        peer.until(lambda: len(agent.steps) > count + 3, 'steps after the stop', say=say)
+        peer.until(lambda: robot.commands[-1] == 0.0, 'silence is a stop')
+        count = len(agent.steps)
+        peer.until(lambda: len(agent.steps) > count + 3, 'steps after the silence', say=say)
+        count = len(robot.commands)
+        peer.node.create_publisher(Bool, 'button', profile)
+        peer.until(lambda: 0.0 in robot.commands[count:], 'two buttons are a stop', say=say)
 
 
 def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_closed(

@@ -41,8 +41,9 @@ class ControllerConfig:
         3.0, 'A trajectory is aborted after this without progress.', minimum=0.1, maximum=60.0,
         unit='s')
     viewer_timeout: float = setting(
-        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed. '
-        'arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0, unit='s')
+        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed '
+        'before the first. arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0,
+        unit='s')
 
     def __post_init__(self) -> None:
         for less, more in (('stop_band', 'start_band'), ('start_band', 'goal_tolerance'),
@@ -69,14 +70,9 @@ class TrajectoryController:
 
     Args:
         geometry: limits and speeds of the joints.
-        max_gap: a trajectory is aborted after a longer time between two updates, s.
     """
 
-    def __init__(
-        self, geometry: ArmGeometry, config: ControllerConfig | None = None,
-        max_gap: float = math.inf,
-    ):
-        self._max_gap = max_gap
+    def __init__(self, geometry: ArmGeometry, config: ControllerConfig | None = None):
         self.config = config or ControllerConfig()
         self.geometry = geometry
         self.state = 'idle'
@@ -155,9 +151,6 @@ class TrajectoryController:
         if elapsed < 0.0:
             self._sent.clear()
             self.cancel('time went backward')
-        elif elapsed > self._max_gap and self._progress_at is not None:
-            # The process or the machine stood still, or the clock was set: nobody expects motion.
-            self.cancel(f'no update for {elapsed:.3g} s')
         # After a long pause between updates the arm has not moved along its path.
         elapsed = min(elapsed, self.config.stale_after)
         if self.state != 'running':

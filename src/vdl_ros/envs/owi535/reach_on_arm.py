@@ -16,7 +16,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from vdl_ros.arm.control.standstill import MAX_GAP
 from vdl_ros.arm.geometry import ArmGeometry, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
@@ -117,17 +116,15 @@ class ReachRunner:
     Args:
         stale_after: motors are off while the latest measurement is older, s.
         give_up_after: a target is given up after a pause of this time, s.
-        max_gap: it is given up after a longer time between two updates, s.
     """
 
     def __init__(
         self, act: Act, geometry: ArmGeometry, space: ReachableSpace, *, stale_after: float = 0.3,
-        give_up_after: float = 10.0, max_gap: float = MAX_GAP,
+        give_up_after: float = 10.0,
     ) -> None:
         self._act, self._space = act, space
         self._observer = ReachObserver(geometry)
         self._stale_after, self._give_up_after = stale_after, give_up_after
-        self._max_gap = max_gap
         self.state, self.reason = 'idle', ''
         #: In ``base_link``, float64 [3], m; None without one.
         self.target: Array | None = None
@@ -191,9 +188,6 @@ class ReachRunner:
         self._updated = now
         if self.target is not None and elapsed < 0.0:
             self.give_up('time went backward')
-        elif self.target is not None and elapsed > self._max_gap:
-            # The process or the machine stood still: nobody expects motion.
-            self.give_up(f'no update for {elapsed:.3g} s')
         if self.target is None:
             return self._command(np.zeros(len(MOTORS), np.int8))
         problem = paused or self._problem(now, reading)

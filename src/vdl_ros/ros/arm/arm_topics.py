@@ -23,11 +23,12 @@ from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
+from vdl_ros.common.consent import Precedence
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.commanders import CommandConflictDetector, Precedence, SecondArmDetector
+from vdl_ros.ros.arm.commanders import CommandConflictDetector, SecondArmDetector
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.statistics.statistics import TopicStatistics

@@ -1,55 +1,20 @@
-"""Who commands the motors: a person's hand or a program, two at once, or two arms that obey."""
+"""Warnings of two who command the motors at once, and of two arms that obey."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
-from rclpy.node import Node
-
+from vdl_ros.common.consent import ROBOT_ENVIRONMENT
 from vdl_ros.common.quoting import shown
-from vdl_ros.common.settings import SettingError
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
 _MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
-# Nodes of this package that command by themselves. All others are taken for a person's hand.
-_PROGRAMS = ('arm_controller', 'policy')
-#: Begin of the names of nodes that command a robot as its environment, programs too.
-ROBOT_ENVIRONMENT = 'robot_environment_'
 _WARN_AGAIN_S = 5.0
 _NAMED = 5  # publishers that a warning names
 _COUNT_AGAIN_S = 1.0  # minimum time between two queries of the graph for publishers, s
 # Another arm is there if it has been for so long: a driver that was killed disappears later, s.
 _SECOND_ARM_S = 3.0
-
-
-def is_program(sender: str) -> bool:
-    """Return whether a node, by its full name, commands by itself: controller or policy."""
-    name = sender.rsplit('/', 1)[-1]
-    return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
-
-
-def check_program(node: Node) -> None:
-    if not is_program(node.get_name()):
-        raise SettingError(
-            f'__node: {node.get_name()!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
-            'other sender is taken for a person; use a namespace')
-
-
-class Precedence:
-    """Lets a person's commands come before those of the programs of this package."""
-
-    def __init__(self, window: float) -> None:
-        self._window = window
-        self._person_until = -math.inf
-
-    def admits(self, sender: str, moving: bool, now: float) -> bool:
-        """Return whether a command of ``sender`` counts at ``now``, s."""
-        if is_program(sender):
-            return now >= self._person_until
-        if moving:
-            self._person_until = now + self._window
-        return True
 
 
 class CommandConflictDetector:

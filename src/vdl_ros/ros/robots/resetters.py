@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from action_msgs.msg import GoalStatus
+from control_msgs.action import FollowJointTrajectory
+from rclpy.action import ActionClient
 from rclpy.node import Node
-from std_srvs.srv import Trigger
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.common.quoting import quoted
@@ -18,9 +20,6 @@ from vdl_ros.robots.session import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.ros.robots.robot_topics import resolve_service
-
-#: Service (std_srvs/Trigger) by which a person confirms that a robot was reset.
-CONFIRM = 'robot/confirm'
 
 
 def check_reset(contract: Contract) -> None:
@@ -39,13 +38,13 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
     if isinstance(contract.reset, ServiceReset):
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):
-        return _ByTrajectory(contract.reset, node, full)
+        return (_ByAction if contract.reset.action else _ByTopic)(contract.reset, node, full)
     if isinstance(contract.reset, str):
-        return _ByPerson(contract.reset, node, full)
+        return _ByPerson(contract.reset, node)
     return None
 
 
-class _ByService:
+class _ByService(Resetter):
     def __init__(
         self, contract: Contract, reset: ServiceReset, node: Node, full: Callable[[str], str],
     ) -> None:
@@ -84,33 +83,51 @@ class _ByService:
         self._call = None
 
 
-class _ByTrajectory:
-    """Publishes a trajectory, and waits until the features are at its end."""
+class _ByTrajectory(Resetter):
+    """Waits until the features are at the end of a trajectory."""
 
-    def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
+    def __init__(self, reset: TrajectoryReset) -> None:
         self._reset = reset
-        self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
         self._deadline = 0.0
-        self._is_sent = False
 
     def begin(self, random: np.random.Generator) -> None:
-        self._deadline, self._is_sent = time.monotonic() + self._reset.timeout, False
+        self._deadline = time.monotonic() + self._reset.timeout
 
-    def is_done(self, values: dict[str, float]) -> bool:
-        reset = self._reset
-        if not self._is_sent and self._publisher.get_subscription_count():
-            self._is_sent = True
-            self._publisher.publish(trajectory_message(
-                list(reset.positions), [list(reset.positions.values())], [reset.seconds]))
-        away = {name: abs(values[name] - wanted) for name, wanted in reset.positions.items()}
-        if self._is_sent and all(each <= reset.tolerance for each in away.values()):
+    def _message(self) -> JointTrajectory:
+        positions = self._reset.positions
+        return trajectory_message([*positions], [[*positions.values()]], [self._reset.seconds])
+
+    def _is_there(self, values: dict[str, float], nobody: str) -> bool:
+        """Return whether it is there; ResetError: too late, because of ``nobody`` unless ''."""
+        away = {name: abs(values[name] - wanted)
+                for name, wanted in self._reset.positions.items()}
+        if not nobody and all(each <= self._reset.tolerance for each in away.values()):
             return True
         if time.monotonic() > self._deadline:
             worst = max(away, key=lambda name: away[name])
-            raise ResetError(
-                f'{worst} is {away[worst]:.3g} from its place after {reset.timeout:g} s'
-                if self._is_sent else f'nobody follows {self._publisher.topic_name}')
+            raise ResetError(nobody or f'{worst} is {away[worst]:.3g} from its place after '
+                             f'{self._reset.timeout:g} s')
         return False
+
+
+class _ByTopic(_ByTrajectory):
+    """Publishes the trajectory."""
+
+    def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
+        super().__init__(reset)
+        self._publisher = qos.pub(node, 'arm/joint_trajectory', name=full(reset.topic))
+        self._is_sent = False
+
+    def begin(self, random: np.random.Generator) -> None:
+        super().begin(random)
+        self._is_sent = False
+
+    def is_done(self, values: dict[str, float]) -> bool:
+        if not self._is_sent and self._publisher.get_subscription_count():
+            self._is_sent = True
+            self._publisher.publish(self._message())
+        return self._is_there(
+            values, '' if self._is_sent else f'nobody follows {self._publisher.topic_name}')
 
     def cancel(self) -> None:
         if self._is_sent:
@@ -118,10 +135,55 @@ class _ByTrajectory:
             self._publisher.publish(JointTrajectory())
 
 
-class _ByPerson:
-    def __init__(self, text: str, node: Node, full: Callable[[str], str]) -> None:
+class _ByAction(_ByTrajectory):
+    """Sends the trajectory as a goal, which ends with this process."""
+
+    def __init__(self, reset: TrajectoryReset, node: Node, full: Callable[[str], str]) -> None:
+        super().__init__(reset)
+        self._name = full(reset.action)
+        self._client = ActionClient(node, FollowJointTrajectory, self._name)
+        self._goal: Any = None
+        self._handle: Any = None
+        self._result: Any = None
+
+    def begin(self, random: np.random.Generator) -> None:
+        super().begin(random)
+        self._goal = self._handle = self._result = None
+
+    def is_done(self, values: dict[str, float]) -> bool:
+        if self._goal is None and self._client.server_is_ready():
+            self._goal = self._client.send_goal_async(
+                FollowJointTrajectory.Goal(trajectory=self._message()))
+        if self._handle is None and self._goal is not None and self._goal.done():
+            self._handle = self._goal.result()
+            if not self._handle.accepted:
+                raise ResetError(f'{self._name} refused the trajectory')
+            self._result = self._handle.get_result_async()
+        if self._result is None or not self._result.done():
+            return self._is_there(values, (
+                f'nobody follows {self._name}' if self._handle is None else
+                f'{self._name} did not end within {self._reset.timeout:g} s'))
+        answer = self._result.result()
+        if answer.status != GoalStatus.STATUS_SUCCEEDED:
+            raise ResetError(f'{self._name}: {quoted(answer.result.error_string)}')
+        return self._is_there(values, '')
+
+    def cancel(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel_goal_async()
+        elif self._goal is not None:
+            self._goal.add_done_callback(lambda goal: goal.result().cancel_goal_async())
+
+    def close(self) -> None:
+        # A server ends the goal of a client that is gone.
+        self._client.destroy()
+
+
+class _ByPerson(Resetter):
+    by_hand = True
+
+    def __init__(self, text: str, node: Node) -> None:
         self._text, self._log = text, node.get_logger().info
-        self._service = node.create_service(Trigger, full(CONFIRM), self._on_confirmed)
         self._waits = self._confirmed = False
 
     def begin(self, random: np.random.Generator) -> None:
@@ -134,13 +196,9 @@ class _ByPerson:
     def cancel(self) -> None:
         self._waits = False
 
-    def _on_confirmed(
-        self, request: Trigger.Request, response: Trigger.Response,
-    ) -> Trigger.Response:
-        response.success = self._waits
-        response.message = 'the episode begins' if self._waits else 'nobody waits for this'
+    def confirm(self) -> bool:
         self._confirmed, self._waits = self._waits, False
-        return response
+        return self._confirmed
 
 
 def _request(contract: Contract, kind: Any, random: np.random.Generator) -> Any:

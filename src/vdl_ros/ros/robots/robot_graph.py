@@ -14,11 +14,11 @@ from rclpy.duration import Duration
 from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
+from vdl_ros.common.consent import ROBOT_ENVIRONMENT
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.session import Result, Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
 from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.process import call_back, make_executor
 from vdl_ros.ros.robots.resetters import make_resetter
@@ -55,10 +55,13 @@ class RobotGraph:
         self._robots = [
             RobotTopics(self._node, interfaces, copy, self._lock, self._now, self._stamp)
             for copy in range(len(tasks))]
+        self._resetters = [
+            make_resetter(contract, self._node, robot.full) for robot in self._robots]
         self._sessions = [
-            Session(self._contract, task, make_resetter(contract, self._node, robot.full),
-                    robot.send, self._logger(copy))
-            for copy, (task, robot) in enumerate(zip(tasks, self._robots, strict=True))]
+            Session(self._contract, task, resetter, robot.send, self._logger(copy),
+                    name=self._node.get_fully_qualified_name())
+            for copy, (task, resetter, robot) in enumerate(zip(
+                tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
             robot.connect(session)
         if contract.simulated_clock:
@@ -114,6 +117,9 @@ class RobotGraph:
         # The end of a trajectory that resets a robot too.
         for publisher in self._node.publishers:
             publisher.wait_for_all_acked(Duration(seconds=max(0.0, deadline - time.monotonic())))
+        for resetter in self._resetters:
+            if resetter is not None:
+                resetter.close()
         self._node.destroy_node()
 
     def _run(self) -> None:
@@ -142,8 +148,12 @@ class RobotGraph:
         if wall - self._looked >= _OTHERS_S:
             self._looked = wall
             other = self._earlier()
-            for session in self._sessions if other else ():
-                session.on_other(other, self._now())
+            for robot, session in zip(self._robots, self._sessions, strict=True):
+                robot.look_for_stops()
+                if other:
+                    session.on_other(other, self._now())
+        for session in self._sessions:
+            session.consent.update()
         now = self._now()
         # After the callbacks of all that has arrived, also with the message of the clock.
         if now > -np.inf and now >= self._due - 1e-6:
@@ -179,7 +189,7 @@ class RobotGraph:
         names = [each.node_name for each in self._node.get_publishers_info_by_topic(
             self._node.resolve_topic_name(topic)) if each.node_name.startswith(ROBOT_ENVIRONMENT)]
         first = min(names, key=lambda name: name[len(ROBOT_ENVIRONMENT):].zfill(24), default='')
-        return 'another environment' if first and first != self._node.get_name() else ''
+        return first if first and first != self._node.get_name() else ''
 
     def _now(self) -> float:
         """Return the time of the robots' clock, s."""

@@ -19,16 +19,16 @@ from builtin_interfaces.msg import Time
 from numpy.typing import NDArray
 from rclpy.duration import Duration
 from rclpy.node import Node
-from rclpy.qos import QoSProfile
+from rclpy.qos import HistoryPolicy, QoSProfile
+from rclpy.subscription import Subscription
+from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError
-from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots import contract as contracts
 from vdl_ros.robots.contract import Contract, ContractError, Reading, ReadingError, follow
 from vdl_ros.robots.session import Session
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.commanders import is_program
 from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
 
@@ -135,6 +135,9 @@ def _check(where: str, field: str, found: str, good: bool, allowed: str) -> None
             f'{where}: field: {field!r} is {found}, which is not allowed: {allowed}')
 
 
+#: Service (std_srvs/Trigger) by which a person confirms that a robot may go on, or was reset.
+CONFIRM = 'robot/confirm'
+_STOP_DEPTH = 32
 _CLOCK_SKEW = 0.05  # how far in the future a stamp may be, s: the clocks of two hosts differ
 # A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
 _FOUND_S = 0.5
@@ -156,7 +159,9 @@ class RobotInterfaces:
         for index, stop in enumerate(contract.stops):
             where = f'{file}: stops[{index}]'
             kind = _resolve_message(f'{where}: type', stop.type)
-            self.stops.append((stop, kind, _field_reader(where, kind, stop.field)))
+            # Without a field a message is a sign of life.
+            self.stops.append((stop, kind, _field_reader(where, kind, stop.field)
+                               if stop.field else lambda _: False))
         actions = contract.actions
         self.action = _resolve_message(f'{file}: actions: type', actions.type)
         self.writers = [
@@ -217,6 +222,7 @@ class RobotTopics:
         self._refusal = ''
         self._sent: tuple[float, list[Any]] | None = None
         self._found = math.inf
+        self._stop_listeners: dict[int, Subscription] = {}
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
@@ -249,13 +255,42 @@ class RobotTopics:
 
         for key, topic in topics.items():
             listen(interfaces.types[key], topic.topic, partial(self._on_message, key), qos.LATEST)
-        for stop, kind, read in interfaces.stops:
-            listen(kind, stop.topic, partial(self._on_stop, f'{stop.topic}: {stop.field}', read),
-                   qos.LATCHED if stop.latched else qos.COMMAND)
+        self.look_for_stops()
+        self._node.create_service(Trigger, self.full(CONFIRM), self._on_confirmed)
         if interfaces.sender is not None:
             listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
         if actions.echo:
             listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
+
+    def look_for_stops(self) -> None:
+        """Count who publishes each stop, and subscribe to it with the profile that is offered."""
+        assert self._session is not None
+        for index, (stop, kind, read) in enumerate(self._interfaces.stops):
+            name = self._node.resolve_topic_name(self.full(stop.topic))
+            publishers = self._node.get_publishers_info_by_topic(name)
+            with self._lock:
+                self._session.stops[index].on_publishers(len(publishers))
+            if not publishers:
+                continue
+            offered, listener = publishers[0].qos_profile, self._stop_listeners.get(index)
+            profile = QoSProfile(
+                history=HistoryPolicy.KEEP_LAST, depth=_STOP_DEPTH,
+                reliability=offered.reliability, durability=offered.durability)
+            if listener is None or any(getattr(listener.qos_profile, each) != getattr(
+                    profile, each) for each in ('reliability', 'durability')):
+                if listener is not None:
+                    self._node.destroy_subscription(listener)
+                self._stop_listeners[index] = self._node.create_subscription(
+                    kind, name, partial(self._on_stop, index, read), profile)
+
+    def _on_confirmed(
+        self, request: Trigger.Request, response: Trigger.Response,
+    ) -> Trigger.Response:
+        assert self._session is not None
+        with self._lock:
+            response.success = self._session.confirm()
+        response.message = 'the robot goes on' if response.success else 'nobody waits for this'
+        return response
 
     def wait_for_acks(self, seconds: float) -> None:
         self._publisher.wait_for_all_acked(Duration(seconds=seconds))
@@ -283,20 +318,19 @@ class RobotTopics:
         with self._lock:
             self._session.on_reading(key, Reading(values, stamp, max(0.0, lag), now, wall))
 
-    def _on_stop(self, name: str, read: Callable[[Any], Any], message: Any) -> None:
+    def _on_stop(self, index: int, read: Callable[[Any], Any], message: Any) -> None:
         assert self._session is not None
         with self._lock:
-            self._session.on_stop(name, bool(read(message)))
+            self._session.on_stop(index, bool(read(message)))
 
     def _on_other(self, message: Any) -> None:
         assert self._interfaces.sender is not None
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
-        # A person who switches off means it; programs end so.
-        if sender == self._name or (self._interfaces.is_neutral(message) and is_program(sender)):
-            return
-        with self._lock:
-            self._session.on_other(shown(sender) or 'somebody', self._now())
+        if sender != self._name:
+            with self._lock:
+                self._session.on_other(
+                    sender, self._now(), moving=not self._interfaces.is_neutral(message))
 
     def _on_echo(self, message: Any) -> None:
         with self._lock:

@@ -1,0 +1,210 @@
+"""Who may move a robot, and when: a person comes first.
+
+A program that moves a robot by itself has a :class:`Consent`: it asks before it begins, and loses
+it by a person's command, an emergency stop or a standstill. Then it moves nothing before it is
+asked again. Persons are all senders but the programs of this package.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+
+from vdl_ros.common.quoting import shown
+from vdl_ros.common.settings import SettingError
+
+#: Longest time between two updates that is no standstill, s.
+MAX_GAP = 1.0
+#: A robot is left to others for so long after their last command, s.
+YIELD_S = 1.0
+#: A viewer, whose stop button is needed, is gone after this time without a sign of life, s.
+VIEWER_S = 1.0
+
+# Nodes of this package that command the arm by themselves.
+_PROGRAMS = ('arm_controller', 'policy')
+#: Begin of the names of nodes that command a robot as its environment, programs too.
+ROBOT_ENVIRONMENT = 'robot_environment_'
+
+
+def time_since_boot() -> float:
+    """Return the time since the machine started, also while it was suspended, s."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def is_program(sender: str) -> bool:
+    """Return whether a node, by its full name, commands by itself: controller or policy."""
+    name = sender.rsplit('/', 1)[-1]
+    return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
+
+
+def check_program(name: str) -> None:
+    if not is_program(name):
+        raise SettingError(
+            f'__node: {name!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
+            'other sender is taken for a person; use a namespace')
+
+
+class Precedence:
+    """Lets a person's commands come before those of the programs of this package."""
+
+    def __init__(self, window: float) -> None:
+        self._window = window
+        self._person_until = -math.inf
+
+    def admits(self, sender: str, moving: bool, now: float) -> bool:
+        """Return whether a command of ``sender`` counts at ``now``, s."""
+        if is_program(sender):
+            return now >= self._person_until
+        if moving:
+            self._person_until = now + self._window
+        return True
+
+
+class StandstillDetector:
+    """Tells whether input may have waited while the process or its machine stood still.
+
+    What was sent meanwhile arrives afterwards, when nobody expects motion any more.
+
+    Args:
+        max_gap: between two updates, s; infinity: nothing is a standstill.
+        settling: for how long after a standstill input may still be old, s.
+        clock: s.
+    """
+
+    def __init__(
+        self, max_gap: float = MAX_GAP, settling: float = 1.0,
+        clock: Callable[[], float] = time_since_boot,
+    ) -> None:
+        self._max_gap, self._settling, self._clock = max_gap, settling, clock
+        # Input that arrives before the first update is not old: the process has just started.
+        self._updated_at, self._went_on_at = math.inf, -math.inf
+
+    def update(self) -> bool:
+        """Note that the process runs; call it at a steady rate. Return :attr:`recent`."""
+        now = self._clock()
+        if now - self._updated_at > self._max_gap:
+            self._went_on_at = now
+        self._updated_at = now
+        return now - self._went_on_at < self._settling
+
+    @property
+    def recent(self) -> bool:
+        """Return whether the process stands still, or went on less than ``settling`` ago."""
+        now = self._clock()
+        return (now - self._updated_at > self._max_gap
+                or now - self._went_on_at < self._settling)
+
+
+class Consent:
+    """Whether one program may move a robot; call :meth:`update` at a steady rate.
+
+    Args:
+        name: of the node that commands, as its messages name it.
+        withdrawn: called when a given consent ends, with one line, and whether somebody else
+            moves the robot: then a neutral command would stop the other one.
+        yields_to_programs: whether other programs that move the robot end it too.
+        resumes: others who move the robot, and stops, only interrupt: :attr:`pause`.
+        viewer_timeout: a viewer is needed, with a sign of life in this time, s; 0: only from its
+            first one on, with ``VIEWER_S``.
+        max_gap: a longer time between two updates is a standstill, s.
+        clock: s.
+    """
+
+    def __init__(
+        self, name: str, withdrawn: Callable[[str, bool], None], *,
+        yields_to_programs: bool = True, resumes: bool = False, viewer_timeout: float = 0.0,
+        max_gap: float = MAX_GAP, clock: Callable[[], float] = time_since_boot,
+    ) -> None:
+        self._name, self._withdrawn = name, withdrawn
+        self._yields_to_programs, self._resumes = yields_to_programs, resumes
+        self._viewer_timeout, self._clock = viewer_timeout or VIEWER_S, clock
+        self._alive_at = -math.inf if viewer_timeout else math.inf
+        self._standstill = StandstillDetector(max_gap, clock=clock)
+        self.given = False
+        self.stopped = False
+        self._stop_ended_at = -math.inf
+        # Senders of the neutral command that a driver needs after a stop.
+        self._neutral: set[str] = set()
+        self._neutral_required = False
+        self._other, self._moves, self._moved_at = '', False, -math.inf
+
+    def ask(self) -> str:
+        """Take a person's request to move; return why it is refused, or ''."""
+        reason = self.refusal
+        self.given = not reason
+        return reason
+
+    def end(self) -> None:
+        """Take note that the program has done what it was asked to."""
+        self.given = False
+
+    @property
+    def refusal(self) -> str:
+        """Why a request is refused now, or ''."""
+        if self.stopped:
+            return 'emergency stop'
+        if self._moves and self._clock() - self._moved_at < YIELD_S:
+            return f'{self._other} moves the robot'
+        return 'the process stood still' if self._standstill.recent else ''
+
+    @property
+    def pause(self) -> str:
+        """Why nothing may move now although the consent holds, or ''."""
+        now = self._clock()
+        if self._resumes and now - self._moved_at < YIELD_S:
+            return f'{self._other} commands the robot'
+        if self._neutral_required or (self._resumes and now - self._stop_ended_at < YIELD_S):
+            return 'the emergency stop was released'
+        return self.missing_viewer
+
+    @property
+    def missing_viewer(self) -> str:
+        """That a viewer with a stop button is needed and missing, or ''."""
+        is_missing = self._clock() - self._alive_at > self._viewer_timeout
+        return 'no sign of life of the viewer' if is_missing else ''
+
+    def update(self) -> None:
+        if self._standstill.update():
+            self.withdraw('the process stood still')
+
+    def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> None:
+        """Take a command of any node, also of the program itself."""
+        if sender == self._name or (is_program(sender) and not self._yields_to_programs):
+            return
+        by = ('another environment' if ROBOT_ENVIRONMENT in sender
+              else shown(sender) or 'a person')
+        if moving:
+            self._other, self._moves, self._moved_at = by, True, self._clock()
+            if not self._resumes:
+                self.withdraw(f'{by} moves the robot', moved=True)
+        elif self._moves and by == self._other:
+            # Who lets go of a button stops what the button moved.
+            self._moves, self._moved_at = False, self._clock()
+        elif not (for_lamp or is_program(sender) or self._is_neutral(by)):
+            self.withdraw(f'{by} switched the motors off')
+
+    def _is_neutral(self, by: str) -> bool:
+        """Return whether a command only lets the driver go on after a stop."""
+        if not self.stopped and self._clock() - self._stop_ended_at >= YIELD_S:
+            return False
+        is_first = by not in self._neutral
+        self._neutral.add(by)
+        return is_first
+
+    def on_stop(self, engaged: bool, neutral_required: bool = False) -> None:
+        """Take the state of the emergency stop."""
+        if self.stopped and not engaged:
+            self._stop_ended_at = self._clock()
+            self._neutral.clear()
+        self.stopped, self._neutral_required = engaged, neutral_required
+        if engaged and not self._resumes:
+            self.withdraw('emergency stop')
+
+    def on_viewer_alive(self) -> None:
+        self._alive_at = self._clock()
+
+    def withdraw(self, reason: str, *, moved: bool = False) -> None:
+        if self.given:
+            self.given = False
+            self._withdrawn(reason, moved)

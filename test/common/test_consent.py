@@ -1,0 +1,153 @@
+"""Who may move a robot: consent that persons, stops, standstills and silent viewers end."""
+
+import math
+
+import pytest
+
+from vdl_ros.common.consent import Consent, Precedence, StandstillDetector
+
+
+class Program:
+    """A program with a consent, by a clock of hand."""
+
+    def __init__(self, **options):
+        self.now, self.ended = 5.0, []
+        self.consent = Consent('/bench/policy', lambda *reason: self.ended.append(reason),
+                               clock=lambda: self.now, **options)
+        self.consent.update()
+
+    def wait(self, seconds, updates=True):
+        """Let time pass in steps of 0.1 s, or at once."""
+        for _ in range(round(seconds * 10) if updates else 1):
+            self.now += 0.1 if updates else seconds
+            self.consent.update()
+
+
+EVENTS = {
+    'moves': (lambda each: each.consent.on_command('/teleop', moving=True),
+              '/teleop moves the robot', True),
+    'all off': (lambda each: each.consent.on_command('/teleop', moving=False),
+                '/teleop switched the motors off', False),
+    'no name': (lambda each: each.consent.on_command('', moving=False),
+                'a person switched the motors off', False),
+    'stop': (lambda each: each.consent.on_stop(True), 'emergency stop', False),
+    'standstill': (lambda each: each.wait(1.1, updates=False), 'the process stood still', False),
+    'controller': (lambda each: each.consent.on_command('/arm_controller', moving=True),
+                   '/arm_controller moves the robot', True),
+}
+
+
+@pytest.mark.parametrize('event', EVENTS)
+def test_what_ends_a_consent_and_nothing_moves_before_it_is_asked_again(event):
+    happens, reason, moved = EVENTS[event]
+    program = Program()
+    happens(program)
+    assert program.ended == []  # nothing to end
+    program = Program()
+    assert program.consent.ask() == ''
+    happens(program)
+    assert program.ended == [(reason, moved)]
+    program.consent.on_stop(False)
+    program.wait(2.0)
+    assert not program.consent.given
+    assert program.consent.ask() == ''
+    happens(program)
+    assert len(program.ended) == 2
+
+
+def test_a_request_is_refused_while_somebody_moves_and_just_after_a_standstill():
+    program = Program()
+    program.consent.on_command('/viewer', moving=True)
+    assert program.consent.ask() == '/viewer moves the robot'
+    program.consent.on_command('/viewer', moving=False)
+    assert program.consent.ask() == ''
+    program.consent.on_stop(True)
+    assert program.consent.ask() == 'emergency stop'
+    program.consent.on_stop(False)
+    program.wait(10.0, updates=False)
+    assert program.consent.ask() == 'the process stood still'
+    program.wait(1.1)
+    assert program.consent.ask() == ''
+
+
+def test_what_does_not_end_a_consent():
+    program = Program(yields_to_programs=False)
+    program.consent.ask()
+    program.consent.on_command('/bench/policy', moving=True)  # its own
+    program.consent.on_command('/arm_controller', moving=True)
+    program.consent.on_command('/policy', moving=False)
+    program.consent.on_command('/teleop', moving=False, for_lamp=True)
+    program.wait(60.0)
+    assert program.consent.given
+
+
+def test_a_training_is_interrupted_by_others_and_stops_but_ended_by_all_off():
+    program = Program(resumes=True)
+    program.consent.ask()
+    program.consent.on_command('/teleop', moving=True)
+    assert program.consent.pause == '/teleop commands the robot'
+    program.consent.on_command('/teleop', moving=False)  # a key is let go
+    assert program.consent.pause
+    program.wait(1.1)
+    assert (program.consent.pause, program.consent.given) == ('', True)
+    program.consent.on_stop(True)
+    program.wait(5.0)
+    program.consent.on_stop(False)
+    # Teleop and view send the command that the driver needs after a stop.
+    for sender in ('/teleop', '/viewer'):
+        program.consent.on_command(sender, moving=False)
+    assert program.consent.pause == 'the emergency stop was released'
+    program.wait(1.1)
+    assert (program.consent.pause, program.ended) == ('', [])
+    program.consent.on_command('/teleop', moving=False)
+    assert program.ended == [('/teleop switched the motors off', False)]
+
+
+@pytest.mark.parametrize('is_needed', [False, True])
+def test_a_viewer_that_was_there_has_to_live(is_needed):
+    program = Program(viewer_timeout=0.5 * is_needed)
+    assert bool(program.consent.pause) is is_needed
+    program.consent.on_viewer_alive()
+    assert program.consent.pause == ''
+    program.wait(1.1)
+    assert program.consent.pause == 'no sign of life of the viewer'
+
+
+@pytest.mark.parametrize('max_gap', [1.0, math.inf])
+def test_a_gap_counts_before_and_after_the_next_update_until_input_has_settled(max_gap):
+    now = [5.0]
+    detector = StandstillDetector(max_gap, settling=0.5, clock=lambda: now[0])
+    for passed in (5.0, 0.9):  # a slow start
+        now[0] += passed
+        assert not detector.recent
+        assert not detector.update()
+    now[0] += 60.0
+    is_standstill = max_gap < 60.0
+    assert detector.recent is is_standstill  # before the first update
+    assert detector.update() is is_standstill
+    now[0] += 0.4
+    assert detector.update() is detector.recent is is_standstill
+    now[0] += 0.2
+    assert not detector.update()
+    assert not detector.recent
+
+
+@pytest.mark.parametrize(('program', 'person'), [
+    ('/policy', '/viewer'), ('/bench/arm_controller', '/teleop'), ('/policy', '/my_script'),
+    ('/policy', '')])
+def test_a_person_comes_before_programs(program, person):
+    precedence = Precedence(0.5)
+    assert precedence.admits(program, True, 0.0)
+    # A person who commands all motors off, to release the emergency stop, moves nothing.
+    assert precedence.admits(person, False, 0.1)
+    assert precedence.admits(program, True, 0.2)
+    assert precedence.admits(person, True, 1.0)
+    # Persons have no precedence among each other.
+    assert precedence.admits('/another', True, 1.0)
+    assert not precedence.admits(program, True, 1.01)
+    # Not even a program's stop stops what a person moves.
+    assert not precedence.admits(program, False, 1.02)
+    # Released: the program is kept off a little longer.
+    assert precedence.admits(person, False, 1.3)
+    assert not precedence.admits(program, True, 1.4)
+    assert precedence.admits(program, True, 1.5)

@@ -1,0 +1,215 @@
+"""What ends the motion of whatever moves the arm by itself: persons, stops, standstills, death."""
+
+import itertools
+import os
+import signal
+import time
+
+import pytest
+import reach_checkpoint
+from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PointStamped
+from std_msgs.msg import Empty
+
+from vdl_ros.msg import MotorCommand
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import stop_request
+from vdl_ros.ros.messages.joint_messages import trajectory_message
+
+# From an event to motors off, at the most, s; a goal ends when its client is silent for 2 s, a
+# motion when the viewer is silent for 1 s.
+STOPPED_WITHIN, CLIENT_S, VIEWER_S = 0.6, 3.0, 1.7
+# How long an event lasts, and for how long it is watched afterwards that nothing moves, s.
+EVENT_S, WATCHED_S = 4.0, 2.0
+# The joints that movers move; the person moves the gripper.
+JOINTS = ('base', 'shoulder', 'elbow', 'wrist')
+MOVERS = ('controller', 'waiting trajectory', 'policy', 'calibrate', 'go_to', 'training', 'reset')
+EVENTS = ('command', 'all off', 'stop', 'standstill', 'death', 'view gone')
+CASES = tuple(itertools.product(MOVERS, EVENTS))
+TRIALS_PER_CASE = 3
+# What goes on by itself afterwards: a training gives way to a person for a second.
+RESUMES = {('training', 'command'), ('training', 'stop'), ('reset', 'command'), ('reset', 'stop')}
+#: A training of ``robot/owi535`` without a learner.
+AGENT = '''
+import numpy as np
+from vdl_ros.common.command_line import stop_on_signals
+stop = stop_on_signals()
+import rclpy
+from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.robots.contract import find_contract
+from vdl_ros.ros.robots.robot_env import RobotVectorEnv
+rclpy.init()
+env = RobotVectorEnv(1, contract=find_contract('owi535'), namespace='/', stop=stop)
+try:
+    env.reset()
+    while True:
+        env.step(np.array([[2, 1, 1, 1]]))  # the base turns
+except EnvStopped:
+    env.close()
+'''
+
+
+class Rig:
+    """The twin, a person and a view; each trial starts its own processes."""
+
+    def __init__(self, launch, peer, folder):
+        self.peer, self._launch, self._folder = peer, launch, folder
+        self._motors, self._goals, self._targets, self._stops, self._alive = (
+            qos.pub(peer.node, topic) for topic in (
+                'arm/motors', 'arm/joint_trajectory', 'arm/target', 'arm/emergency_stop',
+                'arm/viewer_alive'))
+        self._status, self._states = map(
+            peer.listen, ('arm/trajectory_status', 'arm/emergency_stop_state'))
+        self._sent = []
+        qos.sub(peer.node, 'arm/motors_sent',
+                lambda each: self._sent.append((time.monotonic(), each)))
+        self.is_watched = True
+
+    def live(self):
+        if self.is_watched:
+            self._alive.publish(Empty())
+
+    def is_on(self):
+        return bool(self._sent) and moving(self._sent[-1][1])
+
+    def hold(self, seconds, say=None):
+        end = time.monotonic() + seconds
+        self.peer.until(lambda: time.monotonic() > end, 'time', say=say, every=0.05)
+
+    def start(self, mover):
+        """Return what runs, the mover last; begin again if a machine that stood still ended it."""
+        while True:
+            running = self._start(mover)
+            if running[-1].process.poll() is None:
+                return running
+            end(running)
+
+    def _start(self, mover):
+        """Return once the mover moves, waits for its start, or has ended."""
+        self._sent.clear()
+        self._status.clear()
+        self._states.clear()
+        self.is_watched = True
+        running = [self._launch.node('sim_arm')]
+        self.peer.until(lambda: self._sent and self._states, 'the arm')
+        if mover == 'policy':
+            path = reach_checkpoint.write(self._folder / 'checkpoint.pt', turning=True)
+            running.append(self._launch.node('policy', f'policy:={path}'))
+        elif mover == 'calibrate':
+            running.append(self._launch.node('calibrate', 'yes:=true', 'joints:=base',
+                                     f'output:={self._folder}/found.yaml'))
+        else:
+            running.append(self._launch.node('arm_controller'))
+            self.peer.until(lambda: self._status, 'the controller')
+        if mover == 'go_to':
+            running.append(self._launch.node('robot_state'))
+            running.append(self._launch(
+                'ros2', 'run', 'vdl_ros', 'go_to', '0.15', '-0.15', '0.15'))
+        elif mover in ('training', 'reset'):
+            running.append(self._launch('python3', '-c', AGENT))
+        asks = {'controller': self._go, 'waiting trajectory': lambda: self._go(2.5),
+                'policy': self._point}.get(mover)
+
+        def begun():
+            state = self._status[-1].state if self._status else ''
+            if running[-1].process.poll() is not None:
+                return True
+            if mover == 'waiting trajectory':
+                return state == 'waiting'
+            # A training begins with the way home.
+            return self.is_on() and (mover != 'training' or state == 'done')
+        self.peer.until(begun, mover, say=asks, every=1.0)
+        if mover != 'waiting trajectory':
+            self.hold(0.3)
+        return running
+
+    def _go(self, after=0.0):
+        message = trajectory_message(['base'], [[1.5]], [6.0])
+        if after:
+            start = self.peer.node.get_clock().now().nanoseconds + int(after * 1e9)
+            message.header.stamp = Time(sec=start // 10**9, nanosec=start % 10**9)
+        self._goals.publish(message)
+
+    def _point(self):
+        message = PointStamped()
+        message.header.frame_id = 'base_link'
+        message.point.x, message.point.y, message.point.z = 0.15, 0.1, 0.2
+        self._targets.publish(message)
+
+    def happen(self, event, victim):
+        """Let an event begin and end."""
+        if event in ('command', 'all off'):
+            on = int(event == 'command')
+            self._motors.publish(MotorCommand(sender='/person', gripper=on))
+            if on:
+                self.hold(0.5, lambda: self._motors.publish(
+                    MotorCommand(sender='/person', gripper=1)))
+                self._motors.publish(MotorCommand(sender='/person'))
+        elif event == 'stop':
+            self._stops.publish(stop_request('/person', 'test'))
+            self.peer.until(lambda: self._states[-1].engaged, 'the stop')
+            self.hold(1.0)
+            self._stops.publish(stop_request('/person', 'test', self._states[-1]))
+            self.peer.until(lambda: not self._states[-1].engaged, 'the release')
+            self._motors.publish(MotorCommand(sender='/person'))
+        elif event == 'view gone':
+            self.is_watched = False
+            self.hold(EVENT_S)
+        else:
+            os.kill(victim.process.pid, signal.SIGKILL if event == 'death' else signal.SIGSTOP)
+            if event == 'standstill':
+                self.hold(EVENT_S)
+                os.kill(victim.process.pid, signal.SIGCONT)
+
+    def off_after(self, begin):
+        """Return when the mover's motors went off for good, ``begin`` if they were; None: on."""
+        off = begin
+        for at, message in self._sent:
+            if moving(message):
+                off = None
+            elif off is None:
+                off = max(at, begin)
+        return off
+
+
+def end(running):
+    for each in reversed(running):
+        each.end()
+
+
+def moving(message):
+    return any(getattr(message, name) for name in JOINTS)
+
+
+@pytest.mark.fault_row(
+    'a person moves or switches off, a stop, a standstill, death or a view that is gone, while '
+    'controller, waiting trajectory, policy, calibrate, go_to, training or its reset moves',
+    'motors off within 0.6 s (a goal whose client is gone 3.0 s, a view 1.7 s), and nothing moves '
+    'before it is asked again; a training goes on a second after a command or stop',
+    reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
+def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, took):
+    rig = Rig(launch, peer, tmp_path)
+
+    def disturb(index, _):
+        mover, event = CASES[index // TRIALS_PER_CASE]
+        running = rig.start(mover)
+        try:
+            began = time.monotonic()
+            rig.happen(event, running[-1])
+            rig.hold(WATCHED_S if (mover, event) not in RESUMES else 0.4)
+            stopped = rig.off_after(began)
+            assert stopped is not None, f'{mover}, {event}: motors on'
+            time_s = took(began, stopped)
+            within = VIEWER_S if event == 'view gone' else CLIENT_S if (
+                mover in ('go_to', 'reset') and event in ('death', 'standstill')
+            ) else STOPPED_WITHIN
+            assert time_s <= within, f'{mover}, {event}: off after {time_s:.2f} s'
+            if (mover, event) in RESUMES:
+                peer.until(rig.is_on, f'{mover}, {event}: it goes on')
+            return {f'{event} (s)': time_s}
+        finally:
+            rig.is_watched = True
+            end(running)
+
+    with peer.saying(rig.live, every=0.1):
+        trials.run(disturb)
