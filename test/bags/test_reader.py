@@ -1,12 +1,17 @@
 """Bags are read as they were written, and up to the last whole chunk when they were cut off."""
 
+import lz4.frame
 import pytest
+import zstandard
 from bag_files import write_bag
+from mcap.data_stream import RecordBuilder
+from mcap.records import Channel, Chunk, Header, Message
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 from rosbags.highlevel import AnyReader
 from std_msgs.msg import String
 
+from vdl_ros.bags import reader
 from vdl_ros.bags.reader import BagError, BagReader, read_part
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter, playback_profile
@@ -35,8 +40,8 @@ def test_messages_are_read_in_order_with_their_qos_profile(bag):
     assert profiles['/latched'].durability == DurabilityPolicy.TRANSIENT_LOCAL
     assert profiles['/newest'].reliability == ReliabilityPolicy.BEST_EFFORT
     assert profiles['/report'].durability == DurabilityPolicy.VOLATILE
-    with AnyReader([bag]) as reader:
-        assert [bytes(data) for _, _, data in reader.messages()] == [
+    with AnyReader([bag]) as other:
+        assert [bytes(data) for _, _, data in other.messages()] == [
             each.data for each in found]
     # A file is read like its folder, and may be truncated.
     file = bag / 'bag_0.mcap'
@@ -61,11 +66,11 @@ def test_a_cut_or_damaged_bag_is_read_to_its_last_whole_chunk(tmp_path):
     damaged = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1:]
     for left, most in ((content[:len(content) * 3 // 4], 4000), (damaged, 2000)):
         file.write_bytes(left)
-        reader = BagReader(tmp_path / 'bag')
-        stamps = [each.stamp_ns for each in reader]
+        bag = BagReader(tmp_path / 'bag')
+        stamps = [each.stamp_ns for each in bag]
         assert stamps == list(range(len(stamps)))
         assert 1000 < len(stamps) < most
-        assert reader.cut_off == f'{file} is cut off or damaged after {len(stamps)} messages'
+        assert bag.cut_off == f'{file} is cut off or damaged after {len(stamps)} messages'
 
 
 def test_a_path_that_is_no_bag_is_an_error(tmp_path):
@@ -77,3 +82,27 @@ def test_a_path_that_is_no_bag_is_an_error(tmp_path):
         (tmp_path / 'x.mcap').write_bytes(content)
         with pytest.raises(BagError, match='not an MCAP file'):
             list(BagReader(tmp_path))
+
+
+def test_a_small_chunk_that_unpacks_to_much_is_refused_before_it_is_unpacked(
+        tmp_path, monkeypatch):
+    content = RecordBuilder()
+    Channel(id=1, topic='/talk', message_encoding='cdr', metadata={}, schema_id=0).write(content)
+    Message(channel_id=1, log_time=5, data=bytes(10**6), publish_time=5, sequence=1).write(content)
+    records = content.end()
+    for compression, pack in (('', bytes), ('zstd', zstandard.compress),
+                              ('lz4', lz4.frame.compress)):
+        for says, most, reason in (
+                (len(records), len(records), ''),
+                (len(records), 1000, rf'chunk of {len(records)} bytes .* at most 1000'),
+                (900, 1000, 'not an MCAP file')):
+            file = RecordBuilder()
+            Header('', '').write(file)
+            Chunk(compression, pack(records), 5, 5, 0, says).write(file)
+            (tmp_path / 'x.mcap').write_bytes(b'\x89MCAP0\r\n' + file.end())
+            monkeypatch.setattr(reader, 'memory_limit', lambda most=most: most)
+            if not reason:
+                assert [len(each.data) for each in BagReader(tmp_path)] == [10**6]
+                continue
+            with pytest.raises(BagError, match=reason):
+                list(BagReader(tmp_path))

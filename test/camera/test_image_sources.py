@@ -91,11 +91,20 @@ def test_corrupt_image_is_skipped_counted_and_reported_once(tmp_path, notices):
         assert '\n' not in line
 
 
+# Texts by which FFmpeg would open another file, or ports.
+PLAYLIST = b'ffconcat version 1.0\nfile o.ts\n'
+SESSION = (b'v=0\no=- 0 0 IN IP4 127.0.0.1\ns=x\nc=IN IP4 127.0.0.1\nt=0 0\n'
+           b'm=video 40404 RTP/AVP 96\na=rtpmap:96 H264/90000\n')
+
+
 def test_what_holds_no_images_is_refused_in_one_line(tmp_path):
     for number, (files, reason) in enumerate((
             ({'a.txt': b'words', '.hidden.png': b''}, 'no image in this folder'),
             ({'a.png': b'words', 'b.jpg': b''}, 'none of 2 images in this folder can be decoded'),
-            ({'a.mp4': b''}, 'no video and no image'), ({'a.mp4': NOISE}, 'no video and no image'),
+            ({'a.mp4': b''}, 'no video and no image'),
+            ({'o.ts': b'', 'a.mp4': PLAYLIST}, 'no video and no image: of none of the formats'),
+            ({'a.mp4': SESSION}, 'no video and no image: of none of the formats'),
+            ({'a.mp4': NOISE}, 'no video and no image'),
             ({'a.txt': b'words, words\n' * 500}, 'no video and no image'))):
         folder = tmp_path / str(number)
         folder.mkdir()
@@ -108,6 +117,14 @@ def test_what_holds_no_images_is_refused_in_one_line(tmp_path):
         open_source('sym')
     with pytest.raises(OSError, match='/dev/no-such-video'):
         open_source('/dev/no-such-video').read()
+
+
+def test_an_image_larger_than_the_memory_is_not_decoded(tmp_path, monkeypatch, notices):
+    for name, size in (('a.png', 300), ('b.png', 100)):
+        Image.fromarray(np.full((size, size, 3), size % 256, np.uint8)).save(tmp_path / name)
+    monkeypatch.setattr(image_sources, 'memory_limit', lambda: 16 * 200 * 200)
+    assert greys(open_source(str(tmp_path), notice=notices.append)) == [100]
+    assert f'left out: {tmp_path / "a.png"}: ' in notices[0]
 
 
 def test_every_image_of_a_video_is_read_once_a_round_and_its_file_closed(tmp_path, notices):

@@ -118,6 +118,16 @@ def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys):
         assert 'demonstrations: ' in line
 
 
+def test_a_data_set_that_does_not_fit_in_memory_is_one_line(tmp_path, monkeypatch):
+    def read(*args, **options):
+        raise pa.ArrowMemoryError('malloc failed')
+
+    data = write(tmp_path / 'data', STATES, ACTIONS)
+    monkeypatch.setattr(pq.ParquetFile, 'read', read)
+    with pytest.raises(ValueError, match=rf'^{data}: more than .* MB in memory are not allowed'):
+        read_lerobot(data)
+
+
 def test_a_missing_bag_and_settings_that_do_not_fit_cloning_are_refused(
         demonstrations, tmp_path, capsys):
     for options, reason in (

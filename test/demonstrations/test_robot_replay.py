@@ -8,6 +8,8 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.bags.reader import EpisodeLabels
+from vdl_ros.common import memory
+from vdl_ros.demonstrations import loading
 from vdl_ros.demonstrations.loading import load_demonstrations
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
@@ -92,6 +94,13 @@ def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
     tool = [NAMES.index(f'tool_{axis}') for axis in 'xyz']
     np.testing.assert_allclose(
         bags.observations[:, tool], data.observations[:, tool], atol=0.01)
+
+
+def test_an_episode_that_does_not_fit_in_memory_is_refused(demos, spaces, monkeypatch):
+    monkeypatch.setattr(loading, '_CHECKED', 100)
+    monkeypatch.setattr(memory, 'free_memory', lambda: 1_000_000)
+    with pytest.raises(ValueError, match='episode_0000: 0 MB in memory are not allowed'):
+        load_demonstrations(demos, REACH, spaces, known_contracts())
 
 
 def test_bags_of_another_robot_are_refused(tmp_path):

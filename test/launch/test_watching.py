@@ -49,6 +49,8 @@ def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
     view, board = address('view of the training'), address('TensorBoard')
     with urllib.request.urlopen(f'{board}data/runs', timeout=240) as response:
         assert response.status == 200
+    with pytest.raises(urllib.error.HTTPError, match='403'):
+        urllib.request.urlopen(urllib.request.Request(board, headers={'Host': 'evil.example'}))
     browser.open(f'{view}?fixedDpr=1')
     for text in ('CartPole-v1 · impala', 'Bottleneck:', 'value loss'):
         train.wait_for(lambda text=text: text in browser.text, text)

@@ -151,6 +151,18 @@ def not_finite(model):
                 np.full(tensor.dims, np.nan, np.float32), tensor.name))
 
 
+def enormous(model):
+    """A value that depends on a tensor of 4 GB, of which the file has only the size."""
+    graph = model.graph
+    node = next(each for each in graph.node if 'value' in each.output)
+    node.output[list(node.output).index('value')] = 'small'
+    graph.initializer.append(onnx.numpy_helper.from_array(np.array([10**9]), 'size'))
+    graph.node.extend([
+        helper.make_node('ConstantOfShape', ['size'], ['large']),
+        helper.make_node('ReduceMax', ['large'], ['largest'], keepdims=0),
+        helper.make_node('Add', ['small', 'largest'], ['value'])])
+
+
 def describing(change):
     def changed(model):
         found = json.loads(model.metadata_props[0].value)
@@ -180,6 +192,7 @@ CHANGES = [
      '.shape[0]`'),
     (describing(lambda found: found['state'].update(size=7)), 'those of its metadata'),
     (describing(lambda found: found['state'].update(last_reward_index=99)), 'is not in the state'),
+    (enormous, 'smaller than requested bytes of 4000000000'),
     (not_finite, 'observation 0: parameters: not all are finite'),
 ]
 

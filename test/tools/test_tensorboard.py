@@ -27,3 +27,18 @@ def test_a_port_in_use_is_one_line(capsys, tmp_path):
     error = capsys.readouterr().err.splitlines()
     assert len(error) == 1
     assert error[0].startswith(f'tensorboard: 127.0.0.1:{port} cannot be used: ')
+
+
+def test_only_names_of_this_machine_are_answered():
+    """A foreign page may give this machine a name of its own (DNS rebinding)."""
+    def status(host):
+        statuses = []
+        application = tensorboard.own_host(lambda request, start: start('200 OK', []))
+        application({'HTTP_HOST': host, 'SERVER_PORT': '6006'},
+                    lambda line, headers: statuses.append(line))
+        return statuses
+
+    for host in ('127.0.0.1:6006', 'LocalHost:6006'):
+        assert status(host) == ['200 OK'], host
+    for host in ('evil.example:6006', 'evil.example', '127.0.0.1.evil.example:6006', ''):
+        assert status(host) == ['403 Forbidden'], host

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import io
+import math
 import os
 import re
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,15 +16,17 @@ from typing import Any
 
 import yaml
 import zstandard
-from mcap.exceptions import McapError
-from mcap.reader import NonSeekingReader
+from mcap.exceptions import EndOfFile, McapError
+from mcap.records import Channel, Chunk, McapRecord, Message, Schema
+from mcap.stream_reader import StreamReader, lz4  # type: ignore[attr-defined]
+
+from vdl_ros.common.memory import memory_limit
 
 # What reading a damaged file raises.
 _BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
-          # What a damaged size of a compressed chunk claims.
           OverflowError, MemoryError)
-# Bytes; a damaged length must not make the reader allocate all memory.
-_MAX_RECORD = 1 << 30
+# Bytes; recorders write chunks of about a megabyte, or of one larger message.
+_MAX_CHUNK = 1 << 28
 
 
 class BagError(ValueError):
@@ -105,6 +109,8 @@ class BagReader:
                 for message in self._read(file):
                     count, total = count + 1, total + 1
                     yield message
+            except BagError:
+                raise
             except _BROKEN as error:
                 if not total:
                     raise BagError(
@@ -112,32 +118,74 @@ class BagReader:
                 self.cut_off = f'{file} is cut off or damaged after {count} messages'
 
     def _read(self, file: Path) -> Iterator[BagMessage]:
+        schemas: dict[int, str] = {}
+        channels: dict[int, Channel] = {}
         profiles: dict[int, list[dict[str, Any]]] = {}
-        with _File(file) as stream:
-            # Not by the index: a bag that was cut off has none.
-            reader = NonSeekingReader(
-                stream, validate_crcs=True, record_size_limit=_MAX_RECORD)
-            for schema, channel, message in reader.iter_messages(log_time_order=False):
+        for record in _records(file):
+            if isinstance(record, Schema):
+                schemas[record.id] = record.name
+            elif isinstance(record, Channel):
+                channels[record.id] = record
+            elif isinstance(record, Message):
+                if record.channel_id not in channels:
+                    raise McapError(f'no channel {record.channel_id}')
+                channel = channels[record.channel_id]
                 if channel.id not in profiles:
                     profiles[channel.id] = _offered(channel.metadata)
                 encoding = channel.message_encoding
+                name = schemas.get(channel.schema_id) if encoding == 'cdr' else None
                 yield BagMessage(
-                    channel.topic, schema.name if schema and encoding == 'cdr' else encoding,
-                    profiles[channel.id], message.log_time, message.data)
+                    channel.topic, name or encoding, profiles[channel.id], record.log_time,
+                    record.data)
+
+
+def _records(file: Path) -> Iterator[McapRecord]:
+    """Yield the records of a file and of its chunks; BagError: a chunk is too large."""
+    most = min(_MAX_CHUNK, memory_limit())
+    # Not by the index: a bag that was cut off has none.
+    with _File(file) as stream:
+        for record in StreamReader(stream, emit_chunks=True, validate_crcs=True).records:
+            if not isinstance(record, Chunk):
+                yield record
+                continue
+            if record.uncompressed_size > most:
+                raise BagError(f'{file}: a chunk of {record.uncompressed_size} bytes is not '
+                               f'allowed: at most {most}')
+            with contextlib.suppress(EndOfFile):  # of the chunk
+                yield from StreamReader(
+                    io.BytesIO(_unpacked(record)), skip_magic=True, emit_chunks=True).records
+
+
+def _unpacked(chunk: Chunk) -> bytes:
+    """Return the records of a chunk, no more than its size says."""
+    data, size = chunk.data, chunk.uncompressed_size
+    if chunk.compression == 'zstd':
+        # zstandard would allocate what the data say of themselves, if they do.
+        says = zstandard.get_frame_parameters(data).content_size
+        if says in (size, zstandard.CONTENTSIZE_UNKNOWN):
+            data = zstandard.decompress(data, size)
+    elif chunk.compression == 'lz4':
+        data = lz4.LZ4FrameDecompressor().decompress(data, size + 1)
+    elif chunk.compression:
+        raise McapError('unknown compression')
+    if len(data) != size:
+        raise McapError('two sizes of a chunk')
+    if chunk.uncompressed_crc and zlib.crc32(data) != chunk.uncompressed_crc:
+        raise McapError('wrong checksum')
+    return data
 
 
 def read_part(file: Path) -> BagPart:
     """Return what one file of a bag holds, up to where it was cut off."""
     topics: dict[str, BagTopic] = {}
-    stamps = []
+    start, end = math.inf, 0
     with contextlib.suppress(BagError):  # no whole message is in it
         for message in BagReader(file):
             topic = topics.setdefault(
                 message.topic, BagTopic(message.topic, message.type, message.qos))
             topic.count += 1
-            stamps.append(message.stamp_ns)
-    return BagPart(file.name, min(stamps, default=0), max(stamps, default=0),
-                   tuple(topics.values()))
+            start, end = min(start, message.stamp_ns), max(end, message.stamp_ns)
+    return BagPart(file.name, int(start) if topics else 0, end, tuple(topics.values()))
 
 
 def _offered(metadata: dict[str, str]) -> list[dict[str, Any]]:

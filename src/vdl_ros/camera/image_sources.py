@@ -17,11 +17,20 @@ from av.container import InputContainer
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
+from vdl_ros.common.memory import memory_limit
+
 Pixels = NDArray[np.uint8]
 #: Width and height, pixels; None: unchanged.
 Size = tuple[int, int] | None
 Notice = Callable[[str], None]
 
+# What FFmpeg may take a file for: images, and videos that name no other file or address.
+_FORMATS = ('apng,bmp_pipe,gif,jpeg_pipe,pgm_pipe,png_pipe,ppm_pipe,tiff_pipe,webp_pipe,'
+            'asf,avi,flv,h264,hevc,ivf,m4v,matroska,mjpeg,mov,mp4,mpeg,mpegts,mpegvideo,mxf,nut,'
+            'obu,ogg,webm,yuv4mpegpipe')
+# Bytes that a pixel takes while an image is decoded and converted.
+_PIXEL = 16
+_MAX_PIXELS = (1 << 31) - 1  # of FFmpeg
 SUFFIXES = ('.bmp', '.gif', '.jpeg', '.jpg', '.pgm', '.png', '.ppm', '.tif', '.tiff', '.webp')
 # A stamp of the kernel is used if the image is no older than this, s.
 _MAX_AGE_S = 1.0
@@ -135,16 +144,21 @@ class _Nameless:
 @contextlib.contextmanager
 def _opened(path: Path) -> Iterator[InputContainer]:
     """Open an image or video file, by its content; SourceError: it has neither."""
+    options = {'max_pixels': str(min(memory_limit() // _PIXEL, _MAX_PIXELS))}
     with path.open('rb') as file:
         try:
             # Metadata may be in any encoding and is not used.
-            container = av.open(_Nameless(file), 'r', metadata_errors='ignore')
+            container = av.open(_Nameless(file), 'r', metadata_errors='ignore',
+                                options=options | {'format_whitelist': _FORMATS})
         except av.FFmpegError as error:
-            raise SourceError(f'{path}: no video and no image: {_reason(error)}') from error
+            # FFmpeg says of a format that is not allowed: invalid argument.
+            reason = f'of none of the formats {_FORMATS}' if isinstance(
+                error, av.ArgumentError) else _reason(error)
+            raise SourceError(f'{path}: no video and no image: {reason}') from error
         with container:
-            # FFmpeg takes any text for a terminal recording.
-            if not container.streams.video or container.format.name == 'tty':
+            if not container.streams.video or not container.streams.video[0].codec_context:
                 raise SourceError(f'{path}: no video and no image')
+            container.streams.video[0].codec_context.options = options
             yield container
 
 

@@ -11,8 +11,13 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 import torch
+from torch._weights_only_unpickler import _get_allowed_globals
 
 from vdl_ros.common.files import atomic_file
+from vdl_ros.common.memory import check_archive
+
+# A pickle may ask for one of any length.
+_get_allowed_globals().pop('builtins.bytearray', None)
 
 
 class TensorFileError(ValueError):
@@ -58,11 +63,14 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
     if not path.is_file():
         raise TensorFileError(f'{path}: no such file')
     try:
+        check_archive(path)
         with zipfile.ZipFile(path) as archive:
             broken = archive.testzip()  # torch does not check the checksums
         if broken:
             raise zipfile.BadZipFile(f'wrong checksum of {broken}')
         found = torch.load(path, map_location='cpu', weights_only=True)
+        if _repeats(found, set()):
+            raise ValueError('a tensor has more numbers than the file')
     except pickle.UnpicklingError:
         raise TensorFileError(f'{path}: contains more than tensors and plain values, or is '
                               'corrupt: refused') from None
@@ -73,6 +81,17 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TensorFileError(f'{path}: not a {kind} of this program')
     return found
+
+
+def _repeats(value: object, seen: set[int]) -> bool:
+    """Return whether a tensor within ``value`` repeats its numbers, which copies would not."""
+    if id(value) in seen:
+        return False
+    seen.add(id(value))
+    if isinstance(value, torch.Tensor):
+        return value.nbytes > value.untyped_storage().nbytes()
+    within = list(value.values()) if isinstance(value, dict) else value
+    return isinstance(within, (list, tuple)) and any(_repeats(each, seen) for each in within)
 
 
 _ROUNDS = 5

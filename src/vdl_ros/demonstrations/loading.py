@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.bags.reader import BagReader, find_bags, read_labels
+from vdl_ros.common.memory import check_size, limited_memory
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import matching, read_json
 from vdl_ros.common.settings import SettingError
@@ -33,6 +34,8 @@ from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 _LAST_REST_S, _REST_S = 1.0, 0.5
 # Gaps in the clocks of a bag must not make ticks without end.
 _MAX_S = 3600.0
+# Memory that a reading of an episode takes, bytes, and after how many that is checked.
+_READING, _CHECKED = 1000, 10_000
 
 
 class StateReading(NamedTuple):
@@ -195,20 +198,25 @@ def _columns(folder: Path) -> dict[str, NDArray[Any]]:
     arrow = require_module('pyarrow', 'pyarrow', 'lerobot')
     parquet = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
     found: dict[str, list[NDArray[Any]]] = {_STATE: [], _ACTION: [], _EPISODE: []}
-    for file in sorted(folder.glob('data/*/*.parquet')):
-        try:
-            table = parquet.read_table(file, columns=list(found))
-            if any(table[name].null_count for name in found):
-                raise ValueError('rows without a value')
-            found[_EPISODE].append(np.asarray(table[_EPISODE].to_numpy(), np.int64))
-            for name in (_STATE, _ACTION):
-                found[name].append(_vectors(table[name]))
-        except (arrow.ArrowException, KeyError, OSError, TypeError, ValueError) as error:
-            reason = ' '.join(str(error).split())[:200]
-            raise ValueError(f'{file} cannot be read: {quoted(reason)}') from None
-    if not sum(map(len, found[_EPISODE])):
-        raise ValueError(f'{folder}: no rows are in data/*/*.parquet')
-    return {name: np.concatenate(parts) for name, parts in found.items()}
+    # A column of equal numbers has hardly any bytes in a file, whatever the file says of its size.
+    with limited_memory(str(folder)):
+        for file in sorted(folder.glob('data/*/*.parquet')):
+            try:
+                # Further threads would reserve memory that they do not use.
+                table = parquet.ParquetFile(file).read(list(found), use_threads=False)
+                if any(table[name].null_count for name in found):
+                    raise ValueError('rows without a value')
+                found[_EPISODE].append(np.asarray(table[_EPISODE].to_numpy(), np.int64))
+                for name in (_STATE, _ACTION):
+                    found[name].append(_vectors(table[name]))
+            except MemoryError:
+                raise
+            except (arrow.ArrowException, KeyError, OSError, TypeError, ValueError) as error:
+                reason = ' '.join(str(error).split())[:200]
+                raise ValueError(f'{file} cannot be read: {quoted(reason)}') from None
+        if not sum(map(len, found[_EPISODE])):
+            raise ValueError(f'{folder}: no rows are in data/*/*.parquet')
+        return {name: np.concatenate(parts) for name, parts in found.items()}
 
 
 def _vectors(column: Any) -> NDArray[np.float32]:
@@ -270,8 +278,8 @@ def load_demonstrations(
             f'not fit {env_id}: {list(wanted or ())}')
     observations, actions = zip(*(_replay(each, contract, task) for each in episodes),
                                 strict=True)
-    return Demonstrations(np.concatenate(observations), np.concatenate(actions), len(episodes),
-                          source).fitted(*spaces)
+    return Demonstrations(np.concatenate(observations), np.concatenate(actions),
+                          len(observations), source).fitted(*spaces)
 
 
 def _contract_of(data: LeRobotData, contracts: Mapping[str, Path]) -> Contract | None:
@@ -285,10 +293,12 @@ def _contract_of(data: LeRobotData, contracts: Mapping[str, Path]) -> Contract |
     return contract if fits else None
 
 
-def _episodes_of(data: LeRobotData, contract: Contract, source: str) -> list[RobotEpisode]:
-    found = []
+def _episodes_of(
+    data: LeRobotData, contract: Contract, source: str,
+) -> Iterator[RobotEpisode]:
     for number in np.unique(data.episodes).tolist():
         rows = np.flatnonzero(data.episodes == number)
+        check_size(_READING * len(rows), f'{source}: episode {number}')
         times = (np.arange(len(rows)) / data.fps).tolist()
         states, actions = data.states[rows].tolist(), data.actions[rows].tolist()
         episode = RobotEpisode(f'{source}: episode {number}')
@@ -299,13 +309,12 @@ def _episodes_of(data: LeRobotData, contract: Contract, source: str) -> list[Rob
                 StateReading(time, time, {name: row[index] for index, name in names})
                 for time, row in zip(times, states, strict=True)]
         episode.commands = [(time, tuple(row)) for time, row in zip(times, actions, strict=True)]
-        found.append(episode)
-    return found
+        yield episode
 
 
 def _read_bags(
     folder: Path, env_id: str, contracts: Mapping[str, Path],
-) -> tuple[list[RobotEpisode], Contract]:
+) -> tuple[Iterator[RobotEpisode], Contract]:
     """Return the episodes of a folder that are not failures, and their contract."""
     if not folder.is_dir():
         raise ValueError(f'{folder} is no folder')
@@ -329,7 +338,7 @@ def _read_bags(
             f'{bags[0]} is of robot {quoted(robot)}, of which this host has '
             f'no contract: {", ".join(sorted(contracts))}')
     contract = read_contract(contracts[robot])
-    return [_read_bag(bag, contract) for bag in bags], contract
+    return (_read_bag(bag, contract) for bag in bags), contract
 
 
 def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
@@ -337,7 +346,9 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
     keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
     stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
     episode = RobotEpisode(str(path))
-    for entry in ArmBag(path, topics=topics).read(pixels=False):
+    for count, entry in enumerate(ArmBag(path, topics=topics).read(pixels=False)):
+        if count % _CHECKED == 0:
+            check_size(_READING * count, str(path))
         # Stamps of simulated time are not of the recorder's clock.
         at = (entry.stamp_ns if contract.simulated_clock else entry.logged_ns) * 1e-9
         if isinstance(entry.value, dict):

@@ -277,7 +277,7 @@ class LeRobotWriter:
             raise ValueError(f'row {good.argmin()} is not the next one, or its time does not '
                              'increase')
         for path, count in self._videos:
-            with self._av.open(str(path)) as container:
+            with self._av.open(str(path), format='mp4') as container:
                 # Without decoding: the times of the packets.
                 times = [each.pts * each.time_base for each in container.demux(
                     container.streams.video[0]) if each.pts is not None]

@@ -7,6 +7,7 @@ functions, subgraphs, operators of other domains.
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -15,6 +16,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.common.memory import memory_limit
 from vdl_ros.common.quoting import quoted
 
 #: Operators that a policy consists of.
@@ -315,15 +317,33 @@ def _open(data: bytes) -> Any:
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     # Errors are raised; it would print them as well.
     options.log_severity_level = 4
+    # A small graph may make tensors of any size. Constants are computed by each run as well,
+    # because what computes them once has no limit.
+    _limit_memory()
+    options.add_session_config_entry('session.use_env_allocators', '1')
     # Not its own format, which nobody has checked.
     options.add_session_config_entry('session.load_model_format', 'ONNX')
     try:
         return onnxruntime.InferenceSession(
-            data, options, providers=['CPUExecutionProvider'])
+            data, options, providers=['CPUExecutionProvider'],
+            disabled_optimizers=['ConstantFolding'])
     # onnxruntime's own errors have no common class.
     except Exception as error:
         raise OnnxFileError(f'onnxruntime refuses it: {_reason(error)}') from None
 
 
+@functools.cache
+def _limit_memory() -> None:
+    """Limit the memory of all policies of this process, weights included."""
+    import onnxruntime
+    onnxruntime.create_and_register_allocator(
+        onnxruntime.OrtMemoryInfo('Cpu', onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0,
+                                  onnxruntime.OrtMemType.DEFAULT),
+        onnxruntime.OrtArenaCfg({'max_mem': min(_MAX_BYTES, memory_limit())}))
+
+
 def _reason(error: Exception) -> str:
-    return ' '.join(str(error).split())[:200]
+    text = ' '.join(str(error).split())
+    # Before it onnxruntime only says where in its source.
+    _, memory, rest = text.partition('Available memory')
+    return (memory + rest or text)[:200]

@@ -141,7 +141,7 @@ def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any
         raise TensorFileError(f'{path}: the architecture is {name}, not {expected}')
     model = make_model(name)
     try:
-        model.load_state_dict({key: value.float() for key, value in found['state'].items()})
+        model.load_state_dict(found['state'])
         scale = [float(each) for each in found['calibration']['scale']]
         threshold = float(found['calibration']['threshold'])
         if len(scale) != len(OUTPUTS) or not threshold > 0.0:

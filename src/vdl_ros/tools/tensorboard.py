@@ -1,6 +1,7 @@
 """``ros2 run vdl_ros tensorboard FOLDER``: serve TensorBoard for runs, to this machine only.
 
-It listens on 127.0.0.1, prints its address, and ends with Ctrl-C. ``--port`` chooses the port,
+It listens on 127.0.0.1, prints its address, and ends with Ctrl-C. A foreign name of this machine
+in a browser (DNS rebinding) is refused, as by the views. ``--port`` chooses the port,
 ``--with-parent`` ends it also when the process that started it dies.
 
 Exit status: 2 if TensorBoard is not installed or the port cannot be used.
@@ -9,7 +10,8 @@ Exit status: 2 if TensorBoard is not installed or the port cannot be used.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
@@ -22,6 +24,17 @@ from vdl_ros.ros.process import die_with_parent, lower_priority
 HOST = '127.0.0.1'
 # Period of reading the files again, s.
 RELOAD_S = 5
+
+
+def own_host(answer: Callable[..., Iterable[bytes]]) -> Callable[..., Iterable[bytes]]:
+    """Return a WSGI application that refuses a Host that is not of this machine."""
+    def checked(request: dict[str, Any], start: Callable[..., Any]) -> Iterable[bytes]:
+        host = request.get('HTTP_HOST', '').lower().removesuffix(f':{request["SERVER_PORT"]}')
+        if host in (HOST, 'localhost'):
+            return answer(request, start)
+        start('403 Forbidden', [])
+        return [b'Host is not allowed']
+    return checked
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -42,7 +55,8 @@ def main(args: Sequence[str] | None = None) -> int:
     except ImportError:
         print('tensorboard: not installed: pip install tensorboard', file=sys.stderr)
         return EXIT_BAD_INPUT
-    board = program.TensorBoard()
+    board = program.TensorBoard(
+        server_class=lambda answer, flags: program.WerkzeugServer(own_host(answer), flags))
     # load_fast would start a server in another process.
     board.configure(
         logdir=options.folder, host=HOST, port=options.port, load_fast='false',

@@ -61,6 +61,28 @@ def test_a_damaged_file_or_another_one_is_rejected(path):
     refused(path, 'not a readable checkpoint', 'another zip file')
 
 
+def test_a_small_file_does_not_fill_the_memory(path):
+    save_checkpoint(path, **{**PARTS, 'learner': {'w': torch.zeros(10_000)}})
+    with zipfile.ZipFile(path) as archive:
+        files = {name: archive.read(name) for name in archive.namelist()}
+
+    def write(compression, pickled=b''):
+        with zipfile.ZipFile(path, 'w', compression) as archive:
+            for name, content in files.items():
+                archive.writestr(
+                    name, pickled if pickled and name.endswith('data.pkl') else content)
+
+    write(zipfile.ZIP_STORED)
+    load_checkpoint(path)
+    write(zipfile.ZIP_DEFLATED)
+    refused(path, 'it is compressed: ')
+    # What bytearray(5) calls.
+    write(zipfile.ZIP_STORED, b'\x80\x02cbuiltins\nbytearray\nK\x05\x85R.')
+    refused(path, 'contains more than tensors and plain values')
+    torch.save({'format': FORMAT, **PARTS, 'learner': {'w': [torch.ones(1).expand(9)]}}, path)
+    refused(path, 'a tensor has more numbers than the file')
+
+
 class Trap:
     """Makes a folder when it is unpickled."""
 

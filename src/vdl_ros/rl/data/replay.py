@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import psutil
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from vdl_ros.common.memory import free_memory
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 
@@ -82,7 +82,7 @@ class Replay:
         # Observations and is_reset; rewards, returns, factors, times, weights; actions; state.
         column = ((steps + 1) * (math.prod(space.shape) * space.dtype.itemsize + 1)
                   + steps * (4 + 4 + 4 + 8 + 8) + actions.nbytes + 4 * schema.state_size)
-        free = psutil.virtual_memory().available
+        free = free_memory()
         most = int(_MEMORY_SHARE * free / learners // column)
         if columns > most:
             split = '' if learners == 1 else (

@@ -6,7 +6,6 @@ import contextlib
 import json
 import re
 import shutil
-import zipfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -26,6 +25,7 @@ from vdl_ros.common.files import (
     read_json,
     write_text,
 )
+from vdl_ros.common.memory import check_archive
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
@@ -40,10 +40,7 @@ def save_array_file(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
 def load_array_file(path: Path, kind: str) -> dict[str, NDArray[Any]]:
     """Return what :func:`save_array_file` wrote; CheckpointError: missing or damaged."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            if any(each.compress_type != zipfile.ZIP_STORED for each in archive.infolist()):
-                # A small file could fill the memory.
-                raise ValueError('it is compressed')
+        check_archive(path)
         # Also checks the checksums.
         with np.load(path, allow_pickle=False) as found:
             return dict(found)

@@ -1,0 +1,62 @@
+"""How much memory an input may take: its size is checked before it is read."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+
+_CGROUP = Path('/sys/fs/cgroup/memory.max')
+
+
+def free_memory() -> int:
+    """Return the bytes that this process may use: those that are free, at most its container's."""
+    free = psutil.virtual_memory().available
+    with contextlib.suppress(OSError, ValueError):  # 'max' is no limit
+        free = min(free, int(_CGROUP.read_text()))
+    return free
+
+
+def memory_limit() -> int:
+    """Return the most bytes that one input may take: a quarter of the free memory."""
+    return free_memory() // 4
+
+
+def check_size(size: int, what: str) -> None:
+    """Raise a ValueError, one line that begins with ``what``, if ``size`` bytes are too many."""
+    if size > (most := memory_limit()):
+        raise ValueError(f'{what}: {size / 1e6:,.0f} MB in memory are not allowed: at most '
+                         f'{most / 1e6:,.0f} MB, a quarter of the free memory')
+
+
+@contextlib.contextmanager
+def limited_memory(what: str) -> Iterator[None]:
+    """Let this process take no more memory than one input may, for a library without a limit.
+
+    ValueError: it was not enough for ``what``.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = memory_limit()
+    limit = psutil.Process().memory_info().vms + most
+    if soft != resource.RLIM_INFINITY:
+        limit = min(limit, soft)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, hard))
+    try:
+        yield
+    except MemoryError:
+        raise ValueError(f'{what}: more than {most / 1e6:,.0f} MB in memory are not allowed, '
+                         'a quarter of the free memory') from None
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def check_archive(path: Path) -> None:
+    """Raise a ValueError if a zip file unpacks to more bytes than it has."""
+    with zipfile.ZipFile(path) as archive:
+        size = sum(each.file_size for each in archive.infolist())
+    if size > path.stat().st_size:
+        raise ValueError(f'it is compressed: {size} bytes of {path.stat().st_size}')
