@@ -283,7 +283,7 @@ def test_a_missing_arm_is_logged_once_until_it_is_there_and_one_that_was_lost_st
     person.until(lambda: READY in driver.output, 'found')
     person.move()
     bench.fail('unplugged')
-    person.hold(lambda: 'motors may be on: arm 1267:0000: disconnected' in driver.output,
+    person.hold(lambda: 'motors may be on: arm 1267:0000 at 1-1: disconnected' in driver.output,
                 'noticed', base=1)
     person.diagnosed('disconnected', state='fault', motors='unknown')
     person.go_on()  # what it commands when it comes back

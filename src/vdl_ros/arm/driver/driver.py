@@ -54,6 +54,9 @@ class UsbConfig:
     autostart: bool = setting(True, 'Configure and activate as soon as the arm is connected.')
     usb_product: int = setting(
         0, 'USB product id: 0, or 1 for newer arms.', minimum=0, maximum=65535)
+    usb_port: str = setting(
+        '', 'USB port of the arm, such as 1-2.3, of those that `doctor` lists; empty: that of the '
+        'only arm.')
     usb_timeout: float = setting(
         0.1, 'Time-out of a USB transfer, which blocks the node.', minimum=0.005, maximum=1.0,
         unit='s')
@@ -388,7 +391,7 @@ class ArmDriver:
         except (ArmUsbError, GuardianError) as error:
             self._next_try = self._clock() + self._config.reconnect_period
             # The disconnection itself was logged already.
-            if not isinstance(error, DeviceMissingError) and str(error) != self.fault:
+            if type(error) is not DeviceMissingError and str(error) != self.fault:
                 self.fault = str(error)
                 self._notice('error', self.fault)
             return

@@ -28,6 +28,7 @@ from vdl_ros.arm.driver.usb import (
     DisconnectedError,
     Signs,
     UsbArm,
+    UsbPort,
     encode,
     load_backend,
 )
@@ -76,10 +77,18 @@ class Guard:
 
 
 class Guardian(Guard):
-    """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp."""
+    """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp.
 
-    def __init__(self, product: int, backend: str = '', timeout: float = 0.1) -> None:
+    Args:
+        port: returns the USB port of the arm that the driver holds, when it starts the process.
+    """
+
+    def __init__(
+        self, product: int, backend: str = '', timeout: float = 0.1,
+        port: Callable[[], str] = str,
+    ) -> None:
         self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
         self._heartbeat_at = 0.0
@@ -110,7 +119,8 @@ class Guardian(Guard):
         environment = {**os.environ, 'PYTHONSAFEPATH': '1'}
         try:
             self._process = subprocess.Popen(
-                [sys.executable, '-m', 'vdl_ros.arm.driver.guardian', *self._options],
+                [sys.executable, '-m', 'vdl_ros.arm.driver.guardian', *self._options,
+                 f'--port={self._port()}'],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment,
                 start_new_session=True)
         except OSError as error:
@@ -270,6 +280,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument('--product', type=int, required=True)
     parser.add_argument('--backend', default='')
     parser.add_argument('--timeout', type=float, default=0.1)
+    parser.add_argument('--port', default='')
     options = parser.parse_args(args)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -282,9 +293,11 @@ def main(args: Sequence[str] | None = None) -> int:
     silent = f'no heartbeat of the driver for {SILENCE_S:g} s'
     problems: list[str] = []
 
+    port = UsbPort(options.product, backend, options.timeout, options.port, held=True)
+
     def connect() -> UsbArm:
         # Beside the driver, which may hold the device: it hangs, or a new one has started.
-        return UsbArm(options.product, backend, options.timeout, share=True)
+        return port.open(share=True)
 
     def on_silence(motors: Motors) -> str:
         try:
