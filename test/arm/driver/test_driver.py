@@ -120,6 +120,22 @@ def test_open_fails_without_a_guardian_or_a_device(bench):
     assert (arm.driver.state, arm.driver.fault) == ('inactive', '')
 
 
+def test_only_an_open_driver_is_activated_and_one_that_is_opened_again_keeps_no_second_claim(
+        make, bench):
+    arm = Arm(bench())
+    with pytest.raises(RuntimeError, match='before open'):
+        arm.driver.activate()
+    arm.driver.open()
+    assert arm.driver.state == 'inactive'
+    arm = make()
+    arm.driver.command(Motors(base=1))
+    arm.driver.open()
+    assert (arm.motors, arm.driver.state) == (Motors(), 'inactive')
+    assert arm.guard.calls == ['start', ('end', True), 'start']
+    arm.driver.close()
+    assert arm.backend.calls.count('claim 0') == arm.backend.calls.count('release 0') == 2
+
+
 def test_commands_are_sent_at_once_reported_and_refreshed(make):
     arm = make()
     arm.driver.command(Motors(base=1, lamp=True))

@@ -211,7 +211,11 @@ class ArmDriver:
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """Open the device, stop all motors, start the guard; or ArmUsbError, GuardianError."""
+        """Open the device, stop all motors, start the guard; or ArmUsbError, GuardianError.
+
+        A device that is open is closed before.
+        """
+        self.close()
         self._desired = Motors()
         try:
             self._attach()
@@ -221,7 +225,9 @@ class ArmDriver:
         self._opened, self.fault = True, ''
 
     def activate(self) -> None:
-        """Accept commands from now on."""
+        """Accept commands from now on; RuntimeError: the device is not open."""
+        if not self._opened:
+            raise RuntimeError('activate() before open()')
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
         self._unreleased.clear()
         self._held_until = -math.inf
