@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import time
+from types import SimpleNamespace
 
 import fake_owi535 as fake
 import psutil
@@ -159,7 +160,11 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
     person.publish()
     person.move()
     person.stopped_after(driver.suspend, by_driver=False)
+    count = len(bench.data)
     driver.resume()
+    person.until(lambda: 'it may be old, as this node has stood still' in person.driver.output,
+                 'what waited is refused')
+    assert set(bench.data[count:]) <= {'000000'}
     person.publish()
     person.move()
     person.stopped_after(lambda: driver.send_signal(signal.SIGINT), by_driver=True)
@@ -305,6 +310,11 @@ def test_emergency_stop_outranks_commands(person, bench):
     count = len(bench.data)
     person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', base=1, elbow=-1)
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
+    detector = driver.node._topics._standstill
+    driver.node._topics._standstill = SimpleNamespace(update=lambda: True, recent=True)
+    person.hold(lambda: person.release() or "release by '/person' is ignored: it may be old"
+                in driver.output, 'a release that may have waited', base=1)
+    driver.node._topics._standstill = detector
     person.hold(lambda: person.release() or 'emergency stop released' in driver.output,
                 'the release', base=1)
     person.go_on()
