@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig, UsbConfig
+from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig, UsbConfig, time_since_boot
 from vdl_ros.arm.driver.guardian import Guard, Guardian
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import Signs, UsbPort, load_backend
@@ -54,7 +54,7 @@ class Robot(ABC):
 
     def __init__(
         self, safety: SafetyConfig | None, signs: Signs, link: Callable[[], Link], guard: Guard,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._driver = ArmDriver(
             safety or SafetyConfig(), signs, link, guard, sent=lambda motors: None,

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import tempfile
+import time
 from pathlib import Path
 
 import fake_owi535 as fake
@@ -170,6 +171,22 @@ def test_watchdog_stops_within_a_tick_and_logs_once(make):
     arm.run(2.0)
     assert (arm.motors, arm.notices) == (Motors(lamp=True), []), 'the lamp does not time out'
     assert arm.guard.lit
+
+
+def test_the_time_of_a_suspended_machine_counts(bench, monkeypatch):
+    passed = [100.0]
+    monkeypatch.setattr(
+        time, 'clock_gettime', lambda clock: passed[0] * (clock == time.CLOCK_BOOTTIME))
+    backend, sent = fake.FakeBackend(bench().folder), []
+    driver = ArmDriver(
+        SafetyConfig(), UsbConfig().signs, UsbPort(0, backend, 0.1).open, Guard(),
+        sent=sent.append, notice=lambda level, text: None)
+    driver.open()
+    driver.activate()
+    driver.command(Motors(base=1))
+    passed[0] += 3600.0
+    driver.tick()
+    assert (sent[-1], driver.locked_out) == (Motors(), {'base': 1})
 
 
 def test_inactive_driver_ignores_commands_and_deactivating_stops(make):

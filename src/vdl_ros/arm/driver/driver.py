@@ -139,6 +139,11 @@ class RunTimeLimiter:
 _REFUSAL_S, _REFUSALS = 5.0, 5
 
 
+def time_since_boot() -> float:
+    """Return the time since the machine started, also while it was suspended, s."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Link(Protocol):
     """An open device, such as ``usb.UsbArm``."""
 
@@ -164,12 +169,12 @@ class ArmDriver:
         connect: opens the device or raises ArmUsbError.
         sent: called with every command that the device accepted.
         notice: called with one line for the user, once for each event.
-        clock: monotonic, s.
+        clock: monotonic, s; the arm follows its last command while the machine is suspended.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time_since_boot) -> None:
         self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock

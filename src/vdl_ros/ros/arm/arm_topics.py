@@ -20,7 +20,7 @@ from rclpy.publisher import Publisher
 from std_msgs.msg import Header
 
 from vdl_ros.arm.control.standstill import MAX_GAP, StandstillDetector
-from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig
+from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig, time_since_boot
 from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
@@ -110,7 +110,7 @@ class ArmTopics:
 
     def __init__(
         self, node: BaseNode, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
-        guard: Guard, *, clock: Callable[[], float] = time.monotonic, real_time: bool = True,
+        guard: Guard, *, clock: Callable[[], float] = time_since_boot, real_time: bool = True,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
         self._node, self._clock, self._values = node, clock, values
@@ -119,7 +119,7 @@ class ArmTopics:
         # How long a command has waited is not known: the clocks of two hosts differ, and the
         # middleware of a process that stood still receives afterwards what was sent meanwhile.
         self._max_gap = min(config.command_timeout, MAX_GAP) if real_time else math.inf
-        self._standstill = StandstillDetector(self._max_gap)
+        self._standstill = StandstillDetector(self._max_gap, clock=time_since_boot)
         self._standstill.update()
         node.every(_TICK_S, self._standstill.update)
         self._sent = qos.pub(node, 'arm/motors_sent')
