@@ -218,7 +218,7 @@ def test_stalled_bus_does_not_end_the_attempts_to_stop():
     def stalled(now):
         if now[0] < 3600.0:
             now[0] += 0.1
-            raise ArmUsbError('stalled')
+            raise ArmUsbError('stalled') if now[0] < 1800.0 else RuntimeError('a mistake')
         return SimpleNamespace(send=taken.append, close=lambda: None)
 
     problem, duration = stop(stalled, lines.append)

@@ -179,7 +179,8 @@ def test_the_rule_covers_both_products_and_only_them():
 
 
 def test_invalid_backend_is_named_and_libusb_needs_no_system_package():
-    for name in ('nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'):
+    for name in ('nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep',
+                 'fake_owi535:make'):
         line = refusal(lambda name=name: usb.load_backend(name), ValueError)
         assert repr(name) in line
         assert 'module:function' in line

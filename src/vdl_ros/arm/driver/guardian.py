@@ -33,6 +33,7 @@ from vdl_ros.arm.driver.usb import (
     load_backend,
 )
 from vdl_ros.arm.joints import Motors
+from vdl_ros.common.quoting import cause
 
 _GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
 # Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
@@ -260,12 +261,15 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
 
 def _send_once(motors: Motors, connect: Callable[[], UsbArm]) -> None:
     """Open the device, send ``motors`` and close it; raise ArmUsbError."""
-    arm = connect()
     try:
-        # All off is the same for any signs.
-        arm.send(encode(motors, Signs()))
-    finally:
-        arm.close()
+        with contextlib.closing(connect()) as arm:
+            # All off is the same for any signs.
+            arm.send(encode(motors, Signs()))
+    except ArmUsbError:
+        raise
+    except Exception as error:
+        # Of a backend: it must not end the attempts to stop.
+        raise ArmUsbError(f'usb_backend: {cause(error)}') from error
 
 
 def _longer(pause: float | None) -> float:

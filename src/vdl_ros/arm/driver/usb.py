@@ -25,7 +25,7 @@ import usb.util
 
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.files import find_resource
-from vdl_ros.common.quoting import shown
+from vdl_ros.common.quoting import cause, quoted, shown
 
 PACKET_SIZE = 3
 
@@ -127,10 +127,10 @@ def load_backend(name: str = '') -> Any:
     module, _, function = name.partition(':')
     try:
         return getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:
         raise ValueError(
-            f'usb_backend: {name!r} is not allowed: module:function of a pyusb backend '
-            f'({error})') from error
+            f'usb_backend: {quoted(name)} is not allowed: module:function of a pyusb backend '
+            f'({cause(error)})') from error
 
 
 def arms(product: int, backend: Any) -> dict[str, Any]:
