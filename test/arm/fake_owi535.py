@@ -4,6 +4,7 @@ An OWI-535 at the level of pyusb's backend: records every transfer and fails on 
 Its state is in a folder named by FAKE_OWI535, so that tests, driver and guardian see one
 device: ``transfers.jsonl``, one line for each control transfer; ``fault``, a word; ``holder``, a
 file that is locked while an interface is claimed, so the kernel frees it when a process dies.
+FAKE_OWI535 may name several folders, as PATH does: each is one arm, listed in this order.
 
 ``usb_backend:=fake_owi535:make`` gives it to a driver; :class:`Bench` is the tests' side, and
 :func:`plugged_in` makes one where no disk can hold a driver that writes.
@@ -41,23 +42,25 @@ def _error(number: int) -> usb.core.USBError:
 
 
 class FakeBackend(usb.backend.IBackend):
-    """One arm with one configuration and one interface; a handle dies when it is unplugged."""
+    """Arms with one configuration and one interface; a handle dies when its arm is unplugged."""
 
-    def __init__(self, folder: Path):
-        self._bench = Bench(folder)
-        self._claimed: int | None = None
+    def __init__(self, *folders: Path):
+        self.benches = [Bench(folder) for folder in folders]
+        self._claimed: dict[Bench, int] = {}
         self.calls: list[str] = []
 
     def enumerate_devices(self):
         self.calls.append('enumerate')
-        return [] if self._bench.fault == 'unplugged' else [self._bench.plugged]
+        return [(bench, bench.plugged) for bench in self.benches if bench.fault != 'unplugged']
 
     def get_device_descriptor(self, dev):
+        bench, plugged = dev
         return SimpleNamespace(
             bLength=18, bDescriptorType=1, bcdUSB=0x110, bDeviceClass=0, bDeviceSubClass=0,
-            bDeviceProtocol=0, bMaxPacketSize0=8, idVendor=0x1267, idProduct=self._bench.product,
+            bDeviceProtocol=0, bMaxPacketSize0=8, idVendor=0x1267, idProduct=bench.product,
             bcdDevice=0, iManufacturer=0, iProduct=0, iSerialNumber=0, bNumConfigurations=1,
-            address=1, bus=1, port_number=1, port_numbers=(1,), speed=1)
+            address=1 + int(plugged), bus=1, port_number=bench.port, port_numbers=(bench.port,),
+            speed=1)
 
     def get_configuration_descriptor(self, dev, config):
         if config:
@@ -69,7 +72,7 @@ class FakeBackend(usb.backend.IBackend):
 
     def open_device(self, dev):
         self.calls.append('open')
-        if self._bench.fault == 'denied':
+        if dev[0].fault == 'denied':
             raise _error(errno.EACCES)
         return dev
 
@@ -83,28 +86,29 @@ class FakeBackend(usb.backend.IBackend):
     def claim_interface(self, dev_handle, intf):
         self.calls.append(f'claim {intf}')
         self._check(dev_handle)
-        descriptor = os.open(self._bench.folder / 'holder', os.O_RDWR | os.O_CREAT, 0o600)
+        bench = dev_handle[0]
+        descriptor = os.open(bench.folder / 'holder', os.O_RDWR | os.O_CREAT, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             os.close(descriptor)
             raise _error(errno.EBUSY) from None
-        self._claimed = descriptor
+        self._claimed[bench] = descriptor
 
     def release_interface(self, dev_handle, intf):
         self.calls.append(f'release {intf}')
-        if self._claimed is not None:
-            os.close(self._claimed)
-            self._claimed = None
+        if dev_handle[0] in self._claimed:
+            os.close(self._claimed.pop(dev_handle[0]))
 
     def ctrl_transfer(self, dev_handle, request_type, request, value, index, data, timeout):
         """Write down what came and what became of it, then do that."""
-        fault = self._bench.fault
-        if dev_handle != self._bench.plugged:
+        bench, plugged = dev_handle
+        fault = bench.fault
+        if plugged != bench.plugged:
             fault = 'unplugged'
         elif fault.startswith(STALL):
-            fault = self._wait(timeout / 1000)
-        self._bench.record(
+            fault = self._wait(bench, timeout / 1000)
+        bench.record(
             setup=[request_type, request, value, index], data=bytes(data).hex(),
             timeout=timeout, fault=fault)
         if fault == 'partial':
@@ -118,28 +122,31 @@ class FakeBackend(usb.backend.IBackend):
                           'denied': errno.EACCES, 'busy': errno.EBUSY, 'io': errno.EIO}[fault])
         return len(data)
 
-    def _wait(self, timeout: float) -> str:
+    @staticmethod
+    def _wait(bench: Bench, timeout: float) -> str:
         """Wait while the bus stalls; return what becomes of the transfer."""
         end = time.monotonic() + timeout
-        while (fault := self._bench.fault).startswith(STALL):
-            if len(self._bench.transfers) < int(fault.removeprefix(STALL)):
+        while (fault := bench.fault).startswith(STALL):
+            if len(bench.transfers) < int(fault.removeprefix(STALL)):
                 return ''
-            self._bench.note_stall()
+            bench.note_stall()
             if time.monotonic() >= end:
                 return 'timeout'
             time.sleep(_LOOK_S)
         return fault
 
-    def _check(self, handle) -> None:
-        if self._bench.fault == 'unplugged' or handle != self._bench.plugged:
+    @staticmethod
+    def _check(handle) -> None:
+        bench, plugged = handle
+        if bench.fault == 'unplugged' or plugged != bench.plugged:
             raise _error(errno.ENODEV)
-        if self._bench.fault == 'busy':
+        if bench.fault == 'busy':
             raise _error(errno.EBUSY)
 
 
 def make() -> FakeBackend:
-    """Return the backend of the device that the environment names."""
-    return FakeBackend(Path(os.environ[VARIABLE]))
+    """Return the backend of the devices that the environment names."""
+    return FakeBackend(*map(Path, os.environ[VARIABLE].split(os.pathsep)))
 
 
 @dataclass(frozen=True)
@@ -211,6 +218,16 @@ class Bench:
         if fault == 'unplugged':
             self._put('plugged', str(int(self.plugged) + 1))
         self._put('fault', fault)
+
+    def plug_into(self, port: int) -> None:
+        """Disconnect it, and connect it to this port."""
+        self.fail('unplugged')
+        self._put('port', str(port))
+        self.fail('')
+
+    @property
+    def port(self) -> int:
+        return int(self._word('port', '1'))
 
     def stall(self, first: int) -> None:
         """Let transfers wait, from the one with this number on, until :meth:`fail`."""

@@ -166,7 +166,7 @@ def test_a_missing_or_failing_arm_is_an_error_until_it_is_found_again(usb, bench
     bench.fail('')
     with usb() as arm:
         bench.fail('io')
-        with pytest.raises(RobotError, match='motors off: arm 1267:0000: command failed'):
+        with pytest.raises(RobotError, match='motors off: arm 1267:0000 at 1-1: command failed'):
             arm.send_action({'base.motor': 1})
         with pytest.raises(RobotError, match='motors off'):
             arm.get_observation()

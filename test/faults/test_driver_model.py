@@ -159,7 +159,7 @@ class World:
             self.alive = False
         elif kind == 'close':
             driver.close()
-        elif kind == 'open' and driver.state == 'closed':
+        elif kind == 'open':
             try:
                 driver.open()
             except (ArmUsbError, GuardianError):

@@ -5,6 +5,7 @@ import os
 import pty
 import signal
 import time
+from types import SimpleNamespace
 
 import fake_owi535 as fake
 import psutil
@@ -159,7 +160,11 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
     person.publish()
     person.move()
     person.stopped_after(driver.suspend, by_driver=False)
+    count = len(bench.data)
     driver.resume()
+    person.until(lambda: 'it may be old, as this node has stood still' in person.driver.output,
+                 'what waited is refused')
+    assert set(bench.data[count:]) <= {'000000'}
     person.publish()
     person.move()
     person.stopped_after(lambda: driver.send_signal(signal.SIGINT), by_driver=True)
@@ -283,7 +288,7 @@ def test_a_missing_arm_is_logged_once_until_it_is_there_and_one_that_was_lost_st
     person.until(lambda: READY in driver.output, 'found')
     person.move()
     bench.fail('unplugged')
-    person.hold(lambda: 'motors may be on: arm 1267:0000: disconnected' in driver.output,
+    person.hold(lambda: 'motors may be on: arm 1267:0000 at 1-1: disconnected' in driver.output,
                 'noticed', base=1)
     person.diagnosed('disconnected', state='fault', motors='unknown')
     person.go_on()  # what it commands when it comes back
@@ -305,6 +310,11 @@ def test_emergency_stop_outranks_commands(person, bench):
     count = len(bench.data)
     person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', base=1, elbow=-1)
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
+    detector = driver.node._topics._standstill
+    driver.node._topics._standstill = SimpleNamespace(update=lambda: True, recent=True)
+    person.hold(lambda: person.release() or "release by '/person' is ignored: it may be old"
+                in driver.output, 'a release that may have waited', base=1)
+    driver.node._topics._standstill = detector
     person.hold(lambda: person.release() or 'emergency stop released' in driver.output,
                 'the release', base=1)
     person.go_on()

@@ -23,9 +23,10 @@ from numpy.typing import ArrayLike
 from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guard, Guardian
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
-from vdl_ros.arm.driver.usb import Signs, UsbArm, load_backend
+from vdl_ros.arm.driver.usb import Signs, UsbPort, load_backend
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, SimulatedLink
+from vdl_ros.common.consent import time_since_boot
 from vdl_ros.common.quoting import quoted
 
 R = TypeVar('R', bound='Robot')
@@ -54,7 +55,7 @@ class Robot(ABC):
 
     def __init__(
         self, safety: SafetyConfig | None, signs: Signs, link: Callable[[], Link], guard: Guard,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._driver = ArmDriver(
             safety or SafetyConfig(), signs, link, guard, sent=lambda motors: None,
@@ -207,14 +208,17 @@ class OWI535(Robot):
         positions: Callable[[], ArrayLike] | None = None,
     ) -> None:
         usb = usb or UsbConfig()
-        backend = load_backend(usb.usb_backend)
+        self._port = port = UsbPort(
+            usb.usb_product, load_backend(usb.usb_backend), usb.usb_timeout, usb.usb_port)
         super().__init__(
-            safety, usb.signs, lambda: UsbArm(usb.usb_product, backend, usb.usb_timeout),
-            Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout))
+            safety, usb.signs, port.open,
+            Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout, lambda: port.name))
         self._measure = positions
         self._inhibitor = SleepInhibitor()
 
     def connect(self) -> None:
+        if not self._connected:
+            self._port.release()
         super().connect()
         problem = self._inhibitor.start()
         if problem:

@@ -12,7 +12,7 @@ from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackRet
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian, GuardianError
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
-from vdl_ros.arm.driver.usb import ArmUsbError, UsbArm, load_backend
+from vdl_ros.arm.driver.usb import ArmUsbError, UsbPort, load_backend
 from vdl_ros.common.quoting import quoted
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.base_node import BaseNode
@@ -32,14 +32,16 @@ class ArmDriverNode(BaseNode, LifecycleNode):
     def __init__(self) -> None:
         super().__init__()
         usb = self.settings(UsbConfig)
-        backend = load_backend(usb.usb_backend)
-        self._guardian = Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout)
+        self._port = UsbPort(usb.usb_product, load_backend(usb.usb_backend), usb.usb_timeout,
+                             usb.usb_port)
+        self._guardian = Guardian(usb.usb_product, usb.usb_backend, usb.usb_timeout,
+                                  lambda: self._port.name)
         self._inhibitor = SleepInhibitor()
         self._problem = ''
         self._topics = ArmTopics(
-            self, self.settings(SafetyConfig), usb.signs,
-            lambda: UsbArm(usb.usb_product, backend, usb.usb_timeout), self._guardian,
-            values=lambda: {'guardian': self._guardian.pid or 'none',
+            self, self.settings(SafetyConfig), usb.signs, self._port.open, self._guardian,
+            values=lambda: {'port': self._port.name or 'none',
+                            'guardian': self._guardian.pid or 'none',
                             'sleep inhibited': self._inhibitor.held})
         self._driver = self._topics.driver
         self._answer_every_transition()
@@ -58,6 +60,7 @@ class ArmDriverNode(BaseNode, LifecycleNode):
         self._inhibitor.end()
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._port.release()
         try:
             self._driver.open()
         except (ArmUsbError, GuardianError) as error:
@@ -67,7 +70,7 @@ class ArmDriverNode(BaseNode, LifecycleNode):
                 self.get_logger().error(self._problem)
             return TransitionCallbackReturn.FAILURE
         self._problem = ''
-        self.get_logger().info('the arm is connected, motors off')
+        self.get_logger().info(f'the arm at USB port {self._port.name} is connected, motors off')
         problem = self._inhibitor.start()
         if problem:
             self.get_logger().info(f'this machine may suspend while motors are on: {problem}')

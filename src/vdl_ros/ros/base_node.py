@@ -93,7 +93,7 @@ class BaseNode(Node):
         return bool(self.get_parameter('use_sim_time').value)
 
     def every(
-        self, seconds: float, callback: Callable[[], None], *, simulated: bool = False,
+        self, seconds: float, callback: Callable[[], object], *, simulated: bool = False,
     ) -> Timer:
         """Call back by the steady clock, or with ``simulated`` by the node's if that is simulated.
 

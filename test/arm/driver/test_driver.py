@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import tempfile
+import time
 from pathlib import Path
 
 import fake_owi535 as fake
@@ -10,7 +11,7 @@ import pytest
 
 from vdl_ros.arm.driver.driver import ArmDriver, SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import GuardianError
-from vdl_ros.arm.driver.usb import DeviceMissingError, UsbArm, decode
+from vdl_ros.arm.driver.usb import DeviceMissingError, UsbArm, UsbPort, decode
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.settings import select
 
@@ -52,7 +53,7 @@ class Arm:
         self.backend = fake.FakeBackend(bench.folder)
         self.driver = ArmDriver(
             select(SafetyConfig, settings), self.signs,
-            lambda: UsbArm(0, self.backend, 0.1), self.guard,
+            UsbPort(0, self.backend, 0.1).open, self.guard,
             sent=lambda motors: self.sent.append((self.now, motors)),
             notice=lambda level, text: self.notices.append((level, text)),
             clock=lambda: self.now)
@@ -120,6 +121,22 @@ def test_open_fails_without_a_guardian_or_a_device(bench):
     assert (arm.driver.state, arm.driver.fault) == ('inactive', '')
 
 
+def test_only_an_open_driver_is_activated_and_one_that_is_opened_again_keeps_no_second_claim(
+        make, bench):
+    arm = Arm(bench())
+    with pytest.raises(RuntimeError, match='before open'):
+        arm.driver.activate()
+    arm.driver.open()
+    assert arm.driver.state == 'inactive'
+    arm = make()
+    arm.driver.command(Motors(base=1))
+    arm.driver.open()
+    assert (arm.motors, arm.driver.state) == (Motors(), 'inactive')
+    assert arm.guard.calls == ['start', ('end', True), 'start']
+    arm.driver.close()
+    assert arm.backend.calls.count('claim 0') == arm.backend.calls.count('release 0') == 2
+
+
 def test_commands_are_sent_at_once_reported_and_refreshed(make):
     arm = make()
     arm.driver.command(Motors(base=1, lamp=True))
@@ -154,6 +171,22 @@ def test_watchdog_stops_within_a_tick_and_logs_once(make):
     arm.run(2.0)
     assert (arm.motors, arm.notices) == (Motors(lamp=True), []), 'the lamp does not time out'
     assert arm.guard.lit
+
+
+def test_the_time_of_a_suspended_machine_counts(bench, monkeypatch):
+    passed = [100.0]
+    monkeypatch.setattr(
+        time, 'clock_gettime', lambda clock: passed[0] * (clock == time.CLOCK_BOOTTIME))
+    backend, sent = fake.FakeBackend(bench().folder), []
+    driver = ArmDriver(
+        SafetyConfig(), UsbConfig().signs, UsbPort(0, backend, 0.1).open, Guard(),
+        sent=sent.append, notice=lambda level, text: None)
+    driver.open()
+    driver.activate()
+    driver.command(Motors(base=1))
+    passed[0] += 3600.0
+    driver.tick()
+    assert (sent[-1], driver.locked_out) == (Motors(), {'base': 1})
 
 
 def test_inactive_driver_ignores_commands_and_deactivating_stops(make):
@@ -382,7 +415,7 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     arm.bench.fail('unplugged')
     arm.run(1.0, command)
     assert (arm.driver.state, arm.driver.sent) == ('fault', None)
-    assert arm.warned('disconnected') == ['motors may be on: arm 1267:0000: disconnected']
+    assert arm.warned('disconnected') == ['motors may be on: arm 1267:0000 at 1-1: disconnected']
     count = len(arm.bench.data)
     arm.bench.fail('')
     arm.run(1.0, command)
@@ -404,6 +437,40 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     arm.run(0.1, Motors())
     arm.run(0.1, command)
     assert arm.motors == command
+
+
+def test_no_other_arm_takes_the_place_of_one_that_failed_or_was_plugged_in_elsewhere(make, bench):
+    arm, other = make(), bench()
+    other.plug_into(2)
+    # Listed first, and held by another driver.
+    arm.backend.benches.insert(0, other)
+    holder = UsbArm(0, fake.FakeBackend(other.folder), 0.1)
+    arm.run(0.3, Motors(base=1))
+    arm.bench.fail('timeout')
+    arm.run(0.1, Motors(base=1))
+    arm.bench.fail('')
+    arm.run(0.5)
+    arm.run(0.3, Motors())
+    arm.run(0.3, Motors(base=1))
+    assert arm.motors == Motors(base=1)
+    # It is stopped where it is, and not followed.
+    arm.bench.plug_into(3)
+    arm.run(1.0, Motors(base=1))
+    arm.run(1.0, Motors())
+    arm.run(1.0, Motors(base=1))
+    assert arm.motors == Motors()
+    taken = [each.data for each in arm.bench.transfers if not each.fault]
+    assert taken[-2:] == ['000200', '000000'], 'one stop'
+    assert len(arm.warned('at 1-2, 1-3 is one: move its plug')) == 1
+    assert arm.driver.state == 'fault'
+    assert other.data == []
+    holder.close()
+    arm.run(1.0)
+    assert other.data == ['000000'], 'it may be the one that moves'
+    arm.bench.plug_into(1)
+    arm.run(0.5, Motors())
+    arm.run(0.3, Motors(base=1))
+    assert (arm.motors, other.data) == (Motors(base=1), ['000000'])
 
 
 def test_failed_transfer_is_followed_by_a_stop(make):

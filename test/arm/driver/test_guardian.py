@@ -9,6 +9,7 @@ import threading
 import time
 from types import SimpleNamespace
 
+import fake_owi535 as fake
 import psutil
 import pytest
 from fake_owi535 import until
@@ -120,7 +121,11 @@ def test_hanging_or_dead_guardian_is_noticed_and_replaced(bench, tmp_path, monke
     monkeypatch.chdir(tmp_path)
     # On a busy machine an answer may take more than a second.
     monkeypatch.setattr(module, '_ANSWER_S', 120.0)
-    guardian = Guardian(0, BACKEND)
+    # Another arm is listed first.
+    other = fake.Bench(tmp_path)
+    other.plug_into(2)
+    monkeypatch.setenv(fake.VARIABLE, f'{tmp_path}:{bench.folder}')
+    guardian = Guardian(0, BACKEND, port=lambda: '1-1')
     assert (guardian.alive, guardian.pid) == (False, 0)
     guardian.start()
     first = psutil.Process(guardian.pid)
@@ -153,6 +158,7 @@ def test_hanging_or_dead_guardian_is_noticed_and_replaced(bench, tmp_path, monke
     # Of a driver that could not stop: it hands over. The new one has the state of the lamp.
     guardian.end(stopped=False)
     until(lambda: bench.data == ['000001'], 'the stop')
+    assert other.data == []
 
 
 @pytest.mark.process
@@ -212,7 +218,7 @@ def test_stalled_bus_does_not_end_the_attempts_to_stop():
     def stalled(now):
         if now[0] < 3600.0:
             now[0] += 0.1
-            raise ArmUsbError('stalled')
+            raise ArmUsbError('stalled') if now[0] < 1800.0 else RuntimeError('a mistake')
         return SimpleNamespace(send=taken.append, close=lambda: None)
 
     problem, duration = stop(stalled, lines.append)

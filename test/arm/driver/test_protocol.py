@@ -144,6 +144,21 @@ def test_missing_or_forbidden_device_error_names_the_udev_rule_or_the_other_prod
     usb.UsbArm(1, backend, 0.1).close()
 
 
+def test_of_several_arms_one_is_chosen_by_its_port(bench, tmp_path):
+    other = fake.Bench(tmp_path)
+    other.plug_into(2)
+    both = fake.FakeBackend(bench.folder, tmp_path)
+    assert refusal(lambda: usb.UsbArm(0, both, 0.1)) == (
+        'arm 1267:0000: 2 are connected: choose one by usb_port:=1-1 or usb_port:=1-2')
+    assert 'arm 1267:0000 at 1-3: no such USB device is connected; at 1-1, 1-2 is one' in refusal(
+        lambda: usb.UsbArm(0, both, 0.1, '1-3'), usb.OtherPortError)
+    chosen = usb.UsbPort(0, both, 0.1, '1-2')
+    chosen.open().send(bytes(3))
+    assert (bench.data, other.data) == ([], ['000000'])
+    chosen.release()
+    assert chosen.name == '1-2'
+
+
 def test_old_handle_stays_invalid_after_reconnection(bench, backend):
     arm = usb.UsbArm(0, backend, 0.1)
     bench.fail('unplugged')
@@ -164,7 +179,8 @@ def test_the_rule_covers_both_products_and_only_them():
 
 
 def test_invalid_backend_is_named_and_libusb_needs_no_system_package():
-    for name in ('nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep'):
+    for name in ('nowhere:make', 'fake_owi535:nothing', 'fake_owi535', 'os:sep',
+                 'fake_owi535:make'):
         line = refusal(lambda name=name: usb.load_backend(name), ValueError)
         assert repr(name) in line
         assert 'module:function' in line

@@ -16,6 +16,12 @@ echo "$@" > "$0.options"
 while [ "${1#--}" != "$1" ]; do shift; done
 "$@"
 """
+# An older version.
+OLDER = """#!/bin/sh
+case "$*" in *--no-ask-password*)
+    echo "systemd-inhibit: unrecognized option '--no-ask-password'" >&2; exit 1
+esac
+""" + HOLDS
 REFUSES = """#!/bin/sh
 echo 'Failed to inhibit: Access denied' >&2
 exit 1
@@ -39,17 +45,18 @@ def install(tmp_path, monkeypatch):
 
 @pytest.mark.process
 def test_sleep_is_inhibited_until_the_end(install):
-    program = install(HOLDS)
-    inhibitor = SleepInhibitor()
-    assert not inhibitor.held
-    assert inhibitor.start() == inhibitor.start() == ''
-    assert inhibitor.held
-    options = program.with_name('systemd-inhibit.options').read_text()
-    assert '--what=sleep:idle:handle-lid-switch --mode=block' in options
-    held = inhibitor._process.pid
-    inhibitor.end()
-    assert not inhibitor.held
-    assert not psutil.pid_exists(held)
+    for text in (HOLDS, OLDER):
+        program = install(text)
+        inhibitor = SleepInhibitor()
+        assert not inhibitor.held
+        assert inhibitor.start() == inhibitor.start() == ''
+        assert inhibitor.held
+        options = program.with_name('systemd-inhibit.options').read_text()
+        assert '--what=sleep:idle:handle-lid-switch --mode=block' in options
+        held = inhibitor._process.pid
+        inhibitor.end()
+        assert not inhibitor.held
+        assert not psutil.pid_exists(held)
 
 
 @pytest.mark.process

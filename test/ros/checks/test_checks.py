@@ -178,6 +178,11 @@ def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
         (tmp_path / 'dev/bus/usb/001/009').chmod(mode)
         found = machine.check_usb(system)
         assert (found.status, 'every user' in found.finding) == (status, status == 'warn'), mode
+    (tmp_path / 'dev/bus/usb/001/009').chmod(0o660)
+    fake(tmp_path, {path.replace('1-2', '1-4.1'): text for path, text in ARM.items()})
+    found = machine.check_usb(system)
+    assert (found.status, found.finding) == ('ok', '2 connected, USB port 1-2, 1-4.1')
+    assert found.advice == 'choose one: usb_port:=1-2 or usb_port:=1-4.1'
 
 
 def test_loopback_reports_failures(tmp_path):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -12,6 +11,7 @@ from typing import Any, Protocol
 from vdl_ros.arm.driver.guardian import Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.common.consent import time_since_boot
 from vdl_ros.common.settings import SettingError, setting
 
 _SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
@@ -54,6 +54,9 @@ class UsbConfig:
     autostart: bool = setting(True, 'Configure and activate as soon as the arm is connected.')
     usb_product: int = setting(
         0, 'USB product id: 0, or 1 for newer arms.', minimum=0, maximum=65535)
+    usb_port: str = setting(
+        '', 'USB port of the arm, such as 1-2.3, of those that `doctor` lists; empty: that of the '
+        'only arm.')
     usb_timeout: float = setting(
         0.1, 'Time-out of a USB transfer, which blocks the node.', minimum=0.005, maximum=1.0,
         unit='s')
@@ -161,12 +164,12 @@ class ArmDriver:
         connect: opens the device or raises ArmUsbError.
         sent: called with every command that the device accepted.
         notice: called with one line for the user, once for each event.
-        clock: monotonic, s.
+        clock: monotonic, s; the arm follows its last command while the machine is suspended.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+                 clock: Callable[[], float] = time_since_boot) -> None:
         self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock
@@ -208,7 +211,11 @@ class ArmDriver:
         return 'fault' if self.fault else 'active' if self.active else 'inactive'
 
     def open(self) -> None:
-        """Open the device, stop all motors, start the guard; or ArmUsbError, GuardianError."""
+        """Open the device, stop all motors, start the guard; or ArmUsbError, GuardianError.
+
+        A device that is open is closed before.
+        """
+        self.close()
         self._desired = Motors()
         try:
             self._attach()
@@ -218,7 +225,9 @@ class ArmDriver:
         self._opened, self.fault = True, ''
 
     def activate(self) -> None:
-        """Accept commands from now on."""
+        """Accept commands from now on; RuntimeError: the device is not open."""
+        if not self._opened:
+            raise RuntimeError('activate() before open()')
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
         self._unreleased.clear()
         self._held_until = -math.inf
@@ -388,7 +397,7 @@ class ArmDriver:
         except (ArmUsbError, GuardianError) as error:
             self._next_try = self._clock() + self._config.reconnect_period
             # The disconnection itself was logged already.
-            if not isinstance(error, DeviceMissingError) and str(error) != self.fault:
+            if type(error) is not DeviceMissingError and str(error) != self.fault:
                 self.fault = str(error)
                 self._notice('error', self.fault)
             return

@@ -28,10 +28,12 @@ from vdl_ros.arm.driver.usb import (
     DisconnectedError,
     Signs,
     UsbArm,
+    UsbPort,
     encode,
     load_backend,
 )
 from vdl_ros.arm.joints import Motors
+from vdl_ros.common.quoting import cause
 
 _GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
 # Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
@@ -76,10 +78,18 @@ class Guard:
 
 
 class Guardian(Guard):
-    """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp."""
+    """The driver's end of the pipe: starts and ends the process, sends heartbeats and lamp.
 
-    def __init__(self, product: int, backend: str = '', timeout: float = 0.1) -> None:
+    Args:
+        port: returns the USB port of the arm that the driver holds, when it starts the process.
+    """
+
+    def __init__(
+        self, product: int, backend: str = '', timeout: float = 0.1,
+        port: Callable[[], str] = str,
+    ) -> None:
         self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
         self._heartbeat_at = 0.0
@@ -110,7 +120,8 @@ class Guardian(Guard):
         environment = {**os.environ, 'PYTHONSAFEPATH': '1'}
         try:
             self._process = subprocess.Popen(
-                [sys.executable, '-m', 'vdl_ros.arm.driver.guardian', *self._options],
+                [sys.executable, '-m', 'vdl_ros.arm.driver.guardian', *self._options,
+                 f'--port={self._port()}'],
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0, env=environment,
                 start_new_session=True)
         except OSError as error:
@@ -250,12 +261,15 @@ def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
 
 def _send_once(motors: Motors, connect: Callable[[], UsbArm]) -> None:
     """Open the device, send ``motors`` and close it; raise ArmUsbError."""
-    arm = connect()
     try:
-        # All off is the same for any signs.
-        arm.send(encode(motors, Signs()))
-    finally:
-        arm.close()
+        with contextlib.closing(connect()) as arm:
+            # All off is the same for any signs.
+            arm.send(encode(motors, Signs()))
+    except ArmUsbError:
+        raise
+    except Exception as error:
+        # Of a backend: it must not end the attempts to stop.
+        raise ArmUsbError(f'usb_backend: {cause(error)}') from error
 
 
 def _longer(pause: float | None) -> float:
@@ -270,6 +284,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument('--product', type=int, required=True)
     parser.add_argument('--backend', default='')
     parser.add_argument('--timeout', type=float, default=0.1)
+    parser.add_argument('--port', default='')
     options = parser.parse_args(args)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -282,9 +297,11 @@ def main(args: Sequence[str] | None = None) -> int:
     silent = f'no heartbeat of the driver for {SILENCE_S:g} s'
     problems: list[str] = []
 
+    port = UsbPort(options.product, backend, options.timeout, options.port, held=True)
+
     def connect() -> UsbArm:
         # Beside the driver, which may hold the device: it hangs, or a new one has started.
-        return UsbArm(options.product, backend, options.timeout, share=True)
+        return port.open(share=True)
 
     def on_silence(motors: Motors) -> str:
         try:

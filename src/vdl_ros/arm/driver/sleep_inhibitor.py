@@ -13,8 +13,9 @@ import shutil
 import subprocess
 
 _COMMAND = ('--what=sleep:idle:handle-lid-switch', '--mode=block', '--who=vdl_ros',
-            '--why=a robot arm is connected', '--no-ask-password',
-            'sh', '-c', 'echo held; exec cat >/dev/null')
+            '--why=a robot arm is connected', 'sh', '-c', 'echo held; exec cat >/dev/null')
+# Without it newer versions may ask a person for a password; older ones, as 252, do not know it.
+_NO_QUESTION = '--no-ask-password'
 _HELD = b'held\n'
 # logind answers at once, or asks a person, who is not waited for, s.
 _ANSWER_S = 2.0
@@ -38,12 +39,17 @@ class SleepInhibitor:
         command = shutil.which('systemd-inhibit')
         if command is None:
             return 'no systemd-inhibit is installed'
+        problem = self._hold(command, _NO_QUESTION)
+        return self._hold(command) if _NO_QUESTION in problem else problem
+
+    def _hold(self, *command: str) -> str:
+        """Run ``command`` with the lock; return '' or, in one line, why that fails."""
         try:
             self._process = subprocess.Popen(
-                [command, *_COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                [*command, *_COMMAND], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT, bufsize=0, start_new_session=True)
         except OSError as error:
-            return f'{command}: {error.strerror}'
+            return f'{command[0]}: {error.strerror}'
         assert self._process.stdout is not None
         answer = b''
         if select.select([self._process.stdout], [], [], _ANSWER_S)[0]:
@@ -52,7 +58,7 @@ class SleepInhibitor:
             return ''
         self.end()
         reason = ' '.join(answer.decode(errors='replace').split())
-        return f'{command}: {reason or f"no answer for {_ANSWER_S:g} s"}'
+        return f'{command[0]}: {reason or f"no answer for {_ANSWER_S:g} s"}'
 
     def end(self) -> None:
         process, self._process = self._process, None

@@ -25,6 +25,7 @@ import usb.util
 
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.files import find_resource
+from vdl_ros.common.quoting import cause, quoted, shown
 
 PACKET_SIZE = 3
 
@@ -95,6 +96,10 @@ class DeviceMissingError(ArmUsbError):
     """The device is not connected."""
 
 
+class OtherPortError(DeviceMissingError):
+    """No device is connected to its port, but one is to another port."""
+
+
 class DeviceBusyError(ArmUsbError):
     """Another process uses the device."""
 
@@ -122,30 +127,51 @@ def load_backend(name: str = '') -> Any:
     module, _, function = name.partition(':')
     try:
         return getattr(importlib.import_module(module), function)()
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except Exception as error:
         raise ValueError(
-            f'usb_backend: {name!r} is not allowed: module:function of a pyusb backend '
-            f'({error})') from error
+            f'usb_backend: {quoted(name)} is not allowed: module:function of a pyusb backend '
+            f'({cause(error)})') from error
+
+
+def arms(product: int, backend: Any) -> dict[str, Any]:
+    """Return the arms that are connected by their ports, such as ``1-2.3``, as the kernel does."""
+    found = {}
+    for device in usb.core.find(
+            find_all=True, idVendor=VENDOR, idProduct=product, backend=backend):
+        ports = device.port_numbers
+        # Where ports are unknown, an arm that is plugged in again counts as another one.
+        name = f'-{".".join(map(str, ports))}' if ports else f':{device.address}'
+        found[f'{device.bus}{name}'] = device
+    return found
 
 
 class UsbArm:
-    """An open USB arm, the first that libusb lists; used by one thread.
+    """An open USB arm; used by one thread.
 
-    ArmUsbError: it is missing, not permitted, busy, or fails at once.
+    ArmUsbError: it is missing, not permitted, busy, not the only one, or fails at once.
 
     Args:
         timeout: of one command, s.
+        port: where it is connected, as of :func:`arms`; empty: wherever the only arm is.
         share: do not claim it; another process keeps its claim.
     """
 
-    def __init__(self, product: int, backend: Any, timeout: float, *, share: bool = False) -> None:
-        self._name = f'{VENDOR:04x}:{product:04x}'
+    def __init__(
+        self, product: int, backend: Any, timeout: float, port: str = '', *, share: bool = False,
+    ) -> None:
+        kind = f'{VENDOR:04x}:{product:04x}'
+        self._name = f'{kind} at {shown(port)}' if port else kind
         self._timeout_ms = max(1, round(timeout * 1000))
         with self._errors('open'):
-            device = usb.core.find(idVendor=VENDOR, idProduct=product, backend=backend)
-        if device is None:
-            raise DeviceMissingError(self._missing(product, backend))
-        self._device = device
+            found = arms(product, backend)
+        if not port and len(found) > 1:
+            raise ArmUsbError(f'arm {self._name}: {len(found)} are connected: choose one by '
+                              + ' or '.join(f'usb_port:={each}' for each in found))
+        self.port = port or next(iter(found), '')
+        if self.port not in found:
+            raise self._missing(product, backend, list(found))
+        self._name = f'{kind} at {self.port}'
+        self._device = device = found[self.port]
         if share:
             return
         try:
@@ -172,14 +198,16 @@ class UsbArm:
         with contextlib.suppress(usb.core.USBError, NotImplementedError):
             usb.util.dispose_resources(self._device)
 
-    def _missing(self, product: int, backend: Any) -> str:
-        hint = ''
+    def _missing(self, product: int, backend: Any, others: list[str]) -> DeviceMissingError:
+        text = f'arm {self._name}: no such USB device is connected'
+        if others:
+            return OtherPortError(f'{text}; at {", ".join(others)} is one: move its plug, or '
+                                  f'start again with usb_port:={others[0]}')
         with contextlib.suppress(usb.core.USBError):
             for other in {0, 1} - {product}:
-                if usb.core.find(idVendor=VENDOR, idProduct=other, backend=backend) is not None:
-                    hint = f'; {VENDOR:04x}:{other:04x} is: usb_product:={other}'
-        return (f'arm {self._name}: no such USB device is connected{hint}; '
-                f'before the first use: {how_to_install()}')
+                if arms(other, backend):
+                    text += f'; {VENDOR:04x}:{other:04x} is: usb_product:={other}'
+        return DeviceMissingError(f'{text}; before the first use: {how_to_install()}')
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
@@ -199,3 +227,50 @@ class UsbArm:
             elif error.errno in (errno.ENODEV, errno.ENXIO, errno.ESHUTDOWN):
                 kind, text = DisconnectedError, 'disconnected'
             raise kind(f'arm {self._name}: {text}') from error
+
+
+class UsbPort:
+    """The USB port of one arm; the arm that was opened first is the only one opened later.
+
+    A motor may be on in an arm that is disconnected. If it is connected again to another port, it
+    is stopped there and not opened: it may be another arm. An arm that a driver holds is not
+    stopped.
+
+    Args:
+        port: its name, as of :func:`arms`; empty: that of the only arm.
+        held: whether the arm has been opened already, by another process.
+    """
+
+    def __init__(
+        self, product: int, backend: Any, timeout: float, port: str = '', *, held: bool = False,
+    ) -> None:
+        self._arm = product, backend, timeout
+        self._chosen = self.name = port
+        self._held = held
+        # Ports and addresses of arms that were stopped; an arm that is plugged in has a new one.
+        self._stopped: set[tuple[str, int]] = set()
+
+    def open(self, *, share: bool = False) -> UsbArm:
+        """Open the arm; or ArmUsbError."""
+        try:
+            arm = UsbArm(*self._arm, self.name, share=share)
+        except OtherPortError:
+            if self._held:
+                self._stop_others()
+            raise
+        self.name, self._held = arm.port, True
+        return arm
+
+    def release(self) -> None:
+        """Let the next one that is opened be another arm, unless a port was chosen."""
+        self.name, self._held = self._chosen, False
+
+    def _stop_others(self) -> None:
+        product, backend, _ = self._arm
+        with contextlib.suppress(usb.core.USBError, NotImplementedError):
+            for port, device in arms(product, backend).items():
+                if (port, device.address) not in self._stopped:
+                    with (contextlib.suppress(ArmUsbError),
+                          contextlib.closing(UsbArm(*self._arm, port)) as arm):
+                        arm.send(bytes(PACKET_SIZE))
+                        self._stopped.add((port, device.address))

@@ -6,6 +6,7 @@ Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Callable
@@ -23,7 +24,7 @@ from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
-from vdl_ros.common.consent import Precedence
+from vdl_ros.common.consent import MAX_GAP, Precedence, StandstillDetector, time_since_boot
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
@@ -100,16 +101,27 @@ def stop_request(
 
 
 class ArmTopics:
-    """Connects an :class:`ArmDriver` to topics; ``values`` are more values of diagnostics."""
+    """Connects an :class:`ArmDriver` to topics.
+
+    Args:
+        real_time: whether time passes while the node does nothing.
+        values: returns more values of diagnostics.
+    """
 
     def __init__(
         self, node: BaseNode, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
-        guard: Guard, *, clock: Callable[[], float] = time.monotonic,
+        guard: Guard, *, clock: Callable[[], float] = time_since_boot, real_time: bool = True,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
         self._node, self._clock, self._values = node, clock, values
         self._name = node.get_fully_qualified_name()
         self._ticked_at = -_TICK_S
+        # How long a command has waited is not known: the clocks of two hosts differ, and the
+        # middleware of a process that stood still receives afterwards what was sent meanwhile.
+        self._max_gap = min(config.command_timeout, MAX_GAP) if real_time else math.inf
+        self._standstill = StandstillDetector(self._max_gap)
+        self._standstill.update()
+        node.every(_TICK_S, self._standstill.update)
         self._sent = qos.pub(node, 'arm/motors_sent')
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._log, clock=clock)
@@ -133,6 +145,7 @@ class ArmTopics:
 
     def _tick(self) -> None:
         """Tick the driver: a flood of messages can starve the node's timers."""
+        self._standstill.update()
         now = time.monotonic()
         if now - self._ticked_at >= _TICK_S:
             self._ticked_at = now
@@ -148,6 +161,10 @@ class ArmTopics:
         except MotorError as error:
             self.driver.refuse(f'{sender or "arm/motors"}: {error}')
             return
+        if motors.moving and self._standstill.recent:
+            self.driver.refuse(f'{sender or "arm/motors"}: it may be old, as this node has stood '
+                               f'still for more than {self._max_gap:g} s')
+            return
         if self._precedence.admits(sender, motors.moving, self._clock()):
             self.driver.command(motors, sender)
         self._publish_stop()
@@ -157,6 +174,10 @@ class ArmTopics:
             self._node.get_logger().warning(warning)
 
     def _on_emergency_stop(self, message: EmergencyStopMessage) -> None:
+        if not message.engage and self._standstill.update():
+            self._log('warning', f'emergency stop: a release by {quoted(message.sender)} is '
+                      'ignored: it may be old, as this node has stood still')
+            return
         request = message.sender, message.reason, time.time_ns()
         if message.engage:
             changed = self._stop.stop(_nanoseconds(message.header.stamp), *request)

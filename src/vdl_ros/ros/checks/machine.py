@@ -384,6 +384,7 @@ def check_usb(system: System) -> Finding:
     # From the system or from the wheel libusb-package.
     library = ctypes.util.find_library('usb-1.0') or importlib.util.find_spec('libusb_package')
     missing = '' if library else 'apt install libusb-1.0-0, or pip install libusb-package'
+    # The folder of a device has the name of its port.
     arms = [folder for folder in sorted((system.root / 'sys/bus/usb/devices').glob('*'))
             if system.text(f'{folder}/idVendor') == ARM_VENDOR
             and system.text(f'{folder}/idProduct') in ARM_PRODUCTS]
@@ -392,17 +393,24 @@ def check_usb(system: System) -> Finding:
                        missing)
     if not library:
         return Finding('USB arm', 'warn', 'connected, but libusb is missing', missing)
-    bus, device = (system.number(f'{arms[0]}/{name}') or 0 for name in ('busnum', 'devnum'))
-    node = system.root / f'dev/bus/usb/{bus:03d}/{device:03d}'
-    if node.exists() and node.stat().st_mode & 0o002:
-        return Finding('USB arm', 'warn', f'every user of this machine can move the arm: {node}',
-                       f'remove other rules of vendor {ARM_VENDOR}; {how_to_install()}')
-    if os.access(node, os.R_OK | os.W_OK):
-        return Finding('USB arm', 'ok', f'{len(arms)} connected, bus {bus} device {device}')
+    nodes = {}
+    for folder in arms:
+        bus, device = (system.number(f'{folder}/{name}') or 0 for name in ('busnum', 'devnum'))
+        nodes[folder.name] = system.root / f'dev/bus/usb/{bus:03d}/{device:03d}'
+    for node in nodes.values():
+        if node.exists() and node.stat().st_mode & 0o002:
+            return Finding('USB arm', 'warn', 'every user of this machine can move the arm: '
+                           f'{node}', f'remove other rules of vendor {ARM_VENDOR}; '
+                           f'{how_to_install()}')
+    text = f'{len(nodes)} connected, USB port {", ".join(nodes)}'
+    closed = [str(node) for node in nodes.values() if not os.access(node, os.R_OK | os.W_OK)]
+    if not closed:
+        return Finding('USB arm', 'ok', text, 'choose one: ' + ' or '.join(
+            f'usb_port:={name}' for name in nodes) if len(nodes) > 1 else '')
     rules = (path for folder in ('etc/udev/rules.d', 'lib/udev/rules.d', 'usr/lib/udev/rules.d')
              for path in (system.root / folder).glob('*.rules'))
     is_ruled = any(ARM_VENDOR in (system.text(str(path)) or '') for path in rules)
-    return Finding('USB arm', 'warn', f'connected, but no permission to write {node}',
+    return Finding('USB arm', 'warn', f'{text}, but no permission to write {", ".join(closed)}',
                    'reconnect the arm' if is_ruled else how_to_install())
 
 
