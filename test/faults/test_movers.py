@@ -14,6 +14,7 @@ from std_msgs.msg import Empty
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
+from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
 # From an event to motors off, at the most, s; a goal ends when its client is silent for 2 s, a
@@ -47,6 +48,13 @@ try:
 except EnvStopped:
     env.close()
 '''
+
+
+@pytest.fixture(autouse=True)
+def node_transport(monkeypatch):
+    """Let the person be discovered as a node is."""
+    for name, value in transport.configure(dict(os.environ)).environment.items():
+        monkeypatch.setenv(name, value)
 
 
 class Rig:
@@ -119,6 +127,9 @@ class Rig:
             # A training begins with the way home.
             return self.is_on() and (mover != 'training' or state == 'done')
         self.peer.until(begun, mover, say=asks, every=1.0)
+        # All of them hear the person: driver, mover, and who follows its goal.
+        self.peer.until(lambda: self._motors.get_subscription_count() >= len(running)
+                        - (mover == 'go_to'), 'the person is heard')
         if mover != 'waiting trajectory':
             self.hold(0.3)
         return running
