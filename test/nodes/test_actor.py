@@ -7,15 +7,18 @@ import os
 import sys
 import time
 
+import gymnasium
 import numpy as np
 import pytest
 import rclpy
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import Policy
+from vdl_ros.msg import Action, Policy
 from vdl_ros.nodes.actor import ActorNode
 from vdl_ros.rl.acting.flow_control import LearnerChoice
 from vdl_ros.rl.learning.learner import Learner
@@ -116,6 +119,65 @@ def test_hostile_policies_are_refused_in_one_line_each_and_a_good_one_is_used(ta
     assert 'value_head.bias: not all finite' in said()
     take({**SETTINGS, 'num_envs': 2})
     assert ' acts in 2 x CartPole-v1' in said()
+
+
+class Failing(CartPoleEnv):
+    """Raises the next of ``errors`` in the call that it names."""
+
+    errors = []
+
+    def _fail(self, where):
+        if self.errors and self.errors[0][0] == where:
+            raise self.errors.pop(0)[1]
+
+    def reset(self, **more):
+        self._fail('reset')
+        return super().reset(**more)
+
+    def step(self, action):
+        self._fail('step')
+        return super().step(action)
+
+    def close(self):
+        self._fail('close')
+
+
+@pytest.mark.parametrize('inference', ['actor', 'learner'])
+def test_an_environment_that_raises_anything_is_named_in_a_line_and_made_again(
+        actor, said, monkeypatch, inference):
+    monkeypatch.setattr(actor_modes, '_AGAIN_S', 0.0)
+    monkeypatch.setattr(Failing, 'errors', [
+        ('reset', OverflowError('too\nlarge')), ('close', RuntimeError('held')),
+        ('step', KeyError('pole'))])
+    monkeypatch.setitem(gymnasium.registry, 'test/Failing-v0', EnvSpec(
+        'test/Failing-v0', lambda render_mode=None: Failing()))
+    config = {**SETTINGS, 'env_id': 'test/Failing-v0', 'inference': inference}
+    # Latched: it is published once.
+    learner = qos.pub(actor, 'policy')
+    learner.publish(policy(config))
+    answers, steps = qos.pub(actor, 'actions'), []
+
+    def answer(message):
+        steps.append(message.step)
+        answers.publish(Action(
+            start_id=message.start_id, learner_id='learner', step=message.step,
+            tensors=to_tensors({'actions': np.zeros(1, np.int64)})))
+
+    qos.sub(actor, 'observations', answer)
+    listen(actor)
+
+    def has_acted():
+        rclpy.spin_once(actor, timeout_sec=0.01)
+        mode = actor._mode
+        return mode is not None and not Failing.errors and (
+            len(steps) > 2 if inference == 'learner' else mode.sequence)
+
+    act_until(actor, has_acted, 'a step')
+    lines = [line for line in said().splitlines() if 'refused' in line]
+    for line, reason in zip(lines, (
+            'reset(): OverflowError: too large', "step(): KeyError: 'pole'"), strict=True):
+        assert f': env_id: test/Failing-v0: {reason} (test_actor.py:' in line
+    assert inference == 'actor' or actor._sequence == 1, 'a step that its learner has not seen'
 
 
 def test_an_actor_leaves_cores_to_its_learner_but_in_real_time_and_warns_if_it_cannot(

@@ -92,7 +92,7 @@ def make_shared(
         return SharedWorlds([first, *(
             CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0])
             for each in shares[1:])])
-    except EnvError:
+    except Exception:
         first.close()
         raise
 

@@ -109,12 +109,9 @@ class WorldActors:
             # An unroll is of one policy; a newer one waits.
             message = None if agent.has_begun else agent.policies.take()
             if message is not None:
-                try:
-                    with self._timer('receive'):
-                        self._on_policy(agent, message)
+                with agent.policies.refusing(self._receive_again), self._timer('receive'):
+                    self._on_policy(agent, message)
                     agent.policies.choice.stay_with(message.learner_id)
-                except ValueError as error:
-                    agent.policies.refuse(error)
         if self._shared is None:
             return False
         alone = [agent.is_alone for agent in self.agents]
@@ -126,11 +123,21 @@ class WorldActors:
         for agent, is_alone in zip(self.agents, alone, strict=True):
             agent.begin(records=not is_alone)
         complete: list[int] = []
-        while not complete:
-            complete = self._shared.step()
-        for index in complete:
-            self.agents[index].finish(self._timer)
-        return True
+        with self.agents[0].policies.refusing(self._begin_again):
+            while not complete:
+                complete = self._shared.step()
+            for index in complete:
+                self.agents[index].finish(self._timer)
+        return bool(complete)
+
+    def _receive_again(self) -> None:
+        # Also those of the others: the one that cannot be used may be theirs.
+        for agent in self.agents:
+            agent.policies.receive_again()
+
+    def _begin_again(self) -> None:
+        self.close()
+        self._receive_again()
 
     def _on_policy(self, agent: WorldAgent, message: Policy) -> None:
         """Use a policy from the next step on; make the worlds if it is the last one missing."""
@@ -173,7 +180,7 @@ class WorldActors:
                     namespace=f'{agent.name}/')
                 assert agent.message is not None
                 agent.mode.on_policy(agent.message)
-        except ValueError:
+        except Exception:
             self.close()
             raise
         modes = [agent.mode for agent in self.agents if agent.mode is not None]
