@@ -41,14 +41,14 @@ _AGAIN_S = 5.0
 
 
 class PolicyInbox:
-    """Keeps the newest policy of a learner, and takes another learner after ``patience`` s.
+    """Keeps the newest policy of a learner; :class:`LearnerChoice` says of which.
 
     After a refused policy all that are latched are received again: an environment may fail now
     and then, and a learner publishes no other policy before it has trajectories.
     """
 
-    def __init__(self, node: Node, topic: str, patience: float) -> None:
-        self.choice, self.last_error = LearnerChoice(patience), ''
+    def __init__(self, node: Node, topic: str, patience: float, launch_id: str = '') -> None:
+        self.choice, self.last_error = LearnerChoice(patience, launch_id=launch_id), ''
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
