@@ -17,7 +17,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import Episode, Policy
+from vdl_ros.msg import Policy
 from vdl_ros.rl.acting.actor import SharedActors
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
@@ -45,8 +45,7 @@ class WorldAgent:
         self._had_learner = False
         # Whether an unroll is under way; and recorded: its learner was there at its start.
         self.has_begun = self._records = False
-        self._episodes = node.create_publisher(
-            Episode, f'{name}/episodes', qos.TOPICS['episodes'])
+        self._episodes = qos.pub(node, 'episodes', name=f'{name}/episodes')
 
     def publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:
