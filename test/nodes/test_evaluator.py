@@ -20,31 +20,25 @@ TRAIN = TrainConfig(hidden_size=4, eval_episodes=2)
 
 
 @pytest.fixture
-def evaluator(monkeypatch):
+def answers(monkeypatch):
+    """Return a function that returns how a policy of a learner is answered, None: not at all."""
     monkeypatch.setattr(process, 'die_with_parent', lambda: None)
     rclpy.init(args=['--ros-args', '-p', 'launch_id:=mine'])
-    node = EvaluatorNode()
-    yield node
+    node, found = EvaluatorNode(), [None]
+    monkeypatch.setattr(node._evaluations, 'publish', found.append)
+    tensors = to_tensors(dict(weights(make_policy(TRAIN, *factory.spaces(EnvConfig())))))
+
+    def put(learner_id):
+        del found[1:]
+        node._policies.put(Policy(learner_id=learner_id, agent_steps=7, tensors=tensors,
+                                  config=json.dumps(as_dict(EnvConfig(), TRAIN))))
+        node.evaluate(threading.Event())
+        return found[-1]
+
+    yield put
     node.stop()
     node.destroy_node()
     rclpy.shutdown()
-
-
-@pytest.fixture
-def answers(evaluator, monkeypatch):
-    """Return a function that returns how a policy of a learner is answered, None: not at all."""
-    found = []
-    monkeypatch.setattr(evaluator._evaluations, 'publish', found.append)
-    tensors = to_tensors(dict(weights(make_policy(TRAIN, *factory.spaces(EnvConfig())))))
-
-    def put(learner_id, **changed):
-        found.clear()
-        evaluator._policies.put(Policy(
-            learner_id=learner_id, agent_steps=7, tensors=tensors,
-            config=json.dumps(as_dict(EnvConfig(), TRAIN) | changed)))
-        evaluator.evaluate(threading.Event())
-        return found[0] if found else None
-    return put
 
 
 def test_it_evaluates_for_the_learner_of_its_launch_only(answers, capfd):
