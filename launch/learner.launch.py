@@ -22,8 +22,10 @@ def start(context):
     given = launch_arguments.given(context, *SETTINGS, node='learner')
     rank = given.get('learner_rank', 0)
     single = given.get('num_learners', 1) == 1
+    # train.launch.py has it for the evaluator too.
+    launch_id = context.launch_configurations.get('launch_id') or unique_name()
     learner = restarted(partial(
-        launch_nodes.node, context, 'learner', given, SETTINGS, unique_name(),
+        launch_nodes.node, context, 'learner', given, SETTINGS, launch_id,
         name='learner' if single else f'learner_{rank}',
         remappings=launch_nodes.of_learner(rank),
         sigterm_timeout=launch_nodes.SAVING_S), on_success=True)

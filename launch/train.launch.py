@@ -118,13 +118,14 @@ def start(context):
         # Named here, because TensorBoard needs the name too.
         given['run_dir'] = task['run_dir'] = default_run_dir(
             select(EnvConfig, given | task).env_id, unique_name())
+    launch_id = unique_name()
     learners = [
         GroupAction([include('learner.launch.py', learner_rank=str(rank), group_address=address,
-                             relearn=str(bool(bag)).lower(), **task, **one,
+                             launch_id=launch_id, relearn=str(bool(bag)).lower(), **task, **one,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
     sources = player(context, bag) if bag else [] if cloning else [actors(context, one)]
-    return [*learners, *sources, *evaluator(context, resumed | given),
+    return [*learners, *sources, *evaluator(context, resumed | given, launch_id),
             *watchers(context, watching, given)]
 
 
@@ -136,12 +137,12 @@ def actors(context, one):
         await_recorder=str(recorded).lower(), **one)])
 
 
-def evaluator(context, given):
+def evaluator(context, given, launch_id):
     """Return what evaluates policies, if any are to be; the training does not depend on it."""
     if not select(TrainConfig, given).eval_every:
         return []
     return [restarted(
-        partial(launch_nodes.node, context, 'evaluator', given, EVALUATOR, 'train'),
+        partial(launch_nodes.node, context, 'evaluator', given, EVALUATOR, launch_id),
         on_success=False, needed=False)]
 
 

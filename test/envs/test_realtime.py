@@ -8,7 +8,7 @@ import pytest
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 from vdl_ros.envs.realtime import Outcome, RealTimeVectorEnv, TickWindow
 
 LIMIT = 60.0
@@ -134,7 +134,7 @@ def test_a_new_episode_begins_with_no_action_and_all_calls_are_made_in_one_threa
 def test_an_error_of_the_environment_is_raised_where_it_is_used(start):
     _, env = start(breaks_at=1)
     env.reset()
-    with pytest.raises(RuntimeError, match='broken'):
+    with pytest.raises(EnvError, match=r'^env_id: Ticks: step\(\): RuntimeError: broken \('):
         env.step(np.array([3]))
 
 

@@ -20,8 +20,8 @@ def plan(monkeypatch):
     """
     Return a function that runs a launch file with arguments, but starts no node.
 
-    It returns the nodes, each with its environment, and what would be logged. An error of the
-    launch file is raised.
+    It returns the nodes, each with its environment and launch_id, and what would be logged. An
+    error of the launch file is raised.
     """
     nodes, lines = [], []
 
@@ -29,9 +29,10 @@ def plan(monkeypatch):
         def __init__(self, *, executable, **options):
             super().__init__(executable=executable, **options)
             self.planned = executable
+            self.launch_id = options['parameters'][0].get('launch_id')
 
         def execute(self, context):
-            nodes.append((self.planned, dict(context.environment)))
+            nodes.append((self.planned, {**context.environment, 'launch_id': self.launch_id}))
 
     class PlannedLine(launch.actions.LogInfo):
         def __init__(self, *, msg):

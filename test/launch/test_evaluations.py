@@ -15,6 +15,14 @@ def evaluations(run):
         return list(csv.DictReader(file))
 
 
+def test_each_launch_has_an_evaluator_of_its_own_learner(plan):
+    launches = [plan('train.launch.py', 'env_id:=CartPole-v1', 'eval_every:=1000')[0]
+                for _ in range(2)]
+    names = [[nodes[each]['launch_id'].value for each in ('learner', 'evaluator')]
+             for nodes in launches]
+    assert [len({*each}) for each in (*names, [*names[0], *names[1]])] == [1, 1, 2]
+
+
 @pytest.mark.slow
 def test_a_training_is_evaluated_although_its_evaluator_dies(launch, run):
     train = launch.file('train', f'run_dir:={run}', 'env_id:=CartPole-v1',

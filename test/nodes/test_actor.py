@@ -7,9 +7,12 @@ import os
 import sys
 import time
 
+import gymnasium
 import numpy as np
 import pytest
 import rclpy
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import as_dict
@@ -116,6 +119,51 @@ def test_hostile_policies_are_refused_in_one_line_each_and_a_good_one_is_used(ta
     assert 'value_head.bias: not all finite' in said()
     take({**SETTINGS, 'num_envs': 2})
     assert ' acts in 2 x CartPole-v1' in said()
+
+
+class Failing(CartPoleEnv):
+    """Raises the next of ``errors`` in the call that it names."""
+
+    errors = []
+
+    def _fail(self, where):
+        if self.errors and self.errors[0][0] == where:
+            raise self.errors.pop(0)[1]
+
+    def reset(self, **more):
+        self._fail('reset')
+        return super().reset(**more)
+
+    def step(self, action):
+        self._fail('step')
+        return super().step(action)
+
+    def close(self):
+        self._fail('close')
+
+
+def test_an_environment_that_raises_anything_is_named_in_a_line_and_made_again(
+        actor, said, monkeypatch):
+    monkeypatch.setattr(actor_modes, '_AGAIN_S', 0.0)
+    monkeypatch.setattr(Failing, 'errors', [
+        ('reset', OverflowError('too\nlarge')), ('close', RuntimeError('held')),
+        ('step', KeyError('pole'))])
+    monkeypatch.setitem(gymnasium.registry, 'test/Failing-v0', EnvSpec(
+        'test/Failing-v0', lambda render_mode=None: Failing()))
+    # Latched: it is published once.
+    learner = qos.pub(actor, 'policy')
+    learner.publish(policy({**SETTINGS, 'env_id': 'test/Failing-v0'}))
+    listen(actor)
+
+    def has_acted():
+        rclpy.spin_once(actor, timeout_sec=0.01)
+        return actor._mode is not None and actor._mode.sequence
+
+    act_until(actor, has_acted, 'a step')
+    lines = [line for line in said().splitlines() if 'refused' in line]
+    for line, reason in zip(lines, (
+            'reset(): OverflowError: too large', "step(): KeyError: 'pole'"), strict=True):
+        assert f': env_id: test/Failing-v0: {reason} (test_actor.py:' in line
 
 
 def test_an_actor_leaves_cores_to_its_learner_but_in_real_time_and_warns_if_it_cannot(

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,16 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.worlds import ParallelWorlds
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import world_actor
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.settings import TrainConfig
+from vdl_ros.ros.training.actor import LocalInferenceMode
 from vdl_ros.ros.training.messages import to_policy
-from vdl_ros.ros.training.world_actors import WorldActors
+from vdl_ros.ros.training.world_actors import WorldActors, WorldAgent
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -86,18 +89,36 @@ def test_learners_that_contradict_each_other_are_refused():
             assert reason in ' '.join(agent.policies.last_error for agent in actors.agents)
 
 
+def put_policies(actors, worlds):
+    for agent, body in zip(actors.agents, ('adversary_0', 'agent_0'), strict=True):
+        env = EnvConfig(env_id='mpe2/simple_push_v3', num_envs=worlds, bodies=body)
+        policy = make_policy(TrainConfig(), *factory.spaces(env))
+        agent.policies.put(to_policy(
+            weights(policy), stamp=Time(seconds=1), learner_id=agent.name, version=0,
+            agent_steps=0, config=json.dumps(as_dict(env, TrainConfig())),
+            flow_stats=FlowStats()))
+
+
+def test_a_world_that_raises_anything_is_named_in_a_line_and_made_again(monkeypatch):
+    monkeypatch.setattr(WorldAgent, 'is_alone', False)
+    monkeypatch.setattr(LocalInferenceMode, 'is_ready', lambda mode: True)
+    line = r'env_id: mpe2/simple_push_v3: step\(\): ZeroDivisionError: .* \(test_world_actor.py:'
+    with world_actors() as actors:
+        with monkeypatch.context() as patch:
+            patch.setattr(ParallelWorlds, 'step', lambda *_: 1 / 0)
+            put_policies(actors, 1)
+            assert not actors.act()
+        assert re.match(line, actors.agents[0].policies.last_error)
+        assert actors.agents[0].mode is None
+        put_policies(actors, 1)
+        assert actors.act()
+
+
 def test_agents_of_one_world_draw_actions_of_their_own():
     # Agents with the same numbers would do the same while their policies are new.
-    worlds, bodies = 200, {'red': 'adversary_0', 'blue': 'agent_0'}
+    worlds = 200
     with world_actors() as actors:
-        for agent in actors.agents:
-            env = EnvConfig(
-                env_id='mpe2/simple_push_v3', num_envs=worlds, bodies=bodies[agent.name])
-            policy = make_policy(TrainConfig(), *factory.spaces(env))
-            agent.policies.put(to_policy(
-                weights(policy), stamp=Time(seconds=1), learner_id=agent.name, version=0,
-                agent_steps=0, config=json.dumps(as_dict(env, TrainConfig())),
-                flow_stats=FlowStats()))
+        put_policies(actors, worlds)
         assert not actors.act(), 'they have no learner'
         found = []
         for agent in actors.agents:

@@ -18,6 +18,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros import parameters, qos
 from vdl_ros.ros.node_settings import ProcessConfig
+from vdl_ros.ros.training.world_actors import WorldAgent
 
 SOURCES = sorted(Path(vdl_ros.__path__[0]).rglob('*.py'))
 
@@ -85,11 +86,13 @@ def test_a_persons_command_is_not_hidden_by_the_next_one_of_a_program(peer):
 def test_the_user_overrides_depth_and_reliability_of_sensor_topics(make_node):
     image = 'qos_overrides./left/camera/image_raw'
     node = make_node(f'{image}.publisher.depth:=7', 'executor:=single',
-                     f'{image}.subscription.reliability:=reliable')
+                     f'{image}.subscription.reliability:=reliable',
+                     'qos_overrides./left/red/episodes.publisher.depth:=3')
     parameters.declare(node, parameters.given(node, ProcessConfig), ProcessConfig)
     publisher = qos.pub(node, 'camera/image_raw')
     subscription = qos.sub(node, 'camera/image_raw', print)
     assert publisher.qos_profile.depth == 7
+    assert WorldAgent(node, 'red', 'actor', 10.0)._episodes.qos_profile.depth == 3
     assert subscription.qos_profile.reliability == ReliabilityPolicy.RELIABLE
     assert node.get_parameter(f'{image}.subscription.depth').value == 1
     # The profiles of others stay as they are.

@@ -97,7 +97,7 @@ def attack_environments(
     try:
         return AttackedEnv(env, attack, seed, normalized=train.normalize_observations,
                            surrogate=surrogate)
-    except ValueError:
+    except Exception:
         env.close()
         raise
 

@@ -43,3 +43,9 @@ def cause(error: BaseException) -> str:
               if not frame.filename.startswith('<') and 'importlib' not in frame.filename]
     place = f' ({Path(frames[-1].filename).name}:{frames[-1].lineno})' if frames else ''
     return f'{type(error).__name__}{": " if text else ""}{text}{place}'
+
+
+def in_one_line(error: Exception) -> str:
+    """Return the message of a ValueError, which names what is wrong; of another :func:`cause`."""
+    text = ' '.join(str(error).split()) if isinstance(error, ValueError) else ''
+    return text or cause(error)

@@ -7,6 +7,7 @@ the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -18,6 +19,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import cause, in_one_line
 from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
 
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
@@ -40,6 +42,10 @@ _MAX_OBSERVATION_BYTES = 1 << 30
 
 class EnvError(ValueError):
     """An environment that cannot be created or stepped; the message is one line."""
+
+
+class EnvFailedError(EnvError):
+    """An error of the environment's own in a call, or an observation that its space has not."""
 
 
 class EnvStopped(Exception):  # noqa: N818
@@ -83,6 +89,8 @@ class CheckedVectorEnv(Wrapper):
       ``envs/canonical_spaces.py``.
     * Actions of the wrong shape, dtype or range raise an error before they reach the environment.
       Box actions beyond the bounds are not clipped.
+    * Whatever the environment raises becomes an EnvFailedError of one line, except in ``close``,
+      which warns of it.
 
     ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
     """
@@ -91,7 +99,7 @@ class CheckedVectorEnv(Wrapper):
         super().__init__(env)
         mode = env.metadata.get('autoreset_mode')
         if mode is not AutoresetMode.NEXT_STEP:
-            env.close()
+            self.close()
             raise EnvError(
                 f'{type(env).__name__}: autoreset mode {mode} is not supported: NEXT_STEP is')
         try:
@@ -99,9 +107,9 @@ class CheckedVectorEnv(Wrapper):
             self._actions = Actions(env.single_action_space)
             space = self._observations.space
             check_memory(self.num_envs, math.prod(space.shape) * space.dtype.itemsize)
-        except ValueError as error:
-            env.close()
-            raise EnvError(str(error)) from None
+        except Exception as error:
+            self.close()
+            raise EnvError(in_one_line(error)) from error
         if space is not env.single_observation_space:
             self.single_observation_space = space
             self.observation_space = batch_space(space, self.num_envs)
@@ -125,11 +133,35 @@ class CheckedVectorEnv(Wrapper):
         else:
             self._first_seed = None
         each = None if seed is None else self._seeds(seeds_for(seed, self.num_envs))
-        observations, info = self.env.reset(seed=each, options=options)
-        return self._observations.convert(observations), info
+        try:
+            observations, info = self.env.reset(seed=each, options=options)
+            return self._observations.convert(observations), info
+        except (EnvError, EnvStopped):
+            raise
+        except Exception as error:
+            raise self.failure('reset', error) from error
 
     def step(self, actions: NDArray[Any]) -> StepResult:
-        return self.from_environment(self.env.step(self.to_environment(actions)))
+        chosen = self.to_environment(actions)
+        try:
+            return self.from_environment(self.env.step(chosen))
+        except (EnvError, EnvStopped):
+            raise
+        except Exception as error:
+            raise self.failure('step', error) from error
+
+    def failure(self, call: str, error: Exception) -> EnvFailedError:
+        """Return what to raise for an error of the environment's own."""
+        spec = self.env.spec
+        name = spec.id if spec is not None else type(self.env.unwrapped).__name__
+        return EnvFailedError(f'env_id: {name}: {call}(): {cause(error)}')
+
+    def close(self, **kwargs: Any) -> None:
+        try:
+            super().close(**kwargs)
+        except Exception as error:
+            # What follows still has to be closed.
+            warnings.warn(str(self.failure('close', error)), stacklevel=2)
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return actions as the environment takes them."""
@@ -147,6 +179,8 @@ class CheckedVectorEnv(Wrapper):
             images = self.env.render()
         except DependencyNotInstalled as error:
             raise EnvError(f'rendering: {error}') from error
+        except Exception as error:
+            raise self.failure('render', error) from error
         return None if images is None else tuple(images)
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
@@ -166,10 +200,6 @@ class CheckedVectorEnv(Wrapper):
             raise EnvError(f'actions: {actions[at]} is not within 0 to '
                            f'{np.broadcast_to(self._largest, shape)[at]}')
         return actions.astype(np.int64, copy=False)
-
-
-class ObservationError(EnvError):
-    """An observation of another structure or shape than its space."""
 
 
 class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
@@ -195,7 +225,7 @@ class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
             return
         if reason := _difference(space, observation, ''):
             name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
-            raise ObservationError(f'env_id: {name}: the observation of {source}(){reason}')
+            raise EnvFailedError(f'env_id: {name}: the observation of {source}(){reason}')
 
 
 def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:

@@ -17,7 +17,7 @@ from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 
 from vdl_ros.common.opengl import draw_without_display
-from vdl_ros.common.quoting import cause, quoted
+from vdl_ros.common.quoting import cause, in_one_line, quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
@@ -92,7 +92,7 @@ def make_shared(
         return SharedWorlds([first, *(
             CheckedVectorEnv(BodyVectorEnv(worlds, each), seed, seeds=lambda seeds: seeds[0])
             for each in shares[1:])])
-    except EnvError:
+    except Exception:
         first.close()
         raise
 
@@ -205,9 +205,12 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     found = getattr(_creator(spec), 'checkpoint_description', None)
     if found is None:
         return {}
-    known = inspect.signature(found).parameters
-    description = found(**{
-        name: value for name, value in parse_kwargs(config.env_kwargs).items() if name in known})
+    kwargs = parse_kwargs(config.env_kwargs)
+    try:
+        known = inspect.signature(found).parameters
+        description = found(**{name: value for name, value in kwargs.items() if name in known})
+    except Exception as error:
+        raise EnvError(f'env_id: {spec.id}: its description: {in_one_line(error)}') from error
     return {'environment': description} if description else {}
 
 

@@ -286,9 +286,12 @@ class SharedWorlds:
         chosen: dict[str, NDArray[Any]] = {}
         for view, bodies, each in zip(self.views, self._bodies, actions, strict=True):
             chosen |= bodies.split(view.to_environment(each))
-        self.worlds.step(chosen)
-        return [view.from_environment(bodies.outcome())
-                for view, bodies in zip(self.views, self._bodies, strict=True)]
+        try:
+            self.worlds.step(chosen)
+            return [view.from_environment(bodies.outcome())
+                    for view, bodies in zip(self.views, self._bodies, strict=True)]
+        except Exception as error:
+            raise self.views[0].failure('step', error) from error
 
     def close(self) -> None:
         for view in self.views:

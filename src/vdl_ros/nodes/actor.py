@@ -21,7 +21,7 @@ from vdl_ros.common.metrics import ACTING, ThreadTimer
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvStopped, ObservationError, VectorEnvironment
+from vdl_ros.envs.checked_vector_env import EnvStopped, VectorEnvironment
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Policy
@@ -76,16 +76,17 @@ class ActorNode(BaseNode):
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""
-        message = self._policies.take()
+        message, acted = self._policies.take(), False
         if message is not None:
-            try:
-                with self.timer('receive'):
-                    self._load(message)
+            with self._policies.refusing(), self.timer('receive'):
+                self._load(message)
                 # Only now: a stranger's policy that is refused must not keep others out.
                 self._policies.choice.stay_with(message.learner_id)
-            except ValueError as error:
-                self._policies.refuse(error)
-        return self._mode is not None and self._mode.act()
+        if self._mode is not None:
+            with self._policies.refusing(self.stop):
+                if acted := self._mode.act():
+                    self._policies.last_error = ''
+        return acted
 
     def _load(self, message: Policy) -> None:
         config = policy_config(message)
@@ -124,12 +125,12 @@ class ActorNode(BaseNode):
             self._policies.choice.heard, self._reaction_time.add)
         try:
             if train.inference == 'learner':
-                mode = CentralInferenceMode(context, envs, frames)
+                mode = CentralInferenceMode(context, envs, frames, sequence=self._sequence)
             else:
                 mode = LocalInferenceMode(
                     context, envs, train, algorithm_config, frames, sequence=self._sequence,
                     await_recorder=self._settings.await_recorder, attacked=attacked)
-        except (ValueError, EnvStopped):
+        except Exception:
             # The next policy may be refused too, and each would leave its environments.
             envs.close()
             raise
@@ -165,7 +166,7 @@ class ActorNode(BaseNode):
             attacked = AttackedEnv(
                 envs, attack, seed, normalized=train.normalize_observations,
                 surrogate=load_surrogate(self._surrogate))
-        except ValueError:
+        except Exception:
             envs.close()
             raise
         if text := warning(attack, attacked):
@@ -198,9 +199,8 @@ class ActorNode(BaseNode):
 
     def stop(self) -> None:
         """Close the environments: a robot must not go on after an error."""
-        if isinstance(self._mode, LocalInferenceMode):
-            self._sequence = self._mode.sequence
         if self._mode is not None:
+            self._sequence = self._mode.sequence
             self._mode.close()
             self._mode = None
 
@@ -214,12 +214,7 @@ class ActorNode(BaseNode):
             while not stop.is_set():
                 with self.timer.executor_wait():
                     call_back(executor, 0.0 if acted else 0.1)
-                try:
-                    acted = self.act()
-                except ObservationError:
-                    # It would fail again after a restart.
-                    with set_up():
-                        raise
+                acted = self.act()
                 if not acted and time.monotonic() > patience:
                     patience = math.inf
                     self.tell_if_alone()

@@ -101,7 +101,8 @@ class EvaluateNode(BaseNode):
             if text := warning(self._attack, envs):
                 self.get_logger().warning(text)
         try:
-            result = evaluate(envs, act, settings.episodes, settings.seed, stop)
+            with set_up():  # the environment of a file may fail at any step
+                result = evaluate(envs, act, settings.episodes, settings.seed, stop)
         finally:
             envs.close()
         for episode in result.episodes:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import threading
-import traceback
 from pathlib import Path
 
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
+from vdl_ros.common.quoting import in_one_line
 from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
@@ -145,10 +145,8 @@ class LearnerNode(BaseNode):
         log = self.get_logger()
         try:
             log.info(record_video(folder.checkpoint, folder.path / 'video.mp4'))
-        except (ValueError, OSError) as error:
-            log.warning(f'no video: {error}')
-        except Exception:  # the environment's own: the run has ended well and must not start again
-            log.error(f'no video:\n{traceback.format_exc()}')
+        except Exception as error:  # the run has ended well and must not start again
+            log.warning(f'no video: {in_one_line(error)}')
 
     def run(self, stop: threading.Event) -> int:
         """Join the other learners and train; if the group breaks, exit to be started again."""

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from rclpy.executors import Executor
 from rclpy.subscription import Subscription
 
+from vdl_ros.common.quoting import in_one_line
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
@@ -93,11 +94,12 @@ class PolicyRendererNode(BaseNode):
             self.stop()
             self._fail(str(error))
             return PAUSE_S
-        except ValueError as error:
+        # What a policy names, a network too, may raise anything.
+        except Exception as error:
             # The next policy is tried from the start.
             self.stop()
             self._config = {}
-            self._fail(f'policy refused: {error}')
+            self._fail(f'policy refused: {in_one_line(error)}')
             return PAUSE_S
         self._images.publish(to_image(image, self.stamp(), FRAME))
         self._frames += 1

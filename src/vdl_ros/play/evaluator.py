@@ -66,7 +66,7 @@ class PolicyEvaluator:
             # Its weights are drawn, and replaced.
             with torch.random.fork_rng(devices=[]):
                 self._policy = make_policy(train, *spaces, make_algorithm_config(train, config))
-        except ValueError:
+        except Exception:
             self._envs.close()
             raise
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.opengl import OpenGLError, check_drawing
-from vdl_ros.common.quoting import cause, quoted
+from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.common.settings import select
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
@@ -60,8 +60,7 @@ class PolicyPlayer:
         # Anybody's environment, and drivers behind it, may raise anything.
         except Exception as error:
             self.close()
-            reason = str(error) if isinstance(error, ValueError) else cause(error)
-            raise EnvError(without_opengl or reason) from error
+            raise EnvError(without_opengl or in_one_line(error)) from error
         self._act = Act(self._policy, self._env.single_action_space, deterministic=True)
         self._rewards: NDArray[Any] = np.zeros(1)
         self.fps = float(self._env.metadata.get('render_fps') or 30)
@@ -88,7 +87,7 @@ class PolicyPlayer:
                 self._rewards = step.reward
             return self._image()
         except Exception as error:
-            raise EnvError(cause(error)) from error
+            raise EnvError(in_one_line(error)) from error
 
     def _image(self) -> NDArray[np.uint8]:
         image = only_image(self._env.render())

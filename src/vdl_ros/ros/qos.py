@@ -175,7 +175,11 @@ def check(node: Node, overrides: Mapping[str, object]) -> None:
         if not name.startswith(_PREFIX):
             continue
         topic, end, policy = (['', '', *name.removeprefix(_PREFIX).rsplit('.', 2)])[-3:]
-        if topic not in allowed or end not in _ENDS or policy not in _POLICIES:
+        above, _, last = topic.rpartition('/')
+        # That of an agent of a world is AGENT/episodes.
+        is_known = topic in allowed or (
+            last == 'episodes' and f'{above.rpartition("/")[0]}/{last}' in allowed)
+        if not is_known or end not in _ENDS or policy not in _POLICIES:
             raise SettingError(
                 f'{quoted(name)} is not allowed: {_PREFIX}TOPIC.END.POLICY with END '
                 f'{" or ".join(_ENDS)}, POLICY {" or ".join(_POLICIES)}, and TOPIC one of '

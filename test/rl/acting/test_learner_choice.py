@@ -55,6 +55,14 @@ def test_a_learner_that_its_launch_restarted_is_taken_at_once():
     assert not actor.takes(make_learner_id('')), 'without a launch it is no restart'
 
 
+def test_with_a_launch_only_the_last_learner_of_it_is_taken():
+    choice = LearnerChoice(0.0, launch_id='a')
+    for learner_id in (make_learner_id('a'), make_learner_id('a')):
+        assert not choice.allows(make_learner_id('b'), 1)
+        assert choice.allows(learner_id, 2)
+        choice.stay_with(learner_id)
+
+
 def test_a_learner_whose_policy_is_refused_keeps_no_other_out_and_is_reported_once():
     choice = LearnerChoice(10.0)
     for _ in range(3):

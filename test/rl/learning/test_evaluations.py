@@ -84,19 +84,25 @@ def test_patience_ends_a_run_that_gets_no_better(train):
     assert summary['evaluation']['count'] == 4, 'the last policy was evaluated already'
 
 
-@pytest.mark.parametrize('present', [True, False])
-def test_an_evaluator_that_never_answers_delays_only_the_end_for_a_while(train, present):
-    # Each look at the clock is 5 s later.
-    clock = itertools.count(0.0, 5.0).__next__
+@pytest.mark.parametrize(('present', 'step', 'problem'), [
+    (True, 1.0, 'no result for 600 s'), (True, 300.0, 'no result for 600 s'),
+    (False, 15.0, 'no evaluator for 30 s')])
+def test_a_policy_that_gets_no_result_is_logged_and_delays_the_next_one_for_a_while(
+        train, present, step, problem):
+    # Each look at the clock is so much later.
+    clock = itertools.count(0.0, step).__next__
     evaluator = FakeEvaluator(*[None] * 9)
     evaluator.present = present
     reason, lines, summary = train(evaluator, clock=clock)
     assert reason == 'total_steps'
-    assert len(evaluator.policies) == 2, 'the first is under way all the time, then the last one'
     assert summary['evaluation'] == {'count': 0, 'last': None, 'best': None}
-    seconds = 600 if present else 30
-    assert sum(line.startswith('the last policy is not evaluated: no ') and f'{seconds} s' in line
-               for line in lines) == 1
+    awaited = [line for line in lines if line.startswith('not evaluated at ')]
+    assert all(line.endswith(f' steps: {problem}') for line in awaited)
+    if step == 1.0:
+        assert len(evaluator.policies) == 2, 'the first is under way all the time, then the last'
+        assert len(awaited) == 1
+    else:
+        assert len(evaluator.policies) == len(awaited) > 2
 
 
 def test_a_result_that_comes_late_is_recorded_and_a_problem_is_logged(train, tmp_path):
@@ -109,8 +115,12 @@ def test_a_result_that_comes_late_is_recorded_and_a_problem_is_logged(train, tmp
             evaluator.results.append(Result(policy.agent_steps, Evaluation(tuple(
                 FinishedEpisode(0, 3.0, 10, True, False) for _ in range(2)))))
 
-    _, lines, summary = train(evaluator, inbox={'on_get': late})
+    # The second policy is not awaited any more.
+    _, lines, summary = train(evaluator, inbox={'on_get': late}, clock=itertools.count(
+        0.0, 100.0).__next__)
+    assert any(line.endswith('steps: no result for 600 s') for line in lines)
     assert any(line.endswith('steps: no such environment') for line in lines)
+    assert sum('a result at 1,000,000,000 steps is dropped' in line for line in lines) == 1
     assert column(tmp_path, 'mean_return') == [3.0, 4.0, 4.0]
     assert summary['evaluation']['count'] == 3
 

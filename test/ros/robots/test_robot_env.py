@@ -1,6 +1,8 @@
 """Robots on real topics: what an agent gets, what stops them, and which contracts are refused."""
 
 import pytest
+import rclpy
+import yaml
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistStamped
 from robot_contract import GOOD
@@ -10,7 +12,12 @@ from std_msgs.msg import Bool
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.robots.contract import read_contract
+from vdl_ros.robots.task import make_task
 from vdl_ros.ros import qos
+from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
+from vdl_ros.ros.robots.robot_graph import RobotGraph
+from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
 
 def lost(step):
@@ -192,6 +199,22 @@ def test_a_simulated_clock_that_stands_still_or_jumps_stops_the_robot(peer, robo
     robot.until_still()
     until_moving()
     assert any(map(lost, agent.steps))
+
+
+def test_remappings_of_the_process_reach_the_robots_but_for_the_name_of_its_node(tmp_path):
+    rclpy.init(args=['--ros-args', '-r', '__node:=actor', '-r', '__ns:=/left',
+                     '-r', '/clock:=clock', '-r', 'odom:=base/odom'])
+    (tmp_path / 'rewards.py').write_text('def speed(before, after, factor):\n    return 0.0\n')
+    (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | {'clock': 'simulated'}))
+    contract = read_contract(tmp_path / 'mine.yaml')
+    graph = RobotGraph(contract, RobotInterfaces(contract), [make_task(contract)], '/left')
+    try:
+        assert {each.topic_name for each in graph._node.subscriptions} == {
+            '/left/base/odom', '/left/clock'}
+        assert graph._node.get_fully_qualified_name().startswith(f'/left/{ROBOT_ENVIRONMENT}')
+    finally:
+        graph.close()
+        rclpy.shutdown()
 
 
 def test_measurements_with_stamps_of_another_time_are_refused_unless_told_otherwise(

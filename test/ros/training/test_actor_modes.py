@@ -7,6 +7,7 @@ from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.policy.policy import make_policy, weights
@@ -25,22 +26,31 @@ def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(nod
     env = EnvConfig(env_id='vdl/PixelCounter-v0')
     envs = factory.make(env, 0, num_envs=2)
     mode = CentralInferenceMode(
-        context(node, lambda: None), envs, factory.frames_per_observation(env))
+        context(node, lambda: None), envs, factory.frames_per_observation(env), sequence=5)
     sent = []
     monkeypatch.setattr(mode._publisher, 'publish', sent.append)
     mode.on_policy(Policy(learner_id='learner'))
     mode.act()
     actions = envs.action_space.sample()
-    mode._on_action(Action(start_id=1, learner_id='learner', step=0,
-                           tensors=to_tensors({'actions': actions})))
-    mode.act()
+
+    def answer(step):
+        mode._on_action(Action(start_id=1, learner_id='learner', step=step,
+                               tensors=to_tensors({'actions': actions})))
+        mode.act()
+
+    answer(5)
     monkeypatch.setattr(mode, '_RETRY_S', -1.0)
     mode.act()
     first, second, again = (from_tensors(each.tensors) for each in sent)
-    assert [each.step for each in sent] == [0, 1, 1]
+    assert [each.step for each in sent] == [5, 6, 6]
     assert (len(first['whole_index']), len(second['whole_index'])) == (2, 0)
     assert len(again['whole_index']) == 2
     assert (again['frames'] == second['frames']).all()
+    # An error of the environment is not one of the actions; the next mode has numbers of its own.
+    monkeypatch.setattr(envs.env, 'step', lambda _: 1 / 0)
+    with pytest.raises(EnvError, match='ZeroDivisionError'):
+        answer(6)
+    assert mode.sequence == 7
     mode.close()
 
 

@@ -124,11 +124,13 @@ class LearnerChoice:
 
     Otherwise two trainings on one topic would make each actor change its learner, and with it its
     environments, at every message. A learner that its launch restarted is followed at once,
-    another one after ``patience`` seconds of silence.
+    another one after ``patience`` seconds of silence; with ``launch_id`` none of another launch.
     """
 
-    def __init__(self, patience: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._patience, self._clock = patience, clock
+    def __init__(
+        self, patience: float, clock: Callable[[], float] = time.monotonic, launch_id: str = '',
+    ) -> None:
+        self._patience, self._clock, self._launch_id = patience, clock, launch_id
         self._learner_id = ''
         # Earlier starts in the launch of this one.
         self._earlier: set[str] = set()
@@ -140,6 +142,8 @@ class LearnerChoice:
         if learner_id == self._learner_id:
             self.heard()
             return True
+        if self._launch_id:
+            return launch_of(learner_id) == self._launch_id
         if launch_of(learner_id) and launch_of(learner_id) == launch_of(self._learner_id):
             return True
         silent = self._clock() - self._heard_at > self._patience

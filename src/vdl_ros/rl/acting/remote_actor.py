@@ -119,11 +119,10 @@ class StepSchema:
 
 
 class RemoteActor:
-    """B environments whose actions come from the learner."""
+    """B environments whose actions come from the learner; ``step`` is the number of the next."""
 
-    def __init__(self, envs: VectorEnv, schema: StepSchema, seed: int) -> None:
-        self.envs = envs
-        self.step = 0
+    def __init__(self, envs: VectorEnv, schema: StepSchema, seed: int, step: int = 0) -> None:
+        self.envs, self.step = envs, step
         self._schema = schema
         self._stepper = EnvStepper(envs, seed)
         batch = envs.num_envs

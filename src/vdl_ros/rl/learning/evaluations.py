@@ -21,9 +21,9 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 
 _COLUMNS = ('agent_steps', 'wall_s', 'version', 'episodes', 'mean_return', 'interval', 'std',
             'smallest', 'largest', 'mean_length', 'success_rate')
-# The end of a run waits so long for an evaluator to come, and for the last evaluation, s.
+# A policy waits so long for an evaluator to come, and for its result, s.
 _ABSENT_S = 30.0
-_LAST_S = 600.0
+_RESULT_S = 600.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +63,8 @@ class Evaluations:
     """The evaluations of one run.
 
     One is under way at a time: if they take longer than ``eval_every`` steps, there are fewer. A
-    result that never comes delays nothing but further evaluations.
+    result that does not come in time is logged and delays only the next evaluation; it still
+    counts if it comes before that of a later policy.
     """
 
     def __init__(
@@ -77,11 +78,13 @@ class Evaluations:
         self._table.truncate(learner.agent_steps)
         self._rows = self._table.rows()
         self._best = self._load_best()
-        # Under way, by agent_steps: one, and at the end of the run the last policy.
+        # Under way, by agent_steps: one, and the one before it without a result.
         self._pending: dict[int, EvaluatedPolicy] = {}
         self._plan()
-        # When the last one was started, and an evaluator was there.
-        self._last_since = self._seen_at = 0.0
+        # The one that others wait for, when it was started, and when an evaluator was there.
+        self._awaited = -1
+        self._since = self._seen_at = 0.0
+        self._has_dropped = False
 
     def _load_best(self) -> dict[str, float] | None:
         """Return the row of best.pt, which may be of later steps than the checkpoint."""
@@ -117,7 +120,7 @@ class Evaluations:
     def update(self) -> None:
         """Record results that have come, and start an evaluation if one is due."""
         self._take()
-        if self._learner.agent_steps >= self._due and not self._pending:
+        if not self._is_awaited() and self._learner.agent_steps >= self._due:
             self._plan()
             self._start()
             # One in this process is over.
@@ -127,34 +130,47 @@ class Evaluations:
         known = {*self._pending, *(int(row['agent_steps']) for row in self._rows[-1:])}
         if self._learner.agent_steps not in known:
             self._start()
-        self._last_since = self._seen_at = self._clock()
 
     def waits(self) -> bool:
         """Record results that have come; return whether to wait for that of the last policy."""
         self._take()
-        if self._learner.agent_steps not in self._pending:
+        return self._learner.agent_steps == self._awaited and self._is_awaited()
+
+    def _is_awaited(self) -> bool:
+        """Return whether to wait for the policy that was started last; log why no more."""
+        if self._awaited not in self._pending:
             return False
         now = self._clock()
         if self._evaluator.present:
             self._seen_at = now
         reason = (f'no evaluator for {_ABSENT_S:.0f} s' if now - self._seen_at >= _ABSENT_S else
-                  f'no result for {_LAST_S:.0f} s' if now - self._last_since >= _LAST_S else '')
+                  f'no result for {_RESULT_S:.0f} s' if now - self._since >= _RESULT_S else '')
         if reason:
-            self._warn(f'the last policy is not evaluated: {reason}')
+            self._warn(f'not evaluated at {self._awaited:,} steps: {reason}')
+            self._awaited = -1
         return not reason
 
     def _take(self) -> None:
         while (result := self._evaluator.take()) is not None:
-            policy = self._pending.pop(result.agent_steps, None)
+            policy = self._pending.get(result.agent_steps)
             if policy is not None:
+                self._pending = {steps: each for steps, each in self._pending.items()
+                                 if steps > result.agent_steps}
                 self._record(policy, result)
+            elif not self._has_dropped:
+                self._has_dropped = True
+                self._warn(f'a result at {result.agent_steps:,} steps is dropped, as none is '
+                           'awaited: of several evaluators the first to answer counts; give '
+                           'each training a namespace or a domain')
 
     def _start(self) -> None:
         learner = self._learner
         policy = EvaluatedPolicy(
             learner.agent_steps, learner.version, round(self._progress.wall_s, 3),
             {name: array.copy() for name, array in learner.weights().items()})
-        self._pending[policy.agent_steps] = policy
+        self._pending = {**dict([*self._pending.items()][-1:]), policy.agent_steps: policy}
+        self._awaited, self._since = policy.agent_steps, self._clock()
+        self._seen_at = self._since
         self._evaluator.start(policy)
 
     def _record(self, policy: EvaluatedPolicy, result: Result) -> None:

@@ -42,9 +42,11 @@ class RobotGraph:
         namespace: str, max_steps: int = 0,
     ) -> None:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
-        # The names say which environment was first; those of launch files are of another node.
-        self._node = Node(f'{ROBOT_ENVIRONMENT}{time.time_ns()}', namespace=namespace,
-                          use_global_arguments=False)
+        # The name says which environment was first; all else that launch files remap in this
+        # process, such as /clock in a namespace, is remapped here too.
+        name = f'{ROBOT_ENVIRONMENT}{time.time_ns()}'
+        self._node = Node(name, namespace=namespace,
+                          cli_args=['--ros-args', '-r', f'__node:={name}'])
         self._lock = threading.Condition()
         self._ticks = self._taken = 0
         self._simulated: float | None = None

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import time
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from rclpy.node import Node
+from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import in_one_line, quoted
+from vdl_ros.envs.checked_vector_env import EnvFailedError, EnvStopped
 from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
 from vdl_ros.rl.acting.make_actor import make_actor
@@ -32,18 +36,27 @@ if TYPE_CHECKING:
 
 # Longest wait for a recorder, s: an actor that starts again may come after its end.
 _RECORDER_S = 30.0
+# Time after a policy was refused until latched ones are received again, s.
+_AGAIN_S = 5.0
 
 
 class PolicyInbox:
-    """Keeps the newest policy of a learner, and takes another learner after ``patience`` s."""
+    """Keeps the newest policy of a learner; :class:`LearnerChoice` says of which.
 
-    def __init__(self, node: Node, topic: str, patience: float) -> None:
-        self.choice, self.last_error = LearnerChoice(patience), ''
-        self._node = node
+    After a refused policy all that are latched are received again: an environment may fail now
+    and then, and a learner publishes no other policy before it has trajectories.
+    """
+
+    def __init__(self, node: Node, topic: str, patience: float, launch_id: str = '') -> None:
+        self.choice, self.last_error = LearnerChoice(patience, launch_id=launch_id), ''
+        self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
         self._statistics = TopicStatistics(node, topic)
-        self._subscription = qos.sub(node, 'policy', self.put, name=topic)
+        self._subscription = self._subscribe()
+
+    def _subscribe(self) -> Subscription:
+        return qos.sub(self._node, 'policy', self.put, name=self._name)
 
     @property
     def topic(self) -> str:
@@ -72,16 +85,36 @@ class PolicyInbox:
             message.learner_id, self._node.count_publishers(self._subscription.topic_name))
 
     def take(self) -> Policy | None:
+        if time.monotonic() > self._again_at:
+            self._again_at = math.inf
+            self._node.destroy_subscription(self._subscription)
+            self._subscription = self._subscribe()
         if self._other_policy is not None and self._allows(self._other_policy):
             self._policy, self._other_policy = self._other_policy, None
         message, self._policy = self._policy, None
         return message
 
-    def refuse(self, error: ValueError) -> None:
-        """Log why a policy cannot be used, once although it is published again."""
-        if str(error) != self.last_error:
-            self.last_error = str(error)
-            self._node.get_logger().error(f'policy refused, waiting for another: {error}')
+    def receive_again(self) -> None:
+        self._again_at = time.monotonic() + _AGAIN_S
+
+    @contextlib.contextmanager
+    def refusing(self, end: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Refuse the policy for any error of the block, and call ``end`` then.
+
+        A message ends no process, and the environments and networks that it names may raise
+        anything. The reason is logged, once although the policy is published again.
+        """
+        try:
+            yield
+        except EnvStopped:
+            raise
+        except Exception as error:
+            end()
+            self.receive_again()
+            reason = in_one_line(error)
+            if reason != self.last_error:
+                self.last_error = reason
+                self._node.get_logger().error(f'policy refused, waiting for another: {reason}')
 
 
 @dataclass(frozen=True)
@@ -211,11 +244,13 @@ class CentralInferenceMode:
     _RETRY_S = 1.0
 
     def __init__(
-        self, context: ActorContext, envs: VectorEnv, frames_per_observation: int,
+        self, context: ActorContext, envs: VectorEnv, frames_per_observation: int, *,
+        sequence: int = 0,
     ) -> None:
         self._context, node = context, context.node
         space: Any = envs.single_observation_space
-        self._actor = RemoteActor(envs, StepSchema(space, frames_per_observation), context.seed)
+        self._actor = RemoteActor(
+            envs, StepSchema(space, frames_per_observation), context.seed, sequence)
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
         self._learner_id = ''
         self._requested: float | None = None
@@ -225,6 +260,11 @@ class CentralInferenceMode:
         self._publisher = qos.pub(node, 'observations')
         self._statistics = TopicStatistics(node, 'actions')
         self._subscription = qos.sub(node, 'actions', self._on_action)
+
+    @property
+    def sequence(self) -> int:
+        """A number that the learner has not seen of this actor."""
+        return self._actor.step + 1
 
     def _on_action(self, message: Action) -> None:
         if message.start_id != self._context.start_id:
@@ -251,6 +291,8 @@ class CentralInferenceMode:
                         raise ValueError(f'actions: shape {actions.shape} is not {self._shape}')
                 with context.timer('step'):
                     finished = self._actor.take(actions)
+            except EnvFailedError:
+                raise
             except (KeyError, ValueError) as error:
                 context.node.get_logger().warning(
                     f'actions refused: {error}', throttle_duration_sec=1.0)

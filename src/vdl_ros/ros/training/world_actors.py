@@ -17,7 +17,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import Episode, Policy
+from vdl_ros.msg import Policy
 from vdl_ros.rl.acting.actor import SharedActors
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
@@ -45,8 +45,7 @@ class WorldAgent:
         self._had_learner = False
         # Whether an unroll is under way; and recorded: its learner was there at its start.
         self.has_begun = self._records = False
-        self._episodes = node.create_publisher(
-            Episode, f'{name}/episodes', qos.TOPICS['episodes'])
+        self._episodes = qos.pub(node, 'episodes', name=f'{name}/episodes')
 
     def publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
         for episode in episodes:
@@ -109,12 +108,9 @@ class WorldActors:
             # An unroll is of one policy; a newer one waits.
             message = None if agent.has_begun else agent.policies.take()
             if message is not None:
-                try:
-                    with self._timer('receive'):
-                        self._on_policy(agent, message)
+                with agent.policies.refusing(self._receive_again), self._timer('receive'):
+                    self._on_policy(agent, message)
                     agent.policies.choice.stay_with(message.learner_id)
-                except ValueError as error:
-                    agent.policies.refuse(error)
         if self._shared is None:
             return False
         alone = [agent.is_alone for agent in self.agents]
@@ -126,11 +122,21 @@ class WorldActors:
         for agent, is_alone in zip(self.agents, alone, strict=True):
             agent.begin(records=not is_alone)
         complete: list[int] = []
-        while not complete:
-            complete = self._shared.step()
-        for index in complete:
-            self.agents[index].finish(self._timer)
-        return True
+        with self.agents[0].policies.refusing(self._begin_again):
+            while not complete:
+                complete = self._shared.step()
+            for index in complete:
+                self.agents[index].finish(self._timer)
+        return bool(complete)
+
+    def _receive_again(self) -> None:
+        # Also those of the others: the one that cannot be used may be theirs.
+        for agent in self.agents:
+            agent.policies.receive_again()
+
+    def _begin_again(self) -> None:
+        self.close()
+        self._receive_again()
 
     def _on_policy(self, agent: WorldAgent, message: Policy) -> None:
         """Use a policy from the next step on; make the worlds if it is the last one missing."""
@@ -173,7 +179,7 @@ class WorldActors:
                     namespace=f'{agent.name}/')
                 assert agent.message is not None
                 agent.mode.on_policy(agent.message)
-        except ValueError:
+        except Exception:
             self.close()
             raise
         modes = [agent.mode for agent in self.agents if agent.mode is not None]
