@@ -213,8 +213,8 @@ class Session:
             self.lose(self.consent.pause, command=False)
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._unconfirmed = reason
-        self.lose(reason)
+        self._unconfirmed = f'{reason}; ros2 run vdl_ros confirm lets it go on'
+        self.lose(self._unconfirmed)
 
     def confirm(self) -> bool:
         """Take a person's word that the robot may move; return whether it waited for that."""
@@ -307,7 +307,7 @@ class Session:
             if stop.problem:
                 return stop.problem
         if self._unconfirmed:
-            return f'{self._unconfirmed}; ros2 run vdl_ros confirm lets it go on'
+            return self._unconfirmed
         if self.consent.pause:
             return self.consent.pause
         for key, topic in self._contract.topics.items():
