@@ -2,6 +2,8 @@
 
 import json
 import math
+import os
+import resource
 
 import matplotlib.image
 import numpy as np
@@ -184,8 +186,10 @@ def test_close_writes_a_curve_and_a_summary_without_bare_nan(path):
 def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):
     run = RunFolder(tmp_path / 'run', config=RunFolderConfig(keep_checkpoints=2))
     (run.path / 'checkpoint-mine.pt').write_text('x')
+    # Set back from 500 to 0; the clock is set back all the time.
     for steps in (0, 500, 20, 1000, 1000):
         run.save(config={}, progress={}, learner={'agent_steps': steps})
+        os.utime(run.checkpoint, (10**9 - steps,) * 2)
     assert load_checkpoint(run.checkpoint)['learner']['agent_steps'] == 1000
     kept = {path.name: path for path in run.path.glob('checkpoint-*.pt')}
     assert kept.keys() == {'checkpoint-20.pt', 'checkpoint-1000.pt', 'checkpoint-mine.pt'}

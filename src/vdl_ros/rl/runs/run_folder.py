@@ -197,8 +197,11 @@ class RunFolder:
         file = self._replay_file(agent_steps)
         return load_array_file(file, 'replay') if file.is_file() else None
 
+    def _kept_file(self, agent_steps: int) -> Path:
+        return self.path / f'checkpoint-{agent_steps}.pt'
+
     def _keep(self, agent_steps: int) -> None:
-        kept = self.path / f'checkpoint-{agent_steps}.pt'
+        kept = self._kept_file(agent_steps)
         kept.unlink(missing_ok=True)
         try:
             # The next checkpoint replaces the name, not the file.
@@ -207,11 +210,11 @@ class RunFolder:
             # Some file systems have no links.
             with atomic_file(kept) as partial:
                 shutil.copyfile(self.checkpoint, partial)
-        # By time: a run may have been set back to an earlier checkpoint.
-        found = sorted(self._numbered('checkpoint-*.pt'),
-                       key=lambda each: (each.stat().st_mtime_ns, each.name))
-        for each in found[:-self.config.keep_checkpoints]:
-            each.unlink()
+        # Oldest first: those of more steps are of a time before the run was set back.
+        steps = sorted((int(each.stem.split('-')[1]) for each in self._numbered(
+            'checkpoint-*.pt')), key=lambda each: (each <= agent_steps, each))
+        for each in steps[:-self.config.keep_checkpoints]:
+            self._kept_file(each).unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
