@@ -31,6 +31,7 @@ from vdl_ros.common.command_line import (
     stop_on_signals,
     whole_number,
 )
+from vdl_ros.common.files import LAUNCH_FILE, lock_folder
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.envs import factory
@@ -92,7 +93,7 @@ class _Agent:
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
         resume = (folder / 'checkpoint.pt').is_file()
-        if not resume:
+        if not resume and (folder / LAUNCH_FILE).is_file():
             # Ended before its first checkpoint: nothing of it can be used.
             shutil.rmtree(folder, ignore_errors=True)
 
@@ -159,6 +160,7 @@ def train(
     names = list(file.agents)
     seeds = [seed, *seeds_for(seed, len(names) - 1)]
     with contextlib.ExitStack() as cleanup:
+        cleanup.enter_context(lock_folder(run_dir))
         together = [(number, share, step) for number in range(len(file.envs))
                     for share, step in _make_envs(file, number, seeds, cleanup)]
         agents = []

@@ -16,7 +16,14 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.common.files import ProgressTable, atomic_file, write_text
+from vdl_ros.common.event_file import EventFile
+from vdl_ros.common.files import (
+    ProgressTable,
+    atomic_file,
+    is_unused,
+    lock_folder,
+    write_text,
+)
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
@@ -125,9 +132,9 @@ class Trainer:
         self._folder = folder
         if resume:
             self._load()
-        elif folder.is_dir() and any(folder.iterdir()):
+        elif not is_unused(folder):
             raise ValueError(f'--output: {folder} is not empty; name another folder, or --resume')
-        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = lock_folder(folder)
         self._points = torch.from_numpy(project_points(data, load()))
         write_text(folder / 'config.json', json.dumps(
             {**dataclasses.asdict(config), 'frames': len(data), 'bfloat16': self._bfloat16},
@@ -156,7 +163,7 @@ class Trainer:
         finally:
             if self.step:
                 self._save()
-            self._events.close()
+            self._lock.close()
         return scores
 
     def _share(self) -> float:

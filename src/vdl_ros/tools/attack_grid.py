@@ -43,7 +43,7 @@ from vdl_ros.common.command_line import (
     stop_on_signals,
     whole_number,
 )
-from vdl_ros.common.files import write_text
+from vdl_ros.common.files import lock_folder, write_text
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
@@ -107,6 +107,7 @@ def _run(options: argparse.Namespace) -> int:
                         for seed in range(1, len(configs) + 1)
                         if grid.summary(seed, phase) is None))
         return 0
+    _lock = lock_folder(options.output)
     for seed, config in enumerate(configs, 1):
         grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
         write_text(grid.config(seed), yaml.safe_dump(config))

@@ -20,9 +20,10 @@ from vdl_ros.common.files import (
     BEST,
     CHECKPOINT,
     LAUNCH_FILE,
+    InUseError,
     ProgressTable,
     atomic_file,
-    lock,
+    lock_folder,
     read_json,
     write_text,
 )
@@ -85,10 +86,11 @@ class RunFolder:
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
         try:
-            path.mkdir(parents=True, exist_ok=True)
             # The only reference: the lock ends with this object, or with the process.
-            self._lock = self._launch_file.open('a+')
+            self._lock = lock_folder(path, LAUNCH_FILE)
             self._claim(launch_id, resume)
+        except InUseError as error:
+            raise RunFolderError(f'{"resume" if resume else "run_dir"}: {error}') from None
         except OSError as error:
             raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from None
         self._events: SummaryWriter | None = None
@@ -110,18 +112,12 @@ class RunFolder:
                 f'run_dir: {path} is not empty; name another, or resume this one')
 
     def _claim(self, launch_id: str, resume: bool) -> None:
-        try:
-            lock(self._lock)
-        except BlockingIOError:
-            self._lock.close()
-            raise RunFolderError(
-                f'{"resume" if resume else "run_dir"}: {self.path} is in use by another process; '
-                'stop that one, or name another folder') from None
         # Another process may have used the folder since the first check.
         self._check(launch_id, resume, (self._launch_file,))
-        self._lock.truncate(0)
-        self._lock.write(launch_id)
-        self._lock.flush()
+        if not self.restarted:
+            self._lock.truncate(0)
+            self._lock.write(launch_id)
+            self._lock.flush()
 
     def load(self) -> dict[str, Any] | None:
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
