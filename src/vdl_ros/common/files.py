@@ -99,6 +99,21 @@ def read_json(path: Path) -> dict[str, Any]:
         return {}
 
 
+def append_whole(path: Path, data: bytes) -> None:
+    """Append to a file, whole or, with an OSError, not at all."""
+    # Without a buffer, whose rest would be written when the file is closed.
+    with path.open('ab', buffering=0) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        try:
+            if stream.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            stream.truncate(size)
+            if not size:
+                path.unlink()
+            raise OSError(error.errno, error.strerror, str(path)) from None
+
+
 def write_table(path: Path, *rows: Iterable[object]) -> None:
     """Write a CSV file whole or not at all."""
     with atomic_file(path) as partial, partial.open('w', newline='') as file:
@@ -133,16 +148,7 @@ class ProgressTable:
         """Add a row, which must have all columns, whole or, with an OSError, not at all."""
         line = io.StringIO()
         csv.writer(line).writerow([row[name] for name in self._columns])
-        data = line.getvalue().encode()
-        # Without a buffer, whose rest would be written when the file is closed.
-        with self._path.open('ab', buffering=0) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            try:
-                if stream.write(data) < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-            except OSError:
-                stream.truncate(size)
-                raise
+        append_whole(self._path, line.getvalue().encode())
 
     def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
         try:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.common.event_file import EventFile
@@ -141,8 +140,7 @@ class Trainer:
             indent=2) + '\n')
         self._progress = ProgressTable(folder / 'progress.csv', COLUMNS)
         self._progress.truncate(self.step)
-        self._events = SummaryWriter(
-            str(folder), purge_step=self.step + 1 if self._progress.rows() else None)
+        self._events = EventFile(folder, self.step + 1)
 
     def train(self, stop: threading.Event) -> Scores | None:
         """Train to a limit, or until ``stop`` is set; return the last validation's scores."""
@@ -264,10 +262,8 @@ class Trainer:
         self._progress.append({name: f'{row[name]:.6g}' for name in COLUMNS})
         scalars = {f'loss/{name}': losses[name] for name in Loss._fields} | {
             f'error/{name}': value for name, value in scores.error.items()}
-        for name, value in {**row, **scalars}.items():
-            if name != 'step':
-                self._events.add_scalar(name, value, self.step)
-        self._events.flush()
+        self._events.add({name: value for name, value in {**row, **scalars}.items()
+                          if name != 'step'}, self.step)
         draw_curve(self._folder / 'curve.png', self._progress.rows())
         self._log(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
                   f'{row["joint_error_deg"]:.2f} degrees off; azimuth '

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
@@ -14,8 +13,8 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.tensorboard import SummaryWriter
 
+from vdl_ros.common.event_file import EventFile
 from vdl_ros.common.files import (
     BEST,
     CHECKPOINT,
@@ -93,7 +92,8 @@ class RunFolder:
             raise RunFolderError(f'{"resume" if resume else "run_dir"}: {error}') from None
         except OSError as error:
             raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from None
-        self._events: SummaryWriter | None = None
+        self.saved_steps = 0
+        self._events: EventFile | None = None
         self._tracker: Tracker | None = None
         self._progress = ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
 
@@ -125,15 +125,13 @@ class RunFolder:
     def open(
         self, config: Mapping[str, Any], agent_steps: int, warn: Callable[[str], None] = print,
     ) -> None:
-        """Write config.yaml; keep the events and progress up to ``agent_steps`` and open both.
+        """Write config.yaml; keep the events and progress up to ``agent_steps``.
 
         ``warn`` is called with a line, from another thread, if the tracker fails.
         """
         saved = save_settings(self.path, config)
         self._progress.truncate(agent_steps)
-        # Discards all events after the checkpoint. The queue is long, so that the training does
-        # not wait for the thread that writes them.
-        self._events = SummaryWriter(str(self.path), purge_step=agent_steps + 1, max_queue=1000)
+        self._events = EventFile(self.path, agent_steps + 1)
         if self.config.tracker != NONE:
             self._tracker = Tracker(
                 self.config.tracker, self.path, self.config.tracker_project, saved, warn)
@@ -150,21 +148,8 @@ class RunFolder:
         """Add scalars to the events, and to the tracker; on an OSError as :meth:`report`."""
         if self._tracker is not None:
             self._tracker.log(scalars, agent_steps)
-        if self._events is None:
-            self._events = SummaryWriter(str(self.path), max_queue=1000)
-        try:
-            for name, value in scalars.items():
-                self._events.add_scalar(name, value, agent_steps)
-        except OSError:
-            # Its thread has ended with this error, which every later call would raise again.
-            self._close_events()
-            raise
-
-    def _close_events(self) -> None:
-        events, self._events = self._events, None
-        if events is not None:
-            with contextlib.suppress(OSError):
-                events.close()
+        if self._events is not None:
+            self._events.add(scalars, agent_steps)
 
     def save(
         self, replay: Mapping[str, NDArray[Any]] | None = None, **parts: dict[str, Any],
@@ -222,9 +207,11 @@ class RunFolder:
     def progress(self) -> list[dict[str, float]]:
         return self._progress.rows()
 
-    def close(self, summary: Mapping[str, Any]) -> None:
-        """Close the events; write summary.json and curve.png; let other processes resume."""
-        self._close_events()
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """Write summary.json and curve.png; let other processes resume.
+
+        Without a summary, of a run that was not saved to its end, neither file is written.
+        """
         if self._tracker is not None:
             self._tracker.close()
         # NaN and infinity, which JSON does not have, become null.
