@@ -16,7 +16,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, stop_on_signals
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_DISK, say, stop_on_signals
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
@@ -99,7 +99,7 @@ def train(
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
         if text := warning(attack, envs):
-            print(text)
+            say(text)
         spaces = envs.single_observation_space, envs.single_action_space
         timer = ThreadTimer()
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     OneLineParser,
+    say,
     stop_on_signals,
     whole_number,
 )
@@ -97,13 +98,13 @@ class _Agent:
             # Ended before its first checkpoint: nothing of it can be used.
             shutil.rmtree(folder, ignore_errors=True)
 
-        def say(text: str) -> None:
-            print(f'{name}: {text}')
+        def log(text: str) -> None:
+            say(f'{name}: {text}')
 
         self._iterations = Trainer(
             self._learner, self, self._flow_stats, RunFolder(folder, resume=resume),
             described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
-            Callbacks(log=say, warn=say), evaluator=evaluator, timers={TRAINING: timer},
+            Callbacks(log=log, warn=log), evaluator=evaluator, timers={TRAINING: timer},
         ).iterations(stop)
         self._iterate()
         for number in envs:

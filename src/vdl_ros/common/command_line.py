@@ -1,4 +1,4 @@
-"""Command lines of programs: options, and what SIGINT and SIGTERM do."""
+"""Command lines of programs: options, exit statuses, output, and what signals do."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from vdl_ros.common.quoting import quoted
 
 T = TypeVar('T')
 EXIT_BAD_INPUT = 2
+EXIT_DISK = 3  # what was to be kept could not be written
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -62,11 +63,19 @@ def run_tool(name: str, work: Callable[[], int | None]) -> int:
         return EXIT_BAD_INPUT
 
 
+def say(text: str) -> None:
+    """Print a line if possible: a terminal that was closed or a full disk must end no work."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
+
+
 _PR_SET_PDEATHSIG = 1
 
 
 def set_by_signals(event: threading.Event, *numbers: int) -> None:
     """Install handlers that set ``event`` on the given signals; call in the main thread.
+
+    SIGHUP, which comes when the terminal is closed, stays ignored if ``nohup`` ignores it.
 
     A handler may interrupt the main thread while it sets or reads the event and holds the event's
     lock; a handler that acquired this lock would wait forever. So handlers only put into a
@@ -80,16 +89,18 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
 
     threading.Thread(target=set_event, name='signals', daemon=True).start()
     for number in numbers:
-        signal.signal(number, lambda *_: received.put(None))
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: received.put(None))
 
 
 def stop_on_signals(parent: int | None = None) -> threading.Event:
-    """Return an event that SIGINT, SIGTERM and the death of ``parent`` set; later ones do nothing.
+    """Return an event that SIGINT, SIGTERM, SIGHUP and the death of ``parent`` set.
 
-    ``parent`` is the process id of the one that started this process, if it matters.
+    Later signals do nothing. ``parent`` is the process id of the one that started this process, if
+    it matters.
     """
     event = threading.Event()
-    set_by_signals(event, signal.SIGINT, signal.SIGTERM)
+    set_by_signals(event, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     if parent:
         signal_at_death_of(parent, signal.SIGTERM)
     return event

@@ -40,6 +40,7 @@ from vdl_ros.common.command_line import (
     OneLineParser,
     number_above_0,
     run_tool,
+    say,
     stop_on_signals,
     whole_number,
 )
@@ -101,7 +102,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.defences else make_phases(options.scale, options.value_thresholds)
     grid = Grid(
         options.output, options.init, choose(phases, options.phases), options.learned_steps,
-        options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
+        options.frozen_steps, _more(options.set), log=say)
     if options.dry_run:
         print('\n'.join(' '.join(grid.command(seed, phase)) for phase in grid.phases
                         for seed in range(1, len(configs) + 1)

@@ -18,6 +18,7 @@ from pathlib import Path
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     OneLineParser,
+    say,
     stop_on_signals,
     whole_number,
 )
@@ -79,7 +80,7 @@ def main(args: Sequence[str] | None = None) -> int:
         ('trials', options.trials), ('sessions', options.sessions)) if value}
     stop = stop_on_signals()
     experiments = Experiments(
-        options.output, options.jobs, stop, lambda text: print(text, flush=True),
+        options.output, options.jobs, stop, say,
         options.storage, options.env_modules)
     status = 0
     for spec, mode, at in tasks:

@@ -88,6 +88,8 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
 def main(args: Sequence[str] | None = None) -> int:
     options = parse(args)
     signal.signal(signal.SIGTERM, _interrupt)
+    if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # by nohup
+        signal.signal(signal.SIGHUP, _interrupt)
     try:
         topics = of_contract(find_contract(options.robot)) if options.robot else ARM
         found = export(
