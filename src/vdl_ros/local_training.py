@@ -33,6 +33,7 @@ from vdl_ros.rl.data.unroll import Inbox, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import (
     RunConfig,
@@ -168,8 +169,8 @@ def main(args: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
-    print(f'ended by {reason}; written to {path}')
-    return 1 if reason == NOT_FINITE else 0
+    say(f'ended by {reason}; written to {path}')
+    return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 
 
 if __name__ == '__main__':

@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
+    EXIT_DISK,
     OneLineParser,
     say,
     stop_on_signals,
@@ -48,6 +49,7 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -249,8 +251,9 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f'multi_agent_training: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT
     for name, reason in reasons.items():
-        print(f'{name}: ended by {reason}; written to {options.run_dir / name}')
-    return 1 if NOT_FINITE in reasons.values() else 0
+        say(f'{name}: ended by {reason}; written to {options.run_dir / name}')
+    found = reasons.values()
+    return 1 if NOT_FINITE in found else EXIT_DISK if NOT_SAVED in found else 0
 
 
 if __name__ == '__main__':

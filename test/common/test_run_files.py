@@ -24,6 +24,9 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     with contextlib.suppress(KeyError), atomic_file(path) as partial:
         partial.write_text('ne')
         raise KeyError
+    # Errors of a full disk name no file.
+    with pytest.raises(OSError, match=str(path)), atomic_file(path):
+        raise OSError(28, 'No space left on device')
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
 

@@ -60,7 +60,7 @@ def unique_name() -> str:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a file beside ``path`` to write to; it becomes ``path`` if nothing is raised.
 
-    After a crash of the machine the old or the new content is there.
+    After a crash of the machine the old or the new content is there. An OSError names ``path``.
     """
     partial = path.with_name(path.name + '.partial')
     try:
@@ -69,6 +69,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
         partial.replace(path)
         # Otherwise the new name may be lost, and with it both contents.
         _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        # One of writing, as on a full disk, names no file.
+        if error.errno and error.filename in (None, str(partial)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         partial.unlink(missing_ok=True)
 

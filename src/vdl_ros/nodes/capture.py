@@ -27,8 +27,6 @@ from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import CaptureConfig
 from vdl_ros.ros.process import EXIT_OK
 
-EXIT_DISK = 3
-
 
 class SimulatedCapture:
     """Renders frames of the simulated arm; the frame of a number is always the same."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from rclpy.executors import Executor
 
+from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import SettingError
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.bags.bag_writer import BagWriter
@@ -20,8 +21,6 @@ from vdl_ros.ros.bags.recording import Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.node_settings import RecordConfig
 from vdl_ros.ros.process import EXIT_OK, call_back
-
-EXIT_DISK = 3
 
 
 class RecorderNode(BaseNode):

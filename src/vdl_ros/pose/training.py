@@ -127,7 +127,7 @@ class Trainer:
             self._model, config.weight_decay, bfloat16=self._bfloat16)
         self._lr = 0.0
         self.step, self.epoch, self.elapsed = 0, 0, 0.0
-        self._done_in_epoch, self._best = 0, math.inf
+        self._done_in_epoch, self._best, self._saved_step = 0, math.inf, 0
         self._folder = folder
         if resume:
             self._load()
@@ -159,8 +159,7 @@ class Trainer:
                 scores = self._validate(losses)
                 self._save()
         finally:
-            if self.step:
-                self._save()
+            self._save_last()
             self._lock.close()
         return scores
 
@@ -278,12 +277,22 @@ class Trainer:
                        self._average.state_dict(), calibration, origin)
         return scores
 
+    def _save_last(self) -> None:
+        try:
+            if self.step:
+                self._save()
+        except OSError:
+            self._log(f'what was learned after step {self._saved_step} is lost, its checkpoint is '
+                      'whole')
+            raise
+
     def _save(self) -> None:
         save_tensor_file(self._folder / 'checkpoint.pt', {
             'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
             'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
             'step': self.step, 'epoch': self.epoch, 'done_in_epoch': self._done_in_epoch,
             'elapsed': self.elapsed, 'best': self._best})
+        self._saved_step = self.step
 
     def _load(self) -> None:
         path = self._folder / 'checkpoint.pt'
@@ -297,7 +306,8 @@ class Trainer:
             self._model.load_state_dict(found['model'])
             self._average.load_state_dict(found['average'])
             self._optimizer.load_state_dict(found['optimizer'])
-            self.step, self.epoch = int(found['step']), int(found['epoch'])
+            self.step = self._saved_step = int(found['step'])
+            self.epoch = int(found['epoch'])
             self._done_in_epoch = min(int(found['done_in_epoch']), self._batches)
             self.elapsed, self._best = float(found['elapsed']), float(found['best'])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -248,6 +248,25 @@ def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
 
 
+@pytest.mark.parametrize('file', ['checkpoint', 'summary'])
+def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint(
+        start, monkeypatch, file):
+    run = start()
+    if file == 'checkpoint':
+        monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_checkpoint', failing(None, 1))
+    else:
+        run.folder.close = failing(None, 1)
+    assert run() == 'a failed write'
+    steps = run.learner.agent_steps
+    line, = (line for line in run.lines if 'not written' in line)
+    assert line == '[Errno 28] No space left on device: not written; ' + (
+        'what was learned after 0 agent steps is lost, their checkpoint is whole'
+        if file == 'checkpoint' else f'the checkpoint of {steps} agent steps is whole')
+    saved = load_checkpoint(run.folder.checkpoint)['learner']['agent_steps']
+    assert saved == (0 if file == 'checkpoint' else steps)
+    assert not (run.folder.path / 'summary.json').exists()
+
+
 def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written(
         start, monkeypatch):
     run = start()

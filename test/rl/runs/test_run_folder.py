@@ -178,6 +178,19 @@ def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):
     assert load_checkpoint(kept['checkpoint-20.pt'])['learner']['agent_steps'] == 20
 
 
+def test_a_replay_without_room_costs_only_the_replay(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path / 'run')
+    run.save(replay={'a': np.ones(3)}, **PARTS)
+
+    def full(*_):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_array_file', full)
+    with pytest.raises(OSError, match='No space'):
+        run.save(replay={'a': np.ones(3)}, config={}, progress={}, learner={'agent_steps': 9})
+    assert run.saved_steps == load_checkpoint(run.checkpoint)['learner']['agent_steps'] == 9
+
+
 def test_a_damaged_or_malicious_replay_is_one_line(tmp_path):
     path = tmp_path / 'x.npz'
     array = np.arange(12.0).reshape(3, 4)

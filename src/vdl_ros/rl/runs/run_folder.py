@@ -69,9 +69,10 @@ class RunFolder:
     """The files of one run, see docs/runs.md.
 
     One process at a time may write a folder: a lock is held until :meth:`close`, or until the
-    process ends. ``restarted``: this launch created the folder before. RunFolderError: the folder
-    holds another run, is in use by another process, cannot be created, or has no checkpoint to
-    resume. SettingError: the tracker is not installed.
+    process ends. ``restarted``: this launch created the folder before. ``saved_steps``: agent
+    steps of the checkpoint. RunFolderError: the folder holds another run, is in use by another
+    process, cannot be created, or has no checkpoint to resume. SettingError: the tracker is not
+    installed.
     """
 
     def __init__(
@@ -154,11 +155,19 @@ class RunFolder:
     def save(
         self, replay: Mapping[str, NDArray[Any]] | None = None, **parts: dict[str, Any],
     ) -> None:
-        """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given."""
+        """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given.
+
+        A replay that finds no room is an OSError too, but not before the checkpoint is written.
+        """
         agent_steps = int(parts['learner']['agent_steps'])
+        failure = None
         if replay is not None:
-            save_array_file(self._replay_file(agent_steps), replay)
+            try:
+                save_array_file(self._replay_file(agent_steps), replay)
+            except OSError as error:
+                failure = error
         save_checkpoint(self.checkpoint, **parts)
+        self.saved_steps = agent_steps
         if replay is not None:
             # That of the checkpoint before is not needed any more.
             for each in self._numbered('replay-*.npz'):
@@ -166,6 +175,8 @@ class RunFolder:
                     each.unlink()
         if self.config.keep_checkpoints:
             self._keep(agent_steps)
+        if failure is not None:
+            raise failure
 
     def _numbered(self, pattern: str) -> list[Path]:
         return [each for each in self.path.glob(pattern) if _NUMBERED.fullmatch(each.name)]
@@ -214,6 +225,9 @@ class RunFolder:
         """
         if self._tracker is not None:
             self._tracker.close()
+        if summary is None:
+            self._lock.close()
+            return
         # NaN and infinity, which JSON does not have, become null.
         text = msgspec.json.format(msgspec.json.encode(summary, enc_hook=float)).decode()
         write_text(self.path / 'summary.json', f'{text}\n')
