@@ -214,20 +214,28 @@ def _run(
     groups: Sequence[tuple[int, list[_Agent], SharedActors]], agents: Sequence[_Agent],
     stop: threading.Event,
 ) -> None:
-    """Step the environments in turn until all are done, or ``stop`` is set."""
-    while not stop.is_set() and (waiting := [
-            each for each in groups if any(not agent.reason for agent in each[1])]):
-        for env, members, shared in waiting:
-            # Until each agent has learned once.
-            missing = set(range(len(members)))
-            while missing and not stop.is_set():
-                for index in shared.step():
-                    members[index].finish_unroll(env)
-                    missing.discard(index)
-        if any(each.reason == NOT_FINITE for each in agents):
-            stop.set()
-    for agent in agents:
-        agent.interrupt()
+    """Step the environments in turn until all are done, or ``stop`` is set.
+
+    All agents are saved, also after an error, of an environment or an agent.
+    """
+    try:
+        while not stop.is_set() and (waiting := [
+                each for each in groups if any(not agent.reason for agent in each[1])]):
+            for env, members, shared in waiting:
+                # Until each agent has learned once.
+                missing = set(range(len(members)))
+                while missing and not stop.is_set():
+                    for index in shared.step():
+                        members[index].finish_unroll(env)
+                        missing.discard(index)
+            if any(each.reason == NOT_FINITE for each in agents):
+                stop.set()
+    except Exception:
+        stop.set()
+        raise
+    finally:
+        for agent in agents:
+            agent.interrupt()
 
 
 def main(args: Sequence[str] | None = None) -> int:

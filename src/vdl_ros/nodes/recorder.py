@@ -6,6 +6,7 @@ its publishers offer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import replace
@@ -73,6 +74,11 @@ class RecorderNode(BaseNode):
         self.get_logger().info(f'{self.bag.path}: {self.bag.count} messages, '
                                f'{self.recording.dropped} dropped')
         return EXIT_OK
+
+    def stop(self) -> None:
+        self.recording.close()
+        with contextlib.suppress(OSError):
+            self.bag.close()
 
 
 main = RecorderNode.main

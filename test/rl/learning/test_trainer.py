@@ -79,6 +79,17 @@ def test_an_interrupted_run_is_saved(start):
     assert run.summary['ended_by'] == 'interrupted'
 
 
+def test_a_run_whose_actors_or_environments_fail_is_saved(start):
+    def fail(inbox):
+        if inbox.sequence == 7:
+            raise RuntimeError('of an environment')
+
+    run = start(inbox={'on_get': fail})
+    with pytest.raises(RuntimeError, match='of an environment'):
+        run()
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
+
+
 def test_time_shares_and_extra_scalars_are_written(start):
     # Whatever is done takes a tick for each look at the clock, however fast the machine is.
     ticks = itertools.count()

@@ -134,7 +134,7 @@ class Trainer:
         """Learn until the run is over or ``stop`` is set; write last checkpoint and summary.
 
         Returns why it ended: NOT_FINITE, NOT_SAVED, or one of ``_REASONS``. If another learner is
-        gone, it saves the checkpoint and raises a GroupError.
+        gone, which is a GroupError, or something fails between updates, it saves the checkpoint.
         """
         iterations = self.iterations(stop)
         while True:
@@ -157,9 +157,11 @@ class Trainer:
             self._calls.log(f'{error}; the run ends, its checkpoint is left as it was')
             reason = NOT_FINITE
             self._merge_progress()
-        except GroupError:
-            # The weights are consistent: an optimizer step happens completely or not at all.
-            self._writes(self.reporter.save)
+        except Exception as error:
+            # The weights are consistent between updates, and without another learner: an optimizer
+            # step happens completely or not at all.
+            if isinstance(error, GroupError) or not self.busy:
+                self._writes(self.reporter.save)
             raise
         if reason != NOT_FINITE:
             is_saved = self._writes(self.reporter.save)

@@ -141,7 +141,8 @@ class Recording:
         self._seen: set[str] = set()
         self.received = self.dropped = 0
         self.failure: OSError | None = None
-        self._thread = threading.Thread(target=self._write, name='bag')
+        # A daemon: a node that fails before it closes this must end.
+        self._thread = threading.Thread(target=self._write, name='bag', daemon=True)
         self._thread.start()
 
     def discover_topics(self) -> None:
