@@ -16,7 +16,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_DISK, say, stop_on_signals
+from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
@@ -168,7 +168,7 @@ def main(args: list[str] | None = None) -> int:
             surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return status_of(error)
     say(f'ended by {reason}; written to {path}')
     return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 

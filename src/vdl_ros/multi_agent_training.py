@@ -26,10 +26,10 @@ import torch
 from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import (
-    EXIT_BAD_INPUT,
     EXIT_DISK,
     OneLineParser,
     say,
+    status_of,
     stop_on_signals,
     whole_number,
 )
@@ -257,7 +257,7 @@ def main(args: Sequence[str] | None = None) -> int:
         reasons = train(read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:
         print(f'multi_agent_training: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return status_of(error)
     for name, reason in reasons.items():
         say(f'{name}: ended by {reason}; written to {options.run_dir / name}')
     found = reasons.values()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import ctypes
+import errno
 import math
 import os
 import queue
@@ -19,6 +20,9 @@ from vdl_ros.common.quoting import quoted
 T = TypeVar('T')
 EXIT_BAD_INPUT = 2
 EXIT_DISK = 3  # what was to be kept could not be written
+EXIT_INTERRUPTED = 130
+# Errors of a disk, which say nothing about the input.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -60,7 +64,14 @@ def run_tool(name: str, work: Callable[[], int | None]) -> int:
         return work() or 0
     except (ValueError, OSError) as error:
         print(f'{name}: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return status_of(error)
+
+
+def status_of(error: Exception) -> int:
+    """Return the exit status after a ValueError or OSError, or its cause, that ends a program."""
+    is_of_disk = any(isinstance(each, OSError) and each.errno in _DISK_ERRORS
+                     for each in (error, error.__cause__))
+    return EXIT_DISK if is_of_disk else EXIT_BAD_INPUT
 
 
 def say(text: str) -> None:
@@ -104,6 +115,13 @@ def stop_on_signals(parent: int | None = None) -> threading.Event:
     if parent:
         signal_at_death_of(parent, signal.SIGTERM)
     return event
+
+
+def interrupt_on_signals() -> None:
+    """Let SIGTERM and SIGHUP raise a KeyboardInterrupt in the main thread, as SIGINT does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def signal_at_death_of(parent: int, number: int) -> None:

@@ -29,7 +29,14 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError, EpisodeLabels
-from vdl_ros.common.command_line import EXIT_DISK, OneLineParser, run_tool, whole_number
+from vdl_ros.common.command_line import (
+    EXIT_DISK,
+    EXIT_INTERRUPTED,
+    OneLineParser,
+    interrupt_on_signals,
+    run_tool,
+    whole_number,
+)
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
@@ -229,5 +236,10 @@ def main(args: Sequence[str] | None = None) -> int:
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])
     if options.env:
-        return run_tool('record_episodes', lambda: record_policy(options))
+        interrupt_on_signals()
+        try:
+            return run_tool('record_episodes', lambda: record_policy(options))
+        except KeyboardInterrupt:
+            print(f'record_episodes: interrupted: {options.output} was not made', file=sys.stderr)
+            return EXIT_INTERRUPTED
     return RecordEpisodesNode.main(words[count:], options)

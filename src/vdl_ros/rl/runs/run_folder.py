@@ -92,7 +92,7 @@ class RunFolder:
         except InUseError as error:
             raise RunFolderError(f'{"resume" if resume else "run_dir"}: {error}') from None
         except OSError as error:
-            raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from None
+            raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from error
         self.saved_steps = 0
         self._events: EventFile | None = None
         self._tracker: Tracker | None = None
