@@ -93,8 +93,9 @@ def printed(capfd):
 
 @pytest.fixture
 def own_signals():
-    """Restore the handlers of SIGINT and SIGTERM after the test."""
-    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
+    """Restore the handlers of SIGINT, SIGTERM and SIGHUP after the test."""
+    handlers = {each: signal.getsignal(each)
+                for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
     for each, handler in handlers.items():
         signal.signal(each, handler)

@@ -1,5 +1,6 @@
 """Sessions of several agents in one process: bodies, ends, seeds, resuming, and bad files."""
 
+import itertools
 import json
 import re
 import threading
@@ -10,6 +11,7 @@ import pytest
 from vdl_ros import multi_agent_training
 from vdl_ros.multi_agent_training import train
 from vdl_ros.recipes.agents_file import AgentsFile, read_agents_file
+from vdl_ros.rl.acting.actor import SharedActors
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, pack
 from vdl_ros.tools import match
 
@@ -78,6 +80,21 @@ def test_a_fixed_opponent_keeps_its_weights_and_plays_a_match(tmp_path, capsys):
                            ('green=random', 'blue_0: nobody acts')):
         assert match.main([players[0], wrong]) == 2
         assert message in capsys.readouterr().err, wrong
+
+
+def test_all_agents_are_saved_when_an_environment_fails(tmp_path, monkeypatch):
+    step, steps = SharedActors.step, itertools.count()
+
+    def fail(actors):
+        if next(steps) == 60:
+            raise RuntimeError('of an environment')
+        return step(actors)
+
+    monkeypatch.setattr(SharedActors, 'step', fail)
+    with pytest.raises(RuntimeError, match='of an environment'):
+        session(tmp_path, {'red': PPO, 'blue': A3C}, [DUEL], DUELLISTS)
+    for name in ('red', 'blue'):
+        assert json.loads((tmp_path / name / 'summary.json').read_text())['agent_steps'] > 0
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, stop_on_signals
+from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
@@ -33,6 +33,7 @@ from vdl_ros.rl.data.unroll import Inbox, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import (
     RunConfig,
@@ -99,7 +100,7 @@ def train(
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
         if text := warning(attack, envs):
-            print(text)
+            say(text)
         spaces = envs.single_observation_space, envs.single_action_space
         timer = ThreadTimer()
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
@@ -167,9 +168,9 @@ def main(args: list[str] | None = None) -> int:
             surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
-    print(f'ended by {reason}; written to {path}')
-    return 1 if reason == NOT_FINITE else 0
+        return status_of(error)
+    say(f'ended by {reason}; written to {path}')
+    return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 
 
 if __name__ == '__main__':

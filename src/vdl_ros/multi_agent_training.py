@@ -26,11 +26,14 @@ import torch
 from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import (
-    EXIT_BAD_INPUT,
+    EXIT_DISK,
     OneLineParser,
+    say,
+    status_of,
     stop_on_signals,
     whole_number,
 )
+from vdl_ros.common.files import LAUNCH_FILE, lock_folder
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.envs import factory
@@ -46,6 +49,7 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -92,17 +96,17 @@ class _Agent:
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
         resume = (folder / 'checkpoint.pt').is_file()
-        if not resume:
+        if not resume and (folder / LAUNCH_FILE).is_file():
             # Ended before its first checkpoint: nothing of it can be used.
             shutil.rmtree(folder, ignore_errors=True)
 
-        def say(text: str) -> None:
-            print(f'{name}: {text}')
+        def log(text: str) -> None:
+            say(f'{name}: {text}')
 
         self._iterations = Trainer(
             self._learner, self, self._flow_stats, RunFolder(folder, resume=resume),
             described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
-            Callbacks(log=say, warn=say), evaluator=evaluator, timers={TRAINING: timer},
+            Callbacks(log=log, warn=log), evaluator=evaluator, timers={TRAINING: timer},
         ).iterations(stop)
         self._iterate()
         for number in envs:
@@ -159,6 +163,7 @@ def train(
     names = list(file.agents)
     seeds = [seed, *seeds_for(seed, len(names) - 1)]
     with contextlib.ExitStack() as cleanup:
+        cleanup.enter_context(lock_folder(run_dir))
         together = [(number, share, step) for number in range(len(file.envs))
                     for share, step in _make_envs(file, number, seeds, cleanup)]
         agents = []
@@ -209,20 +214,28 @@ def _run(
     groups: Sequence[tuple[int, list[_Agent], SharedActors]], agents: Sequence[_Agent],
     stop: threading.Event,
 ) -> None:
-    """Step the environments in turn until all are done, or ``stop`` is set."""
-    while not stop.is_set() and (waiting := [
-            each for each in groups if any(not agent.reason for agent in each[1])]):
-        for env, members, shared in waiting:
-            # Until each agent has learned once.
-            missing = set(range(len(members)))
-            while missing and not stop.is_set():
-                for index in shared.step():
-                    members[index].finish_unroll(env)
-                    missing.discard(index)
-        if any(each.reason == NOT_FINITE for each in agents):
-            stop.set()
-    for agent in agents:
-        agent.interrupt()
+    """Step the environments in turn until all are done, or ``stop`` is set.
+
+    All agents are saved, also after an error, of an environment or an agent.
+    """
+    try:
+        while not stop.is_set() and (waiting := [
+                each for each in groups if any(not agent.reason for agent in each[1])]):
+            for env, members, shared in waiting:
+                # Until each agent has learned once.
+                missing = set(range(len(members)))
+                while missing and not stop.is_set():
+                    for index in shared.step():
+                        members[index].finish_unroll(env)
+                        missing.discard(index)
+            if any(each.reason == NOT_FINITE for each in agents):
+                stop.set()
+    except Exception:
+        stop.set()
+        raise
+    finally:
+        for agent in agents:
+            agent.interrupt()
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -244,10 +257,11 @@ def main(args: Sequence[str] | None = None) -> int:
         reasons = train(read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:
         print(f'multi_agent_training: {error}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return status_of(error)
     for name, reason in reasons.items():
-        print(f'{name}: ended by {reason}; written to {options.run_dir / name}')
-    return 1 if NOT_FINITE in reasons.values() else 0
+        say(f'{name}: ended by {reason}; written to {options.run_dir / name}')
+    found = reasons.values()
+    return 1 if NOT_FINITE in found else EXIT_DISK if NOT_SAVED in found else 0
 
 
 if __name__ == '__main__':

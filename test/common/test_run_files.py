@@ -6,7 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from vdl_ros.common.files import ProgressTable, atomic_file, checkpoint_file, write_text
+from vdl_ros.common.files import (
+    InUseError,
+    ProgressTable,
+    atomic_file,
+    checkpoint_file,
+    is_unused,
+    lock_folder,
+    new_folder,
+    write_text,
+)
 
 
 def test_an_error_while_writing_leaves_the_old_file(tmp_path):
@@ -15,8 +24,26 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
     with contextlib.suppress(KeyError), atomic_file(path) as partial:
         partial.write_text('ne')
         raise KeyError
+    # Errors of a full disk name no file.
+    with pytest.raises(OSError, match=str(path)), atomic_file(path):
+        raise OSError(28, 'No space left on device')
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_folder_has_one_writer_at_a_time(tmp_path):
+    one, two = tmp_path / 'one', tmp_path / 'two'
+    with lock_folder(one):
+        with pytest.raises(InUseError, match=f'^{one} is in use by another process; '):
+            lock_folder(one)
+        assert is_unused(one)
+    lock_folder(one).close()
+    with new_folder(two) as new:
+        with pytest.raises(InUseError), new_folder(two):
+            pass
+        (new / 'x').touch()
+    assert [each.name for each in two.iterdir()] == ['x']
+    assert not list(tmp_path.glob('.*'))
 
 
 def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):

@@ -3,10 +3,11 @@
 import signal
 import sys
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from vdl_ros.common.command_line import set_by_signals
+from vdl_ros.common.command_line import say, set_by_signals, stop_on_signals
 
 
 @pytest.mark.parametrize('work', ['set', 'wait', 'signal'])
@@ -35,3 +36,19 @@ def test_a_signal_sets_the_event_also_while_it_is_set_or_waited_for(work):
     finally:
         sys.settrace(tracer)
     assert event.wait(60)
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_a_closed_terminal_is_a_signal_and_lines_to_it_raise_nothing(monkeypatch):
+    def closed(*_):
+        raise OSError(5, 'Input/output error')
+
+    monkeypatch.setattr(sys, 'stdout', SimpleNamespace(write=closed, flush=closed))
+    say('x')
+    stop = stop_on_signals()
+    signal.raise_signal(signal.SIGHUP)
+    assert stop.wait(60)
+    # As nohup leaves it.
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    stop_on_signals()
+    assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN

@@ -16,7 +16,6 @@ from vdl_ros.experiments.checker import read_specs
 from vdl_ros.experiments.search import (
     Searcher,
     StorageError,
-    folder_lock,
     make_sampler,
     open_storage,
     open_study,
@@ -175,13 +174,6 @@ def test_cmaes_approaches_a_peak():
 
 def study_of(storage, content=None):
     return open_study(storage, 'file/spec', RandomSampler(), NopPruner(), content or {'a': 1})
-
-
-def test_a_folder_belongs_to_one_experiment_at_a_time(tmp_path):
-    with folder_lock(tmp_path / 'a'), \
-            pytest.raises(StorageError, match='is locked by another experiment'), \
-            folder_lock(tmp_path / 'a'):
-        pass
 
 
 def test_a_line_that_was_cut_short_and_a_lock_that_was_left_do_not_matter(tmp_path):

@@ -176,7 +176,7 @@ def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
 
     class Ended(formats.RobomimicWriter):
         def close(self):
-            assert list(tmp_path.glob('.other.partial-*/dataset/*'))
+            assert list(tmp_path.glob('.other.partial/new/*'))
             signal.raise_signal(signal.SIGTERM)
 
     monkeypatch.setitem(formats.FORMATS, 'hdf5', Ended)

@@ -102,7 +102,7 @@ def test_each_saved_episode_is_a_bag_with_its_labels(launch, peer, tmp_path, cap
 
     bags = find_bags(output)
     assert [each.name for each in bags] == ['episode_0000', 'episode_0001']
-    assert sorted(each.name for each in output.iterdir()) == [each.name for each in bags], (
+    assert sorted(each.name for each in output.glob('[!.]*')) == [each.name for each in bags], (
         'an episode that was not saved leaves nothing')
     assert [read_labels(each) for each in bags] == [
         EpisodeLabels('reach the ball', True, 'owi535'),
@@ -145,5 +145,7 @@ def test_the_first_line_of_a_script_waits_for_the_robot(node_here, peer, tmp_pat
 
 def test_a_folder_with_something_else_is_refused(refused, tmp_path):
     (tmp_path / 'notes.txt').touch()
+    (tmp_path / 'unsaved').mkdir()
     assert 'holds notes.txt, which is no episode; name another folder' in refused(
         lambda args: record_episodes.main(['--output', str(tmp_path), *args]))
+    assert sorted(each.name for each in tmp_path.iterdir()) == ['notes.txt', 'unsaved']

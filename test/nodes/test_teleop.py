@@ -44,8 +44,6 @@ class Person:
 
     def start_here(self):
         """Start teleop in this process."""
-        # A signal of a closed terminal cannot be taken by a thread.
-        self._monkeypatch.setattr(teleop, 'set_by_signals', lambda *_: None)
         with self._monkeypatch.context() as patch:
             for name in ('stdin', 'stdout'):
                 patch.setattr(f'sys.{name}', SimpleNamespace(fileno=lambda: self.slave))

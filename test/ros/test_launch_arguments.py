@@ -139,6 +139,8 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not():
         assert not end_with(code, on_success), (code, on_success)
     with pytest.raises(RuntimeError, match='learner-1 cannot run with these settings'):
         end_with(2, True)
+    with pytest.raises(RuntimeError, match='learner-1 could not write its files'):
+        end_with(3, True)
 
 
 @pytest.fixture

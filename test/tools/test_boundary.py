@@ -28,7 +28,7 @@ def test_every_frame_is_written_in_three_forms_and_an_error_is_one_line(
                '--output', str(output)]
     capsys.readouterr()
     assert boundary.main(options) == 0
-    assert {path.name for path in output.iterdir()} == {
+    assert {path.name for path in output.glob('[!.]*')} == {
         f'{number:03}.{ending}' for number in range(2) for ending in ('npy', 'png', 'pdf')}
     actions = np.load(output / '001.npy')
     assert actions.shape == (11, 11)

@@ -27,7 +27,6 @@ def write(path, slope=1.0, begin=1, **config):
              'mean_length_100': 9.0, 'success_rate_100': 0.5, 'episodes': 3 * i,
              'steps_per_s': 400.0, 'policy_lag_mean': 0.0, 'trajectories_lost': 0},
             {'losses/entropy': 1 / i})
-    folder._events.close()
 
 
 @pytest.fixture

@@ -306,7 +306,7 @@ class Grid:
         self.log(f'{name}: {self._steps(phase):,} steps')
         try:
             found = self._training(seed, phase).run(stop.is_set)
-        except TrainingError as error:
+        except (TrainingError, OSError) as error:
             raise PhaseError(f'{name}: {error}') from None
         if found is None:
             return

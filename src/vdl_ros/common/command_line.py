@@ -1,10 +1,11 @@
-"""Command lines of programs: options, and what SIGINT and SIGTERM do."""
+"""Command lines of programs: options, exit statuses, output, and what signals do."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import ctypes
+import errno
 import math
 import os
 import queue
@@ -18,6 +19,10 @@ from vdl_ros.common.quoting import quoted
 
 T = TypeVar('T')
 EXIT_BAD_INPUT = 2
+EXIT_DISK = 3  # what was to be kept could not be written
+EXIT_INTERRUPTED = 130
+# Errors of a disk, which say nothing about the input.
+_DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -59,7 +64,20 @@ def run_tool(name: str, work: Callable[[], int | None]) -> int:
         return work() or 0
     except (ValueError, OSError) as error:
         print(f'{name}: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return status_of(error)
+
+
+def status_of(error: Exception) -> int:
+    """Return the exit status after a ValueError or OSError, or its cause, that ends a program."""
+    is_of_disk = any(isinstance(each, OSError) and each.errno in _DISK_ERRORS
+                     for each in (error, error.__cause__))
+    return EXIT_DISK if is_of_disk else EXIT_BAD_INPUT
+
+
+def say(text: str) -> None:
+    """Print a line if possible: a terminal that was closed or a full disk must end no work."""
+    with contextlib.suppress(OSError):
+        print(text, flush=True)
 
 
 _PR_SET_PDEATHSIG = 1
@@ -67,6 +85,8 @@ _PR_SET_PDEATHSIG = 1
 
 def set_by_signals(event: threading.Event, *numbers: int) -> None:
     """Install handlers that set ``event`` on the given signals; call in the main thread.
+
+    SIGHUP, which comes when the terminal is closed, stays ignored if ``nohup`` ignores it.
 
     A handler may interrupt the main thread while it sets or reads the event and holds the event's
     lock; a handler that acquired this lock would wait forever. So handlers only put into a
@@ -80,19 +100,28 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
 
     threading.Thread(target=set_event, name='signals', daemon=True).start()
     for number in numbers:
-        signal.signal(number, lambda *_: received.put(None))
+        if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: received.put(None))
 
 
 def stop_on_signals(parent: int | None = None) -> threading.Event:
-    """Return an event that SIGINT, SIGTERM and the death of ``parent`` set; later ones do nothing.
+    """Return an event that SIGINT, SIGTERM, SIGHUP and the death of ``parent`` set.
 
-    ``parent`` is the process id of the one that started this process, if it matters.
+    Later signals do nothing. ``parent`` is the process id of the one that started this process, if
+    it matters.
     """
     event = threading.Event()
-    set_by_signals(event, signal.SIGINT, signal.SIGTERM)
+    set_by_signals(event, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     if parent:
         signal_at_death_of(parent, signal.SIGTERM)
     return event
+
+
+def interrupt_on_signals() -> None:
+    """Let SIGTERM and SIGHUP raise a KeyboardInterrupt in the main thread, as SIGINT does."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, signal.default_int_handler)
 
 
 def signal_at_death_of(parent: int, number: int) -> None:

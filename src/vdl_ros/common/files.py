@@ -9,6 +9,7 @@ import io
 import json
 import os
 import secrets
+import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -59,7 +60,7 @@ def unique_name() -> str:
 def atomic_file(path: Path) -> Iterator[Path]:
     """Yield a file beside ``path`` to write to; it becomes ``path`` if nothing is raised.
 
-    After a crash of the machine the old or the new content is there.
+    After a crash of the machine the old or the new content is there. An OSError names ``path``.
     """
     partial = path.with_name(path.name + '.partial')
     try:
@@ -68,6 +69,11 @@ def atomic_file(path: Path) -> Iterator[Path]:
         partial.replace(path)
         # Otherwise the new name may be lost, and with it both contents.
         _sync(path.parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        # One of writing, as on a full disk, names no file.
+        if error.errno and error.filename in (None, str(partial)):
+            raise OSError(error.errno, error.strerror, str(path)) from error
+        raise
     finally:
         partial.unlink(missing_ok=True)
 
@@ -96,6 +102,21 @@ def read_json(path: Path) -> dict[str, Any]:
         return dict(json.loads(path.read_text()))
     except (OSError, ValueError, TypeError):
         return {}
+
+
+def append_whole(path: Path, data: bytes) -> None:
+    """Append to a file, whole or, with an OSError, not at all."""
+    # Without a buffer, whose rest would be written when the file is closed.
+    with path.open('ab', buffering=0) as stream:
+        size = os.fstat(stream.fileno()).st_size
+        try:
+            if stream.write(data) < len(data):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            stream.truncate(size)
+            if not size:
+                path.unlink()
+            raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def write_table(path: Path, *rows: Iterable[object]) -> None:
@@ -132,16 +153,7 @@ class ProgressTable:
         """Add a row, which must have all columns, whole or, with an OSError, not at all."""
         line = io.StringIO()
         csv.writer(line).writerow([row[name] for name in self._columns])
-        data = line.getvalue().encode()
-        # Without a buffer, whose rest would be written when the file is closed.
-        with self._path.open('ab', buffering=0) as stream:
-            size = os.fstat(stream.fileno()).st_size
-            try:
-                if stream.write(data) < len(data):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self._path))
-            except OSError:
-                stream.truncate(size)
-                raise
+        append_whole(self._path, line.getvalue().encode())
 
     def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
         try:
@@ -160,24 +172,61 @@ class ProgressTable:
         return rows
 
 
-#: The file that is locked while a process writes the run.
-LAUNCH_FILE = '.launch_id'
+#: The file of a folder that is locked while a process writes the folder; that of a run.
+LOCK_FILE, LAUNCH_FILE = '.lock', '.launch_id'
 # Errors of flock on file systems without locks.
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP)
 
 
-def lock(file: IO[str]) -> None:
-    """Lock the open ``LAUNCH_FILE``, until it is closed or the process ends.
+class InUseError(ValueError):
+    """A folder that another process writes; the message is one line with the folder."""
 
-    BlockingIOError: another process has locked it.
+
+def lock_folder(folder: Path, name: str = LOCK_FILE) -> IO[str]:
+    """Make a folder and lock it, until the returned file is closed or the process ends.
+
+    InUseError: another process has locked it.
     """
+    folder.mkdir(parents=True, exist_ok=True)
+    file = (folder / name).open('a+')
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise
+        file.close()
+        raise InUseError(f'{folder} is in use by another process; stop that one, or name another '
+                         'folder') from None
     except OSError as error:
         if error.errno not in _NO_LOCKS:
+            file.close()
             raise
+    return file
+
+
+def is_unused(folder: Path) -> bool:
+    """Return whether a folder is not there, or has nothing but the lock of an earlier writer."""
+    return not folder.is_dir() or all(each.name == LOCK_FILE for each in folder.iterdir())
+
+
+@contextmanager
+def new_folder(output: Path) -> Iterator[Path]:
+    """Yield a folder that becomes ``output`` at the end, or is removed after an error.
+
+    ValueError: ``output`` is there, or another process makes it.
+    """
+    if output.exists():
+        raise ValueError(f'{output} exists; name another output')
+    # In the same folder, so that the last step is one rename.
+    hidden = output.with_name(f'.{output.name}.partial')
+    with lock_folder(hidden):
+        try:
+            new = hidden / 'new'
+            # Of a process that was killed.
+            shutil.rmtree(new, ignore_errors=True)
+            new.mkdir()
+            yield new
+            new.rename(output)
+        finally:
+            shutil.rmtree(hidden, ignore_errors=True)
 
 
 def in_use(path: Path) -> bool:

@@ -11,10 +11,11 @@ import numpy as np
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
+from vdl_ros.common.files import new_folder
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.export.lerobot import LeRobotWriter
-from vdl_ros.export.writer import Layout, Row, new_folder
+from vdl_ros.export.writer import Layout, Row
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
 

@@ -15,14 +15,14 @@ from typing import Any
 
 import yaml
 
-from vdl_ros.common.files import read_json, write_text
+from vdl_ros.common.files import LOCK_FILE, lock_folder, read_json, write_text
 from vdl_ros.common.opengl import OpenGLError
 from vdl_ros.common.settings import Scalar, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.experiments.page import deliver_experiment, read_summary, reference_of
 from vdl_ros.experiments.results import deliver_trial
-from vdl_ros.experiments.search import Outcome, Searcher, folder_lock
+from vdl_ros.experiments.search import Outcome, Searcher
 from vdl_ros.experiments.spec import Spec
 from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.recipes import config_file
@@ -65,7 +65,7 @@ class Experiments:
         if mode == 'search' and spec.search is None:
             raise ValueError(f'{spec.path}: {spec.name}: has no search')
         self.log(f'{spec.name}: {mode} in {folder}')
-        with folder_lock(folder):
+        with lock_folder(folder):
             if mode == 'dev':
                 return self._dev(spec, folder)
             _copy(spec, folder, mode)
@@ -111,10 +111,9 @@ class Experiments:
     def _dev(self, spec: Spec, folder: Path) -> bool:
         """Run two short trials of one session, and check more than a long training needs."""
         for path in folder.iterdir():
-            # The lock stays.
             if path.is_dir():
                 shutil.rmtree(path)
-            elif path.name != '.lock':
+            elif path.name != LOCK_FILE:
                 path.unlink()
         short = _shortened(spec).with_meta(sessions=1, trials=2)
         if short.search is not None:

@@ -32,7 +32,7 @@ from optuna.trial import FrozenTrial, Trial, TrialState
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 
-from vdl_ros.common.files import lock
+from vdl_ros.common.files import write_text
 from vdl_ros.common.settings import Scalar
 from vdl_ros.experiments.spec import Search
 from vdl_ros.experiments.trials import TrialRunner
@@ -48,18 +48,6 @@ Distributions = dict[str, BaseDistribution]
 
 class StorageError(ValueError):
     """A storage that cannot be used; the message is one line."""
-
-
-@contextlib.contextmanager
-def folder_lock(folder: Path) -> Iterator[None]:
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / '.lock').open('a') as file:
-        try:
-            lock(file)
-        except BlockingIOError:
-            raise StorageError(f'{folder} is locked by another experiment; stop that one, or '
-                               'choose another --output') from None
-        yield
 
 
 @contextlib.contextmanager
@@ -239,7 +227,7 @@ class Searcher:
         # Says whose trials those of this folder are, also in a shared database.
         owner = runner.folder / '.owner'
         if not owner.is_file():
-            owner.write_text(secrets.token_hex(8))
+            write_text(owner, secrets.token_hex(8))
         self._owner = owner.read_text()
         # One thread at a time begins a trial, or scores one: matplotlib needs that.
         self._beginning, self._scoring = threading.Lock(), threading.Lock()

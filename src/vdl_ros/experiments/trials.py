@@ -107,11 +107,11 @@ class TrialRunner:
     ) -> bool:
         """Run the sessions of a trial that are not complete; return whether all are now.
 
-        Once ``stop`` returns true, or a session fails, which is a TrainingError, the others are
+        Once ``stop`` returns true, or a session fails (a TrainingError or OSError), the others are
         interrupted. ``report`` takes a place, counted over all sessions, and the mean return
         there; without it ``jobs`` sessions may run at a time.
         """
-        failed: list[str] = []
+        failed: list[TrainingError | OSError] = []
 
         def run_one(index: int, session: TrainingProcess) -> bool:
             reporter = _Reporter(session, index, report)
@@ -124,8 +124,8 @@ class TrialRunner:
                 return False
             try:
                 complete = session.run(stops) is not None
-            except TrainingError as error:
-                failed.append(str(error))
+            except (TrainingError, OSError) as error:
+                failed.append(error)
                 return False
             reporter.look(over=True)
             return complete
@@ -134,7 +134,7 @@ class TrialRunner:
             done = list(pool.map(run_one, range(self.spec.meta.sessions),
                                  self.sessions(number, values)))
         if failed:
-            raise TrainingError(failed[0])
+            raise failed[0]
         return all(done)
 
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from vdl_ros.bags.reader import find_bags, read_labels
+from vdl_ros.common.files import new_folder
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.messages import ARM, ArmBag, BagTopics, CapturedFrames, Picture
 from vdl_ros.export.robomimic import RobomimicWriter
 from vdl_ros.export.synchronizer import BagSummary, ExportOptions, Synchronized, scan_bags
-from vdl_ros.export.writer import Layout, Row, new_folder, require_module
+from vdl_ros.export.writer import Layout, Row, require_module
 from vdl_ros.pose.frames import is_data_set
 
 FORMATS: dict[str, Callable[[Path, Layout], LeRobotWriter | RobomimicWriter]] = {

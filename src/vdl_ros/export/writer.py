@@ -1,14 +1,9 @@
-"""What the writers of data sets have in common: layout and rows, folders, optional libraries."""
+"""What the writers of data sets have in common: layout and rows, optional libraries."""
 
 from __future__ import annotations
 
-import contextlib
 import importlib
-import shutil
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,20 +62,3 @@ def require_module(name: str, package: str, format_name: str) -> Any:
     except ImportError:
         raise ValueError(f'--format {format_name} needs {package}, which is not installed here: '
                          f'pip install {package}') from None
-
-
-@contextlib.contextmanager
-def new_folder(output: Path) -> Iterator[Path]:
-    """Yield a hidden folder, renamed to ``output`` at the end, or removed after an error."""
-    if output.exists():
-        raise ValueError(f'{output} exists; name another output')
-    output.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder, so that the last step is one rename.
-    folder = Path(tempfile.mkdtemp(prefix=f'.{output.name}.partial-', dir=output.parent))
-    try:
-        root = folder / 'dataset'
-        root.mkdir()
-        yield root
-        root.rename(output)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

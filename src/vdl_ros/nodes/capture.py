@@ -16,6 +16,8 @@ from rclpy.executors import Executor
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.simulation.simulation import ArmSimulation, PoseError
 from vdl_ros.bags.reader import read_part
+from vdl_ros.common.command_line import EXIT_DISK
+from vdl_ros.common.files import lock_folder
 from vdl_ros.common.settings import SettingError
 from vdl_ros.pose.domain_randomization import LOOK, RandomizedScene, sample
 from vdl_ros.pose.frames import FrameWriter
@@ -24,8 +26,6 @@ from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import CaptureConfig
 from vdl_ros.ros.process import EXIT_OK
-
-EXIT_DISK = 3
 
 
 class SimulatedCapture:
@@ -73,6 +73,8 @@ class CameraCapture:
 
     def __init__(self, config: CaptureConfig, node: BaseNode) -> None:
         path = Path(config.output)
+        # Before its files are read; a new folder is made by one process alone.
+        lock = lock_folder(path) if any(path.glob('*.mcap')) else None
         parts = [read_part(file) for file in sorted(
             path.glob('*.mcap'), key=lambda file: (len(file.name), file.name))]
         if any(topic.name.lstrip('/') not in self._TOPICS
@@ -84,6 +86,7 @@ class CameraCapture:
         if self.frames >= config.frames:
             return
         self._bag = BagWriter(path, compression=config.compression, earlier=parts)
+        self._lock = lock or lock_folder(path)
         self._handles = []
         for name, callback in zip(self._TOPICS, (self._on_info, self._on_image), strict=True):
             topic = qos.TABLE[name]

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
+from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.quoting import in_one_line
 from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -23,6 +24,7 @@ from vdl_ros.rl.acting.flow_control import make_learner_id
 from vdl_ros.rl.device import choose_device
 from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.distributed.process_group import join
+from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE
 from vdl_ros.rl.runs.run_config import (
     RunConfig,
@@ -162,6 +164,8 @@ class LearnerNode(BaseNode):
             if reason == NOT_FINITE:
                 # A restart would meet the same numbers again.
                 return EXIT_BAD_INPUT
+            if reason == NOT_SAVED:
+                return EXIT_DISK
             if self._run.video and training.folder is not None and reason != 'interrupted':
                 self._record_run(training.folder)
         except RefusedError as error:

@@ -29,7 +29,14 @@ from std_msgs.msg import String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError, EpisodeLabels
-from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
+from vdl_ros.common.command_line import (
+    EXIT_DISK,
+    EXIT_INTERRUPTED,
+    OneLineParser,
+    interrupt_on_signals,
+    run_tool,
+    whole_number,
+)
 from vdl_ros.demonstrations.episode_keys import HELP, EpisodeKeys, Request
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
@@ -37,7 +44,7 @@ from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import RecordConfig
 from vdl_ros.ros.process import EXIT_OK, call_back
 
-EXIT_REFUSED, EXIT_DISK = 1, 3
+EXIT_REFUSED = 1
 #: Requests that are services too, std_srvs/Trigger.
 SERVICES = ('start', 'success', 'failure', 'discard')
 # How long a script's first line waits for the robot, s.
@@ -175,7 +182,7 @@ class RecordEpisodesNode(BaseNode):
         if failure is not None:
             self.get_logger().error(
                 f'{self.bags.path}: {getattr(failure, "strerror", failure)}: recording has ended; '
-                'the episodes that were saved are whole')
+                f'{self.bags.name} is lost, the episodes that were saved are whole')
             return EXIT_DISK
         if refused:
             self.get_logger().error(f'lines of the input that were refused: {refused}')
@@ -229,5 +236,10 @@ def main(args: Sequence[str] | None = None) -> int:
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])
     if options.env:
-        return run_tool('record_episodes', lambda: record_policy(options))
+        interrupt_on_signals()
+        try:
+            return run_tool('record_episodes', lambda: record_policy(options))
+        except KeyboardInterrupt:
+            print(f'record_episodes: interrupted: {options.output} was not made', file=sys.stderr)
+            return EXIT_INTERRUPTED
     return RecordEpisodesNode.main(words[count:], options)

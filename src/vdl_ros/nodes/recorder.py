@@ -6,6 +6,7 @@ its publishers offer.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from dataclasses import replace
@@ -13,6 +14,7 @@ from pathlib import Path
 
 from rclpy.executors import Executor
 
+from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import SettingError
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.bags.bag_writer import BagWriter
@@ -20,8 +22,6 @@ from vdl_ros.ros.bags.recording import Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.node_settings import RecordConfig
 from vdl_ros.ros.process import EXIT_OK, call_back
-
-EXIT_DISK = 3
 
 
 class RecorderNode(BaseNode):
@@ -74,6 +74,11 @@ class RecorderNode(BaseNode):
         self.get_logger().info(f'{self.bag.path}: {self.bag.count} messages, '
                                f'{self.recording.dropped} dropped')
         return EXIT_OK
+
+    def stop(self) -> None:
+        self.recording.close()
+        with contextlib.suppress(OSError):
+            self.bag.close()
 
 
 main = RecorderNode.main

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 import time
 
@@ -11,7 +10,6 @@ from rclpy.executors import Executor
 from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.teleop.keyboard import Terminal
 from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop, TeleopConfig
-from vdl_ros.common.command_line import set_by_signals
 from vdl_ros.msg import EmergencyStopState
 from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request, wait_for_acks
 from vdl_ros.ros.base_node import BaseNode
@@ -92,7 +90,6 @@ class TeleopNode(BaseNode):
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Steer until a key or signal ends it, or the terminal is closed."""
-        set_by_signals(stop, signal.SIGHUP)
         with self.terminal as terminal:
             try:
                 terminal.log(HELP)

@@ -19,6 +19,7 @@ from torch import Tensor
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, decode, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagReader
+from vdl_ros.common.files import new_folder
 from vdl_ros.pose.frames import INFO, Frames, FrameWriter, is_data_set, read_info
 
 #: Height and width of the pictures, pixels.
@@ -114,18 +115,14 @@ def _converted(bag: Path) -> Path:
         if read_info(folder).origin.get('bag', origin['bag']) == origin['bag']:
             return folder
         shutil.rmtree(folder)
-    new = folder.with_name(f'.{folder.name}.converted')
-    shutil.rmtree(new, ignore_errors=True)
-    try:
+    with new_folder(folder) as new:
+        new.rmdir()  # the writer makes it
         writer = FrameWriter(new, (SIZE, SIZE), (_ROLL,), origin)
         left_out = _convert(bag, writer)
         writer.close()
         info = read_info(new)
         info.left_out = dict(left_out)
         info.write(new)
-        new.rename(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
     return folder
 
 

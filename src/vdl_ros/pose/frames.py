@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.common.files import write_text
+from vdl_ros.common.files import lock_folder, write_text
 from vdl_ros.common.schema import read_json
 
 #: What a capture randomises besides the poses of arm and camera.
@@ -126,7 +126,7 @@ class FrameWriter:
         frames: in the data set, those from before included.
 
     Raises:
-        ValueError: the folder holds something else, or was begun with other values.
+        ValueError: the folder holds something else, was begun with other values, or is in use.
     """
 
     def __init__(self, folder: Path, size: tuple[int, int], look: Sequence[str],
@@ -135,6 +135,7 @@ class FrameWriter:
         self._layout = _layout(*size, len(look))
         info = FramesInfo(1, *size, list(look), dict(origin))
         if is_data_set(folder):
+            self._lock = lock_folder(folder)
             _compare(folder, read_info(folder), info)
             found = [_array(folder / f'{name}.npy', *each) for name, each in self._layout.items()]
             if any(getattr(each, 'offset', _HEADER) != _HEADER for each in found):
@@ -145,7 +146,7 @@ class FrameWriter:
         else:
             # The folder is whole when it gets its name.
             new = folder.with_name(f'.{folder.name}.new')
-            new.mkdir(parents=True, exist_ok=True)
+            self._lock = lock_folder(new)
             for name, (kind, row) in self._layout.items():
                 (new / f'{name}.npy').write_bytes(_header(kind, (0, *row)))
             info.write(new)
@@ -180,6 +181,7 @@ class FrameWriter:
         self.commit()
         for file in self._files.values():
             file.close()
+        self._lock.close()
 
 
 def _compare(folder: Path, begun: FramesInfo, given: FramesInfo) -> None:

@@ -13,10 +13,16 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.common.files import ProgressTable, atomic_file, write_text
+from vdl_ros.common.event_file import EventFile
+from vdl_ros.common.files import (
+    ProgressTable,
+    atomic_file,
+    is_unused,
+    lock_folder,
+    write_text,
+)
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
@@ -121,21 +127,20 @@ class Trainer:
             self._model, config.weight_decay, bfloat16=self._bfloat16)
         self._lr = 0.0
         self.step, self.epoch, self.elapsed = 0, 0, 0.0
-        self._done_in_epoch, self._best = 0, math.inf
+        self._done_in_epoch, self._best, self._saved_step = 0, math.inf, 0
         self._folder = folder
         if resume:
             self._load()
-        elif folder.is_dir() and any(folder.iterdir()):
+        elif not is_unused(folder):
             raise ValueError(f'--output: {folder} is not empty; name another folder, or --resume')
-        folder.mkdir(parents=True, exist_ok=True)
+        self._lock = lock_folder(folder)
         self._points = torch.from_numpy(project_points(data, load()))
         write_text(folder / 'config.json', json.dumps(
             {**dataclasses.asdict(config), 'frames': len(data), 'bfloat16': self._bfloat16},
             indent=2) + '\n')
         self._progress = ProgressTable(folder / 'progress.csv', COLUMNS)
         self._progress.truncate(self.step)
-        self._events = SummaryWriter(
-            str(folder), purge_step=self.step + 1 if self._progress.rows() else None)
+        self._events = EventFile(folder, self.step + 1)
 
     def train(self, stop: threading.Event) -> Scores | None:
         """Train to a limit, or until ``stop`` is set; return the last validation's scores."""
@@ -154,9 +159,8 @@ class Trainer:
                 scores = self._validate(losses)
                 self._save()
         finally:
-            if self.step:
-                self._save()
-            self._events.close()
+            self._save_last()
+            self._lock.close()
         return scores
 
     def _share(self) -> float:
@@ -257,10 +261,8 @@ class Trainer:
         self._progress.append({name: f'{row[name]:.6g}' for name in COLUMNS})
         scalars = {f'loss/{name}': losses[name] for name in Loss._fields} | {
             f'error/{name}': value for name, value in scores.error.items()}
-        for name, value in {**row, **scalars}.items():
-            if name != 'step':
-                self._events.add_scalar(name, value, self.step)
-        self._events.flush()
+        self._events.add({name: value for name, value in {**row, **scalars}.items()
+                          if name != 'step'}, self.step)
         draw_curve(self._folder / 'curve.png', self._progress.rows())
         self._log(f'epoch {self.epoch}: joints {scores.joint_accuracy:.3f} within 10 degrees, '
                   f'{row["joint_error_deg"]:.2f} degrees off; azimuth '
@@ -275,12 +277,22 @@ class Trainer:
                        self._average.state_dict(), calibration, origin)
         return scores
 
+    def _save_last(self) -> None:
+        try:
+            if self.step:
+                self._save()
+        except OSError:
+            self._log(f'what was learned after step {self._saved_step} is lost, its checkpoint is '
+                      'whole')
+            raise
+
     def _save(self) -> None:
         save_tensor_file(self._folder / 'checkpoint.pt', {
             'config': dataclasses.asdict(self.config), 'model': self._model.state_dict(),
             'average': self._average.state_dict(), 'optimizer': self._optimizer.state_dict(),
             'step': self.step, 'epoch': self.epoch, 'done_in_epoch': self._done_in_epoch,
             'elapsed': self.elapsed, 'best': self._best})
+        self._saved_step = self.step
 
     def _load(self) -> None:
         path = self._folder / 'checkpoint.pt'
@@ -294,7 +306,8 @@ class Trainer:
             self._model.load_state_dict(found['model'])
             self._average.load_state_dict(found['average'])
             self._optimizer.load_state_dict(found['optimizer'])
-            self.step, self.epoch = int(found['step']), int(found['epoch'])
+            self.step = self._saved_step = int(found['step'])
+            self.epoch = int(found['epoch'])
             self._done_in_epoch = min(int(found['done_in_epoch']), self._batches)
             self.elapsed, self._best = float(found['elapsed']), float(found['best'])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:

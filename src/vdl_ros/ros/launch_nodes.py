@@ -25,6 +25,7 @@ from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackagePrefix
 
+from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.dds.transport import reaches_other_hosts
@@ -146,6 +147,9 @@ def end_with(
     if event.returncode == EXIT_BAD_INPUT:
         raise RuntimeError(f'{event.process_name} cannot run with these settings: it has '
                            'logged which above')
+    if event.returncode == EXIT_DISK:
+        raise RuntimeError(f'{event.process_name} could not write its files: it has logged which '
+                           'above')
     if event.returncode == 0 and on_success:
         return [Shutdown(reason=f'{event.process_name} has finished')]
     return None

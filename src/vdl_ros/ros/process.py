@@ -50,7 +50,7 @@ def keep_large_blocks() -> None:
 N = TypeVar('N', bound=Node)
 
 EXIT_OK = 0
-EXIT_BAD_INPUT = 2  # a restart does not help: launch files end the launch
+EXIT_BAD_INPUT = 2  # a restart does not help, nor after EXIT_DISK: launch files end the launch
 EXIT_RESTART = 4  # another process failed that this one depends on: launch files restart this one
 
 # Linux gives a thread of this niceness 45 / (1024 + 45) of a core beside one of niceness 0.

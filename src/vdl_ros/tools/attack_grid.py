@@ -40,10 +40,11 @@ from vdl_ros.common.command_line import (
     OneLineParser,
     number_above_0,
     run_tool,
+    say,
     stop_on_signals,
     whole_number,
 )
-from vdl_ros.common.files import write_text
+from vdl_ros.common.files import lock_folder, write_text
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
@@ -101,12 +102,13 @@ def _run(options: argparse.Namespace) -> int:
         if options.defences else make_phases(options.scale, options.value_thresholds)
     grid = Grid(
         options.output, options.init, choose(phases, options.phases), options.learned_steps,
-        options.frozen_steps, _more(options.set), log=lambda text: print(text, flush=True))
+        options.frozen_steps, _more(options.set), log=say)
     if options.dry_run:
         print('\n'.join(' '.join(grid.command(seed, phase)) for phase in grid.phases
                         for seed in range(1, len(configs) + 1)
                         if grid.summary(seed, phase) is None))
         return 0
+    _lock = lock_folder(options.output)
     for seed, config in enumerate(configs, 1):
         grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
         write_text(grid.config(seed), yaml.safe_dump(config))

@@ -19,6 +19,7 @@ import torch
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.attacks.boundary import boundaries
 from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
+from vdl_ros.common.files import is_unused, lock_folder
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
@@ -63,8 +64,9 @@ def _plot(options: argparse.Namespace) -> None:
     torch.set_num_threads(1)
     saved = load_policy(options.checkpoint)
     verify_attack(attack, saved.train)
-    if options.output.is_dir() and any(options.output.iterdir()):
+    if not is_unused(options.output):
         raise ValueError(f'--output: {options.output} is not empty')
+    _lock = lock_folder(options.output)
     envs = factory.make(saved.env, options.seed, num_envs=1)
     try:
         actions = _action_names(envs, saved.env.env_id)
@@ -76,7 +78,6 @@ def _plot(options: argparse.Namespace) -> None:
             envs, saved.policy, attack, frames=options.frames, grid=options.grid,
             samples=options.samples, seed=options.seed, folded=folded)
         for number, boundary in enumerate(found):
-            options.output.mkdir(parents=True, exist_ok=True)
             path = options.output / f'{number:03}'
             np.save(path.with_suffix('.npy'), boundary.actions)
             files = [path.with_suffix(ending) for ending in ('.png', '.pdf')]

@@ -26,6 +26,7 @@ from vdl_ros.cluster.plan import ClusterConfig, Plan, make_plan, planned_names, 
 from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, run_tool, stop_on_signals
+from vdl_ros.common.command_line import say as _say
 from vdl_ros.common.files import unique_name
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, as_text, select, settings_of, suggestion
@@ -222,10 +223,6 @@ def _stop(control: Control, timeout: float) -> int:
 def _complain(lines: Sequence[str]) -> None:
     for line in lines:
         print(f'cluster: {line}', file=sys.stderr, flush=True)
-
-
-def _say(text: str) -> None:
-    print(text, flush=True)
 
 
 if __name__ == '__main__':

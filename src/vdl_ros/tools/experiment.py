@@ -4,7 +4,8 @@ A file has several specs: agent, environment, sessions, trials, and what to sear
 SPEC in FILE are in ``OUTPUT/FILE/SPEC/MODE``, with a page, ``index.html``; the same command goes
 on with what was interrupted. Options and files: docs/experiments.md.
 
-Exit status: 0 if all is complete, 1 if something failed or was interrupted, 2 for bad input.
+Exit status: 0 if all is complete, 1 if something failed or was interrupted, 2 for bad input, 3 if
+the disk is full.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pathlib import Path
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     OneLineParser,
+    say,
+    status_of,
     stop_on_signals,
     whole_number,
 )
@@ -79,8 +82,7 @@ def main(args: Sequence[str] | None = None) -> int:
         ('trials', options.trials), ('sessions', options.sessions)) if value}
     stop = stop_on_signals()
     experiments = Experiments(
-        options.output, options.jobs, stop, lambda text: print(text, flush=True),
-        options.storage, options.env_modules)
+        options.output, options.jobs, stop, say, options.storage, options.env_modules)
     status = 0
     for spec, mode, at in tasks:
         if stop.is_set():
@@ -91,7 +93,7 @@ def main(args: Sequence[str] | None = None) -> int:
                 status = max(status, EXIT_FAILED)
         except (ValueError, OSError) as error:
             print(f'experiment: {" ".join(str(error).split())}', file=sys.stderr)
-            status = EXIT_BAD_INPUT
+            status = status_of(error)
     for folder in dict.fromkeys(options.output / spec.path.stem for spec, mode, _ in tasks
                                 if mode == 'benchmark'):
         if folder.is_dir():

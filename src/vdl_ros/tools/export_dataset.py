@@ -2,28 +2,32 @@
 
 Not a node: it reads and writes files. See docs/pose.md.
 
-Exit status: 0 when every row was written and verified, 2 after an error, 130 when interrupted.
+Exit status: 0 when every row was written and verified, 2 after an error, 3 if the disk is full,
+130 when interrupted.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from types import FrameType
 
 import av
 
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, number, whole_number
+from vdl_ros.common.command_line import (
+    EXIT_INTERRUPTED,
+    OneLineParser,
+    interrupt_on_signals,
+    number,
+    status_of,
+    whole_number,
+)
 from vdl_ros.export.formats import FORMATS, export
 from vdl_ros.export.messages import ARM, of_contract
 from vdl_ros.export.synchronizer import ExportOptions
 from vdl_ros.robots.contract import find_contract
-
-EXIT_INTERRUPTED = 130
 
 
 class ProgressLine:
@@ -87,7 +91,7 @@ def parse(args: Sequence[str] | None) -> argparse.Namespace:
 
 def main(args: Sequence[str] | None = None) -> int:
     options = parse(args)
-    signal.signal(signal.SIGTERM, _interrupt)
+    interrupt_on_signals()
     try:
         topics = of_contract(find_contract(options.robot)) if options.robot else ARM
         found = export(
@@ -100,17 +104,13 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
     except (ValueError, OSError, av.FFmpegError) as error:
         print(f'export_dataset: {" ".join(str(error).split())}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        return status_of(error)
     for note in found.notes:
         print(note)
     what = 'messages' if options.no_images else 'images'
     print(f'{options.output}: {found.images} {what}, {found.rows} rows in {found.episodes} '
           f'episodes at {found.fps} frames/s; every row is there and times increase')
     return 0
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == '__main__':

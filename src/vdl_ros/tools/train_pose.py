@@ -14,6 +14,7 @@ from vdl_ros.common.command_line import (
     OneLineParser,
     number,
     run_tool,
+    say,
     stop_on_signals,
     whole_number,
 )
@@ -34,13 +35,13 @@ def main(args: Sequence[str] | None = None) -> int:
         config = TrainingConfig(**{
             name: value for name, value in options.items() if value is not None})
         data = PoseDataset(paths)
-        _log(data.report())
-        trainer = Trainer(data, config, folder, resume=resume, init=model, log=_log)
+        say(data.report())
+        trainer = Trainer(data, config, folder, resume=resume, init=model, log=say)
         scores = trainer.train(stop)
         if stop.is_set():
-            _log(f'stopped; continue with --resume --output {folder}')
+            say(f'stopped; continue with --resume --output {folder}')
         elif scores is not None:
-            _log(f'{folder}/model.pt: the best of {trainer.epoch} epochs')
+            say(f'{folder}/model.pt: the best of {trainer.epoch} epochs')
 
     return run_tool('train_pose', train)
 
@@ -72,10 +73,6 @@ def _parser() -> argparse.ArgumentParser:
         help='initial weights: a model file or the folder of a run [random]')
     add('--resume', action='store_true', help='continue the training in --output')
     return parser
-
-
-def _log(line: str) -> None:
-    print(line, flush=True)
 
 
 if __name__ == '__main__':

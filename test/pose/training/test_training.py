@@ -116,7 +116,7 @@ def test_the_command_trains_stops_on_a_signal_and_names_what_is_not_allowed(
         if 'epoch 1: joints' in line:
             signal.raise_signal(signal.SIGINT)
 
-    monkeypatch.setattr(train_pose, '_log', log)
+    monkeypatch.setattr(train_pose, 'say', log)
     folder = tmp_path / 'run'
     command = ['--data', str(data_sets.write('some', 21)), '--output', str(folder), '--batch', '4',
                '--threads', '1']

@@ -79,6 +79,17 @@ def test_an_interrupted_run_is_saved(start):
     assert run.summary['ended_by'] == 'interrupted'
 
 
+def test_a_run_whose_actors_or_environments_fail_is_saved(start):
+    def fail(inbox):
+        if inbox.sequence == 7:
+            raise RuntimeError('of an environment')
+
+    run = start(inbox={'on_get': fail})
+    with pytest.raises(RuntimeError, match='of an environment'):
+        run()
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
+
+
 def test_time_shares_and_extra_scalars_are_written(start):
     # Whatever is done takes a tick for each look at the clock, however fast the machine is.
     ticks = itertools.count()
@@ -246,6 +257,25 @@ def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
     assert warnings == ['checkpoint not written: [Errno 28] No space left on device; '
                         'the run goes on'] * 3
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
+
+
+@pytest.mark.parametrize('file', ['checkpoint', 'summary'])
+def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint(
+        start, monkeypatch, file):
+    run = start()
+    if file == 'checkpoint':
+        monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_checkpoint', failing(None, 1))
+    else:
+        run.folder.close = failing(None, 1)
+    assert run() == 'a failed write'
+    steps = run.learner.agent_steps
+    line, = (line for line in run.lines if 'not written' in line)
+    assert line == '[Errno 28] No space left on device: not written; ' + (
+        'what was learned after 0 agent steps is lost, their checkpoint is whole'
+        if file == 'checkpoint' else f'the checkpoint of {steps} agent steps is whole')
+    saved = load_checkpoint(run.folder.checkpoint)['learner']['agent_steps']
+    assert saved == (0 if file == 'checkpoint' else steps)
+    assert not (run.folder.path / 'summary.json').exists()
 
 
 def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written(

@@ -28,7 +28,6 @@ def run(tmp_path):
              'mean_length_100': at / 20, 'success_rate_100': 0.5, 'episodes': 3 * count,
              'steps_per_s': 50.0, 'policy_lag_mean': 0.0, 'trajectories_lost': 0},
             {'losses/entropy': at / 1000})
-    folder._events.close()
     return folder.path
 
 

@@ -2,12 +2,13 @@
 
 import json
 import math
+import os
+import resource
 
 import matplotlib.image
 import numpy as np
 import pytest
 import yaml
-from tensorboard.summary.writer import event_file_writer
 
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
@@ -30,18 +31,6 @@ def row(steps, value=1.5):
 
 def steps_of(folder):
     return [each['agent_steps'] for each in folder.progress()]
-
-
-@pytest.fixture(autouse=True)
-def numbers(monkeypatch):
-    """
-    Number event files from 0 in each test.
-
-    They are read in the order of their names: second, process, number. Within a second that is
-    the order of their making only as long as the numbers have one digit; two starts of a run are
-    two processes, and further apart.
-    """
-    monkeypatch.setattr(event_file_writer, '_global_uid', event_file_writer.AtomicCounter(0))
 
 
 @pytest.fixture
@@ -111,6 +100,9 @@ def test_resume_drops_progress_and_events_after_the_checkpoint(path, kept):
     for steps in (100, 200, 300, 400):
         folder.report(row(steps), {'a': float(steps)})
     folder.close({'env_id': 'x'})
+    events, = path.glob('events*')
+    # The clock was wrong.
+    events.rename(path / 'events.out.tfevents.9000000000.host.1.0')
     again = RunFolder(path, launch_id='x')
     again.open({}, kept)
     before = [100, 200] if kept else []
@@ -122,31 +114,23 @@ def test_resume_drops_progress_and_events_after_the_checkpoint(path, kept):
     assert (list(series.x), list(series.y)) == ([*before, 260], [*before, -260])
 
 
-@pytest.mark.filterwarnings('ignore::pytest.PytestUnhandledThreadExceptionWarning')
-def test_events_are_written_again_after_a_full_disk(path, monkeypatch):
+def test_events_are_whole_and_in_one_file_after_a_full_disk(path):
     folder = RunFolder(path)
     folder.open({}, 0)
     folder.report(row(100), {'a': 1.0})
-    broken, worker = folder._events, folder._events.file_writer.event_writer._async_writer._worker
-
-    def full(*args):
-        raise OSError(28, 'No space left on device')
-
-    monkeypatch.setattr(worker._record_writer, 'write', full)
-
-    def fill():
-        # The thread of the events fails a moment after the call.
-        for steps in range(101, 100_000):
-            folder.report(row(steps), {'a': 2.0})
-            worker.join(0.01)
-
-    with pytest.raises(OSError, match='No space left'):
-        fill()
-    folder.report(row(100_001), {'a': 3.0})
-    assert folder._events is not broken
-    folder.close({'env_id': 'x'})
-    series = RecordedRun(path).series('steps', 'a')
-    assert list(series.y)[-1] == 3.0
+    file, = path.glob('events*')
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    # The kernel writes two more bytes, then it refuses.
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file.stat().st_size + 2, limits[1]))
+    try:
+        for _ in range(2):
+            with pytest.raises(OSError, match='events'):
+                folder.write_scalars({'a': 2.0}, 101)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    folder.report(row(102), {'a': 3.0})
+    assert list(path.glob('events*')) == [file]
+    assert list(RecordedRun(path).series('steps', 'a').y) == [1.0, 3.0]
 
 
 def test_a_run_without_the_columns_of_lengths_and_success_can_be_resumed(path):
@@ -184,12 +168,27 @@ def test_close_writes_a_curve_and_a_summary_without_bare_nan(path):
 def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):
     run = RunFolder(tmp_path / 'run', config=RunFolderConfig(keep_checkpoints=2))
     (run.path / 'checkpoint-mine.pt').write_text('x')
+    # Set back from 500 to 0; the clock is set back all the time.
     for steps in (0, 500, 20, 1000, 1000):
         run.save(config={}, progress={}, learner={'agent_steps': steps})
+        os.utime(run.checkpoint, (10**9 - steps,) * 2)
     assert load_checkpoint(run.checkpoint)['learner']['agent_steps'] == 1000
     kept = {path.name: path for path in run.path.glob('checkpoint-*.pt')}
     assert kept.keys() == {'checkpoint-20.pt', 'checkpoint-1000.pt', 'checkpoint-mine.pt'}
     assert load_checkpoint(kept['checkpoint-20.pt'])['learner']['agent_steps'] == 20
+
+
+def test_a_replay_without_room_costs_only_the_replay(tmp_path, monkeypatch):
+    run = RunFolder(tmp_path / 'run')
+    run.save(replay={'a': np.ones(3)}, **PARTS)
+
+    def full(*_):
+        raise OSError(28, 'No space left on device')
+
+    monkeypatch.setattr('vdl_ros.rl.runs.run_folder.save_array_file', full)
+    with pytest.raises(OSError, match='No space'):
+        run.save(replay={'a': np.ones(3)}, config={}, progress={}, learner={'agent_steps': 9})
+    assert run.saved_steps == load_checkpoint(run.checkpoint)['learner']['agent_steps'] == 9
 
 
 def test_a_damaged_or_malicious_replay_is_one_line(tmp_path):

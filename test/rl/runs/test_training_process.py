@@ -58,6 +58,13 @@ def test_a_training_that_fails_names_its_log(tmp_path):
 
 
 @pytest.mark.process
+def test_a_full_disk_is_no_failure_of_the_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(TrainingProcess, 'command', lambda _: ['sh', '-c', 'exit 3'])
+    with pytest.raises(OSError, match=f'{tmp_path}/run.log'):
+        TrainingProcess(tmp_path / 'run', SETTINGS).run(lambda: False)
+
+
+@pytest.mark.process
 def test_a_training_ends_when_its_parent_is_killed_and_the_next_waits_for_it(tmp_path):
     code = ('import sys; from pathlib import Path; '
             'from vdl_ros.rl.runs.training_process import TrainingProcess; '

@@ -62,6 +62,10 @@ def test_a_bag_is_never_overwritten_and_what_cannot_be_written_is_an_error(tmp_p
         bag.add_topic('/x', 'nowhere/msg/Nothing', [qos.REPORT])
     with pytest.raises(BagError, match='bag exists; name another bag'):
         BagWriter(tmp_path / 'bag')
+    # The first part of three is gone.
+    (tmp_path / 'bag' / 'bag_0.mcap').rename(tmp_path / 'bag' / 'bag_1.mcap')
+    with BagWriter(tmp_path / 'bag', earlier=bag.parts) as more:
+        assert more.parts[-1].file == 'bag_2.mcap'
 
 
 def test_a_bag_of_a_killed_writer_is_readable_up_to_its_last_chunk(tmp_path, monkeypatch):
@@ -73,8 +77,11 @@ def test_a_bag_of_a_killed_writer_is_readable_up_to_its_last_chunk(tmp_path, mon
     # No close: what the file holds now is what a killed process leaves.
     content = (tmp_path / 'bag' / 'bag_0.mcap').read_bytes()
     assert readable(content) == [f'message {number}' for number in range(10)]
-    assert yaml.safe_load((tmp_path / 'bag' / 'metadata.yaml').read_text())
-    bag.close()
+    metadata = tmp_path / 'bag' / 'metadata.yaml'
+    with metadata.open() as before:
+        bag.close()
+        found = yaml.safe_load(before)['rosbag2_bagfile_information']['message_count']
+        assert found == 0, 'it was replaced, not written over'
 
 
 def test_a_full_disk_keeps_what_was_written(tmp_path, monkeypatch):

@@ -3,11 +3,14 @@
 import sys
 import uuid
 
+import pytest
 from std_msgs.msg import String
 
+from vdl_ros.bags.reader import EpisodeLabels
+from vdl_ros.common.files import InUseError
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
-from vdl_ros.ros.bags.recording import Recording
+from vdl_ros.ros.bags.recording import EpisodeBags, Recording
 from vdl_ros.ros.node_settings import RecordConfig
 
 
@@ -61,3 +64,11 @@ def test_compressed_copies_are_recorded_only_by_name(node, tmp_path):
         found = discover(node, tmp_path, *((name, 'std_msgs/msg/String') for name in names),
                          topics=topics)
         assert found == recorded, topics
+
+
+def test_a_second_recorder_leaves_the_episode_of_the_first(tmp_path):
+    first = EpisodeBags(tmp_path / 'demos')
+    first.start(0)
+    with pytest.raises(InUseError, match='demos is in use by another process'):
+        EpisodeBags(tmp_path / 'demos')
+    assert first.save(EpisodeLabels()).is_dir()

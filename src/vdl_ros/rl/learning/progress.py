@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from vdl_ros.common.command_line import say
 from vdl_ros.common.metrics import PARTS, ReactionTime, in_ms
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import Unroll
@@ -28,8 +29,8 @@ class Callbacks:
     """
 
     publish: Callable[[], None] = lambda: None
-    log: Callable[[str], None] = print
-    warn: Callable[[str], None] = print
+    log: Callable[[str], None] = say
+    warn: Callable[[str], None] = say
     extra_scalars: Callable[[], Mapping[str, float]] = dict
 
 

@@ -193,6 +193,8 @@ def _by_thread(tags: Mapping[str, float]) -> dict[str, dict[str, float]]:
     return found
 
 
+#: Why a run ends whose last checkpoint or summary could not be written.
+NOT_SAVED = 'a failed write'
 # Longest time until a checkpoint that could not be written is tried again, s.
 _RETRY_S = 30.0
 # Shortest time between two records of the actors' restarts, s.
@@ -377,8 +379,17 @@ class RunReporter:
                 for name, window in self._run_windows.items()},
             'bottleneck': self.bottleneck.overall()}
 
+    @property
+    def lost(self) -> str:
+        """What is lost with a file of the end of the run that could not be written."""
+        saved, now = (self._folder.saved_steps if self._folder else 0), self._learner.agent_steps
+        return (f'what was learned after {saved:,} agent steps is lost, their checkpoint is whole'
+                if saved < now else f'the checkpoint of {now:,} agent steps is whole')
+
     def close(self, reason: str) -> None:
-        if self._folder is not None:
+        if self._folder is not None and reason == NOT_SAVED:
+            self._folder.close(None)
+        elif self._folder is not None:
             if limit := self.bottleneck.overall():
                 self._calls.log(limit)
             self._folder.close(self.summary(reason))

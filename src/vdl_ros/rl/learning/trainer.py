@@ -35,7 +35,7 @@ from vdl_ros.rl.learning.evaluations import Evaluations, Evaluator
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks, Progress
-from vdl_ros.rl.learning.reporting import RunReporter
+from vdl_ros.rl.learning.reporting import NOT_SAVED, RunReporter
 from vdl_ros.rl.runs.checkpoint import CheckpointError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -133,8 +133,8 @@ class Trainer:
     def run(self, stop: threading.Event) -> str:
         """Learn until the run is over or ``stop`` is set; write last checkpoint and summary.
 
-        Returns why it ended: NOT_FINITE, or one of ``_REASONS``. If another learner is gone, it
-        saves the checkpoint and raises a GroupError.
+        Returns why it ended: NOT_FINITE, NOT_SAVED, or one of ``_REASONS``. If another learner is
+        gone, which is a GroupError, or something fails between updates, it saves the checkpoint.
         """
         iterations = self.iterations(stop)
         while True:
@@ -148,6 +148,7 @@ class Trainer:
         self.learner.broadcast_state()
         self._publish()
         self.reporter.start()
+        is_saved = True
         try:
             reason = yield from self._train(stop)
             self._merge_progress()
@@ -156,19 +157,30 @@ class Trainer:
             self._calls.log(f'{error}; the run ends, its checkpoint is left as it was')
             reason = NOT_FINITE
             self._merge_progress()
-        except GroupError:
-            # The weights are consistent: an optimizer step happens completely or not at all.
-            self.reporter.save()
+        except Exception as error:
+            # The weights are consistent between updates, and without another learner: an optimizer
+            # step happens completely or not at all.
+            if isinstance(error, GroupError) or not self.busy:
+                self._writes(self.reporter.save)
             raise
         if reason != NOT_FINITE:
-            self.reporter.save()
+            is_saved = self._writes(self.reporter.save)
             self.reporter.report(self._metrics, over=True)
             self._evaluate_last(reason, stop)
-        self.reporter.close(reason)
+        is_saved &= self._writes(lambda: self.reporter.close(reason if is_saved else NOT_SAVED))
         # The first learner to end shuts the launch down: not before the folder is complete.
         with contextlib.suppress(*(() if self.folder is None else (GroupError,))):
             self.group.all_reduce_sum(torch.zeros(1))
-        return reason
+        return reason if is_saved else NOT_SAVED
+
+    def _writes(self, write: Callable[[], None]) -> bool:
+        """Return whether files of the end of the run are written; else log what is lost."""
+        try:
+            write()
+        except OSError as error:
+            self._calls.log(f'{error}: not written; {self.reporter.lost}')
+            return False
+        return True
 
     def _train(self, stop: threading.Event) -> Generator[None, None, str]:
         while True:

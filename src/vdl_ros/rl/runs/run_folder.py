@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
@@ -13,15 +12,16 @@ from typing import Any
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from torch.utils.tensorboard import SummaryWriter
 
+from vdl_ros.common.event_file import EventFile
 from vdl_ros.common.files import (
     BEST,
     CHECKPOINT,
     LAUNCH_FILE,
+    InUseError,
     ProgressTable,
     atomic_file,
-    lock,
+    lock_folder,
     read_json,
     write_text,
 )
@@ -66,9 +66,10 @@ class RunFolder:
     """The files of one run, see docs/runs.md.
 
     One process at a time may write a folder: a lock is held until :meth:`close`, or until the
-    process ends. ``restarted``: this launch created the folder before. RunFolderError: the folder
-    holds another run, is in use by another process, cannot be created, or has no checkpoint to
-    resume. SettingError: the tracker is not installed.
+    process ends. ``restarted``: this launch created the folder before. ``saved_steps``: agent
+    steps of the checkpoint. RunFolderError: the folder holds another run, is in use by another
+    process, cannot be created, or has no checkpoint to resume. SettingError: the tracker is not
+    installed.
     """
 
     def __init__(
@@ -82,13 +83,15 @@ class RunFolder:
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
         try:
-            path.mkdir(parents=True, exist_ok=True)
             # The only reference: the lock ends with this object, or with the process.
-            self._lock = self._launch_file.open('a+')
+            self._lock = lock_folder(path, LAUNCH_FILE)
             self._claim(launch_id, resume)
+        except InUseError as error:
+            raise RunFolderError(f'{"resume" if resume else "run_dir"}: {error}') from None
         except OSError as error:
-            raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from None
-        self._events: SummaryWriter | None = None
+            raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from error
+        self.saved_steps = 0
+        self._events: EventFile | None = None
         self._tracker: Tracker | None = None
         self._progress = ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
 
@@ -107,18 +110,12 @@ class RunFolder:
                 f'run_dir: {path} is not empty; name another, or resume this one')
 
     def _claim(self, launch_id: str, resume: bool) -> None:
-        try:
-            lock(self._lock)
-        except BlockingIOError:
-            self._lock.close()
-            raise RunFolderError(
-                f'{"resume" if resume else "run_dir"}: {self.path} is in use by another process; '
-                'stop that one, or name another folder') from None
         # Another process may have used the folder since the first check.
         self._check(launch_id, resume, (self._launch_file,))
-        self._lock.truncate(0)
-        self._lock.write(launch_id)
-        self._lock.flush()
+        if not self.restarted:
+            self._lock.truncate(0)
+            self._lock.write(launch_id)
+            self._lock.flush()
 
     def load(self) -> dict[str, Any] | None:
         return load_checkpoint(self.checkpoint) if self.checkpoint.is_file() else None
@@ -126,15 +123,13 @@ class RunFolder:
     def open(
         self, config: Mapping[str, Any], agent_steps: int, warn: Callable[[str], None] = print,
     ) -> None:
-        """Write config.yaml; keep the events and progress up to ``agent_steps`` and open both.
+        """Write config.yaml; keep the events and progress up to ``agent_steps``.
 
         ``warn`` is called with a line, from another thread, if the tracker fails.
         """
         saved = save_settings(self.path, config)
         self._progress.truncate(agent_steps)
-        # Discards all events after the checkpoint. The queue is long, so that the training does
-        # not wait for the thread that writes them.
-        self._events = SummaryWriter(str(self.path), purge_step=agent_steps + 1, max_queue=1000)
+        self._events = EventFile(self.path, agent_steps + 1)
         if self.config.tracker != NONE:
             self._tracker = Tracker(
                 self.config.tracker, self.path, self.config.tracker_project, saved, warn)
@@ -151,30 +146,25 @@ class RunFolder:
         """Add scalars to the events, and to the tracker; on an OSError as :meth:`report`."""
         if self._tracker is not None:
             self._tracker.log(scalars, agent_steps)
-        if self._events is None:
-            self._events = SummaryWriter(str(self.path), max_queue=1000)
-        try:
-            for name, value in scalars.items():
-                self._events.add_scalar(name, value, agent_steps)
-        except OSError:
-            # Its thread has ended with this error, which every later call would raise again.
-            self._close_events()
-            raise
-
-    def _close_events(self) -> None:
-        events, self._events = self._events, None
-        if events is not None:
-            with contextlib.suppress(OSError):
-                events.close()
+        if self._events is not None:
+            self._events.add(scalars, agent_steps)
 
     def save(
         self, replay: Mapping[str, NDArray[Any]] | None = None, **parts: dict[str, Any],
     ) -> None:
-        """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given."""
+        """Write the checkpoint, see :func:`save_checkpoint`; before it the replay, if given.
+
+        A replay that finds no room is an OSError too, but not before the checkpoint is written.
+        """
         agent_steps = int(parts['learner']['agent_steps'])
+        failure = None
         if replay is not None:
-            save_array_file(self._replay_file(agent_steps), replay)
+            try:
+                save_array_file(self._replay_file(agent_steps), replay)
+            except OSError as error:
+                failure = error
         save_checkpoint(self.checkpoint, **parts)
+        self.saved_steps = agent_steps
         if replay is not None:
             # That of the checkpoint before is not needed any more.
             for each in self._numbered('replay-*.npz'):
@@ -182,6 +172,8 @@ class RunFolder:
                     each.unlink()
         if self.config.keep_checkpoints:
             self._keep(agent_steps)
+        if failure is not None:
+            raise failure
 
     def _numbered(self, pattern: str) -> list[Path]:
         return [each for each in self.path.glob(pattern) if _NUMBERED.fullmatch(each.name)]
@@ -194,8 +186,11 @@ class RunFolder:
         file = self._replay_file(agent_steps)
         return load_array_file(file, 'replay') if file.is_file() else None
 
+    def _kept_file(self, agent_steps: int) -> Path:
+        return self.path / f'checkpoint-{agent_steps}.pt'
+
     def _keep(self, agent_steps: int) -> None:
-        kept = self.path / f'checkpoint-{agent_steps}.pt'
+        kept = self._kept_file(agent_steps)
         kept.unlink(missing_ok=True)
         try:
             # The next checkpoint replaces the name, not the file.
@@ -204,11 +199,11 @@ class RunFolder:
             # Some file systems have no links.
             with atomic_file(kept) as partial:
                 shutil.copyfile(self.checkpoint, partial)
-        # By time: a run may have been set back to an earlier checkpoint.
-        found = sorted(self._numbered('checkpoint-*.pt'),
-                       key=lambda each: (each.stat().st_mtime_ns, each.name))
-        for each in found[:-self.config.keep_checkpoints]:
-            each.unlink()
+        # Oldest first: those of more steps are of a time before the run was set back.
+        steps = sorted((int(each.stem.split('-')[1]) for each in self._numbered(
+            'checkpoint-*.pt')), key=lambda each: (each <= agent_steps, each))
+        for each in steps[:-self.config.keep_checkpoints]:
+            self._kept_file(each).unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
@@ -220,11 +215,16 @@ class RunFolder:
     def progress(self) -> list[dict[str, float]]:
         return self._progress.rows()
 
-    def close(self, summary: Mapping[str, Any]) -> None:
-        """Close the events; write summary.json and curve.png; let other processes resume."""
-        self._close_events()
+    def close(self, summary: Mapping[str, Any] | None) -> None:
+        """Write summary.json and curve.png; let other processes resume.
+
+        Without a summary, of a run that was not saved to its end, neither file is written.
+        """
         if self._tracker is not None:
             self._tracker.close()
+        if summary is None:
+            self._lock.close()
+            return
         # NaN and infinity, which JSON does not have, become null.
         text = msgspec.json.format(msgspec.json.encode(summary, enc_hook=float)).decode()
         write_text(self.path / 'summary.json', f'{text}\n')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import errno
 import os
 import shutil
 import signal
@@ -13,6 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.files import in_use, read_json
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
@@ -76,7 +78,8 @@ class TrainingProcess:
 
         Call it in a thread that lives as long: the training ends, with a checkpoint, when this
         thread or process dies. ``stop`` is asked all the time; once it returns true, the training
-        is interrupted, keeps its checkpoint, and None is returned. A TrainingError names the log.
+        is interrupted, keeps its checkpoint, and None is returned. A TrainingError names the log;
+        so does an OSError, after which it goes on when there is room on the disk.
         """
         if found := self.summary():
             return found
@@ -100,6 +103,8 @@ class TrainingProcess:
                 pause.wait(_POLL_S)
         found = self.summary()
         if found is None:
+            if process.returncode == EXIT_DISK:
+                raise OSError(errno.ENOSPC, f'not saved; see {self.log}')
             raise TrainingError(f'failed; see {self.log}')
         return found
 

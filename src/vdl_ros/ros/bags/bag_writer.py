@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import itertools
 import re
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from rclpy.qos import DurabilityPolicy, HistoryPolicy, QoSProfile, ReliabilityPo
 from rclpy.validate_full_topic_name import validate_full_topic_name
 
 from vdl_ros.bags.reader import BagError, BagPart, BagTopic
+from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
 
 # As rosidl allows them: no dot, which would name a module inside another one, and no path.
@@ -151,8 +153,10 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
         self.labels: dict[str, str] = {}
         self._earlier = list(earlier)
         self._compression, self._distribution = compression, distribution
-        self._name = f'{path.name}_{len(self._earlier)}.mcap'
-        self._stream = (path / self._name).open('wb')
+        # Of the parts some may be gone.
+        self._name = next(name for number in itertools.count(len(self._earlier))
+                          if not (path / (name := f'{path.name}_{number}.mcap')).exists())
+        self._stream = (path / self._name).open('xb')
         self._writer = Writer(self._stream, compression=_COMPRESSION[compression])
         self._writer.start(profile='ros2', library='vdl_ros')
         self._topics: dict[int, BagTopic] = {}
@@ -228,4 +232,4 @@ class BagWriter(contextlib.AbstractContextManager['BagWriter']):
                 'duration': {'nanoseconds': part.end_ns - part.start_ns},
                 'message_count': part.count} for part in parts],
             'custom_data': self.labels or None, 'ros_distro': self._distribution}}
-        (self.path / 'metadata.yaml').write_text(yaml.safe_dump(info, sort_keys=False))
+        write_text(self.path / 'metadata.yaml', yaml.safe_dump(info, sort_keys=False))

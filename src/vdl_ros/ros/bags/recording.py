@@ -14,6 +14,7 @@ from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
 
 from vdl_ros.bags.reader import PREFIX, BagError, EpisodeLabels, find_bags
+from vdl_ros.common.files import LOCK_FILE, lock_folder
 from vdl_ros.common.quoting import quoted
 from vdl_ros.robots.contract import Contract
 from vdl_ros.ros.bags import bag_writer
@@ -24,11 +25,11 @@ _UNSAVED = 'unsaved'  # folder of the episode that is being recorded
 
 
 class EpisodeBags:
-    """Episodes of one folder; messages between them are dropped. Another thread may write.
+    """Episodes of one folder, which is locked; messages between them are dropped.
 
-    An episode begins with the latest message of each latched topic. One that was neither saved
-    nor discarded, because its recorder was killed, is removed. ``count`` is the number of messages
-    of the current episode, or of the one before.
+    Another thread may write. An episode begins with the latest message of each latched topic. One
+    that was neither saved nor discarded, because its recorder was killed, is removed. ``count`` is
+    the number of messages of the current episode, or of the one before.
     """
 
     def __init__(self, path: Path, *, compression: str = 'none', distribution: str = '') -> None:
@@ -40,13 +41,16 @@ class EpisodeBags:
         self._bag: BagWriter | None = None
         self._handles: dict[int, int] = {}
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            others = [each.name for each in (path.iterdir() if path.exists() else ())
+                      if not each.name.startswith(PREFIX)
+                      and each.name not in (_UNSAVED, LOCK_FILE)]
+            if others:
+                raise BagError(
+                    f'{path} holds {min(others)}, which is no episode; name another folder')
+            self._folder_lock = lock_folder(path)
             shutil.rmtree(path / _UNSAVED, ignore_errors=True)
-            others = [each.name for each in path.iterdir() if not each.name.startswith(PREFIX)]
         except OSError as error:
             raise BagError(f'{path} cannot be made: {error.strerror}') from None
-        if others:
-            raise BagError(f'{path} holds {min(others)}, which is no episode; name another folder')
         found = [each for each in find_bags(path) if each != path]
         self.saved = len(found)
         self._number = int(found[-1].name.removeprefix(PREFIX)) + 1 if found else 0
@@ -137,7 +141,8 @@ class Recording:
         self._seen: set[str] = set()
         self.received = self.dropped = 0
         self.failure: OSError | None = None
-        self._thread = threading.Thread(target=self._write, name='bag')
+        # A daemon: a node that fails before it closes this must end.
+        self._thread = threading.Thread(target=self._write, name='bag', daemon=True)
         self._thread.start()
 
     def discover_topics(self) -> None:
