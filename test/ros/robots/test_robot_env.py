@@ -14,7 +14,10 @@ from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.robots.contract import read_contract
 from vdl_ros.robots.task import make_task
+from vdl_ros.msg import MotorCommand
+from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros import qos
+from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
@@ -115,6 +118,16 @@ def test_an_environment_waits_until_the_robot_receives_its_actions(peer, robot, 
         assert agent.steps == []
         peer.node.create_subscription(TwistStamped, 'cmd', commands.append, qos.COMMAND)
         peer.until(lambda: 0.5 in [each.twist.linear.x for each in commands], 'its action')
+
+
+def test_what_moves_the_arm_and_what_only_switches_it_off():
+    arm = RobotInterfaces(find_contract('owi535'))
+    for command, moves, is_neutral in (
+            (MotorCommand(sender='/teleop', base=1), True, False),
+            (MotorCommand(sender='/teleop', gripper=1), True, False),  # not of the action
+            (MotorCommand(sender='/teleop', lamp=1), False, False),
+            (MotorCommand(sender='/teleop'), False, True)):
+        assert (arm.moves(command), arm.is_neutral(command)) == (moves, is_neutral), command
 
 
 def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, act):

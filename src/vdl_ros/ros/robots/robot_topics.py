@@ -187,13 +187,23 @@ class RobotInterfaces:
             _write(message, self.contract.actions.sender, sender)
         return message
 
-    def is_neutral(self, message: Any) -> bool:
-        neutral = self.message(np.array(self.contract.actions.neutral), Time(), '')
-        return self.values(message) == self.values(neutral)
+    def moves(self, message: Any) -> bool:
+        """Return whether a command moves the robot, also by a part that is only recorded."""
+        return self.values(message, True) != self.values(self._neutral(), True)
 
-    def values(self, message: Any) -> list[Any]:
-        found = []
-        for part in self.contract.actions.parts:
+    def is_neutral(self, message: Any) -> bool:
+        """Return whether a command only switches off: it is not for a lamp, for example."""
+        neutral, sender = self._neutral(), self.contract.actions.sender.partition('.')[0]
+        return all(np.array_equal(getattr(message, name), getattr(neutral, name))
+                   for name in message.get_fields_and_field_types()
+                   if name not in ('header', sender))
+
+    def _neutral(self) -> Any:
+        return self.message(np.array(self.contract.actions.neutral), Time(), '')
+
+    def values(self, message: Any, with_recorded: bool = False) -> list[Any]:
+        actions, found = self.contract.actions, []
+        for part in (*actions.parts, *(actions.recorded if with_recorded else ())):
             value = follow(message, part.field)
             if part.index >= 0:
                 value = value[part.index] if part.index < len(value) else None
@@ -327,10 +337,10 @@ class RobotTopics:
         assert self._interfaces.sender is not None
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
-        if sender != self._name:
+        moving = self._interfaces.moves(message)
+        if sender != self._name and (moving or self._interfaces.is_neutral(message)):
             with self._lock:
-                self._session.on_other(
-                    sender, self._now(), moving=not self._interfaces.is_neutral(message))
+                self._session.on_other(sender, self._now(), moving=moving)
 
     def _on_echo(self, message: Any) -> None:
         with self._lock:
