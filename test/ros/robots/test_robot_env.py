@@ -12,12 +12,10 @@ from std_msgs.msg import Bool
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.robots.contract import read_contract
-from vdl_ros.robots.task import make_task
 from vdl_ros.msg import MotorCommand
-from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.contract import find_contract, read_contract
+from vdl_ros.robots.task import make_task
 from vdl_ros.ros import qos
-from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
