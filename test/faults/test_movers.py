@@ -112,7 +112,7 @@ class Rig:
         if mover == 'go_to':
             running.append(self._launch.node('robot_state'))
             running.append(self._launch(
-                'ros2', 'run', 'vdl_ros', 'go_to', '0.15', '-0.15', '0.15'))
+                'ros2', 'run', 'vdl_ros', 'go_to', '-0.1', '0.15', '0.15'))
         elif mover in ('training', 'reset'):
             running.append(self._launch('python3', '-c', AGENT))
         asks = {'controller': self._go, 'waiting trajectory': lambda: self._go(2.5),
@@ -126,12 +126,12 @@ class Rig:
                 return state == 'waiting'
             # A training begins with the way home.
             return self.is_on() and (mover != 'training' or state == 'done')
+        # All of them hear the person: driver, mover, and what follows its goal.
+        self.peer.until(lambda: running[-1].process.poll() is not None or (
+            self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')),
+            'the person is heard')
+        self.hold(1.0)
         self.peer.until(begun, mover, say=asks, every=1.0)
-        # All of them hear the person: driver, mover, and who follows its goal.
-        self.peer.until(lambda: self._motors.get_subscription_count() >= len(running)
-                        - (mover == 'go_to'), 'the person is heard')
-        if mover != 'waiting trajectory':
-            self.hold(0.3)
         return running
 
     def _go(self, after=0.0):
