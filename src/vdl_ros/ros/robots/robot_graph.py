@@ -44,7 +44,7 @@ class RobotGraph:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The names say which environment was first; those of launch files are of another node.
         self._node = Node(f'{ROBOT_ENVIRONMENT}{time.time_ns()}', namespace=namespace,
-                          use_global_arguments=False)
+                          use_global_arguments=False, start_parameter_services=False)
         self._lock = threading.Condition()
         self._ticks = self._taken = 0
         self._simulated: float | None = None
