@@ -70,13 +70,13 @@ class Joint:
 class Shape:
     """What is seen of a link: a ``kind`` of :data:`SHAPES`, with the numbers of its attributes, m.
 
-    A box has three; a cylinder is along z. ``origin`` is its pose in the link, float64 [4, 4], m;
-    ``color`` is RGBA, float64 [4], 0 to 1.
+    A box has three; a cylinder is along z. ``size`` is float64 [1 to 3]; ``origin`` its pose in
+    the link, float64 [4, 4], m; ``color`` RGBA, float64 [4], 0 to 1.
     """
 
     link: str
     kind: str
-    size: tuple[float, ...]
+    size: NDArray[np.float64]
     origin: NDArray[np.float64]
     color: NDArray[np.float64]
 
@@ -198,11 +198,11 @@ def _shapes(robot: ElementTree.Element) -> tuple[Shape, ...]:
             shape = shapes[0]
             if shape.tag == 'mesh':
                 continue
-            sizes = [_numbers(shape, key, '', f'{what}: {shape.tag}', 3 if key == 'size' else 1)
-                     for key in SHAPES[shape.tag]]
-            size = tuple(np.concatenate(sizes).tolist())
-            if min(size) <= 0.0:
-                raise GeometryError(f'{what}: {shape.tag}: {min(size):g} is not positive')
+            size = np.concatenate([
+                _numbers(shape, key, '', f'{what}: {shape.tag}', 3 if key == 'size' else 1)
+                for key in SHAPES[shape.tag]])
+            if size.min() <= 0.0:
+                raise GeometryError(f'{what}: {shape.tag}: {size.min():g} is not positive')
             color = visual.find('material/color')
             if color is None:
                 material = visual.find('material')

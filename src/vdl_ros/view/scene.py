@@ -89,10 +89,10 @@ class _Drawn:
         if shape.kind == 'box':
             scene.add_box(name, dimensions=shape.size, **common)
         elif shape.kind == 'cylinder':
-            radius, length = shape.size
+            radius, length = shape.size.tolist()
             scene.add_cylinder(name, radius=radius, height=length, **common)
         else:
-            scene.add_icosphere(name, radius=shape.size[0], **common)
+            scene.add_icosphere(name, radius=float(shape.size[0]), **common)
 
     def move(self, positions: Positions) -> None:
         wanted = np.where(np.isnan(positions), self._shown, positions)
@@ -105,4 +105,4 @@ class _Drawn:
 
 
 def _wxyz(pose: NDArray[np.float64]) -> NDArray[np.float64]:
-    return transforms.SO3.from_matrix(pose[:3, :3]).wxyz
+    return np.asarray(transforms.SO3.from_matrix(pose[:3, :3]).wxyz, np.float64)
