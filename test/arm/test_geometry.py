@@ -70,7 +70,8 @@ def replaced(old: str, new: str) -> str:
     return TEXT.replace(old, new, 1)
 
 
-TOOL = '<xacro:frame name="tool0" parent="hand"'
+TOOL, BASE = '<xacro:frame name="tool0" parent="hand"', '<link name="base_link">'
+VISUAL = '<visual><geometry>%s</geometry></visual>'
 NONSENSE = {
     'cut off': (TEXT[:-20], 'unclosed token'),
     'opening too wide': (replaced('default="0.045"', 'default="0.5"'), 'gripper_opening'),
@@ -81,7 +82,17 @@ NONSENSE = {
                        "joint wrist: no link 'forarm'"),
     'inverted limits': (replaced('default="-0.960"', 'default="1.2"'),
                         'joint wrist: lower limit 1.2 is not below the upper, 0.96'),
-    'endless limits': (replaced('default="-2.793"', 'default="-1e9"'), 'joint elbow: limits'),
+    'endless limits': (replaced('default="-2.793"', 'default="-9"'), 'joint elbow: limits'),
+    'far away': (replaced('default="0.061"', 'default="1e9"'), 'joint shoulder: origin: xyz='),
+    'no shape': (replaced(BASE, BASE + VISUAL % ''), 'link base_link: visual: no geometry of box'),
+    'no size': (replaced(BASE, BASE + VISUAL % '<sphere radius="0"/>'),
+                'link base_link: visual: sphere: 0 is not positive'),
+    'many shapes': (replaced(BASE, BASE + VISUAL % '<sphere radius="1"/>' * 200),
+                    'link/visual: 235 are not allowed: at most 200'),
+    'long': (replaced(BASE, f'<link name="{"x" * 2**20}"/>{BASE}'), 'characters are not allowed'),
+    'negative length': (replaced('default="0.113"', 'default="-0.1"'),
+                        'link forearm: visual: box'),
+    'no colour': (replaced("pad='0.85 0.30 0.08 1'", "pad='red'"), "rgba='red' is not 4 numbers"),
     'no speed': (replaced('name="base_velocity" default="0.349"',
                           'name="base_velocity" default="0"'),
                  'joint base: velocity 0 is not positive'),
@@ -98,11 +109,9 @@ NONSENSE = {
 }
 #: Only where the arm is simulated.
 UNPHYSICAL = (
-    (replaced('default="0.113"', 'default="-0.1"'), '^MuJoCo: .*must be positive'),
     (replaced('kg="0.12"', 'kg="-0.12"'), '^MuJoCo: .*turntable'),
     (replaced('iyy="', 'no="'), "^MuJoCo: .*'iyy'"),
     (replaced('iyy="${kg', 'iyy="${100 * kg'), '^MuJoCo: .*inertia'),
-    (replaced("pad='0.85 0.30 0.08 1'", "pad='red'"), "^MuJoCo: .*'rgba'"),
 )
 
 

@@ -56,7 +56,7 @@ def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
         'turntable', 'left_finger', 'right_finger'}, 'the frames of what was measured',
         say=lambda: states.publish(
             JointState(name=['base', 'gripper', 'thumb'], position=[0.1, 0.2, 0.3])))
-    peer.until(lambda: 'positions refused: positions: base: nan' in node.output, 'a line',
+    peer.until(lambda: 'arm/joint_states refused: positions: base: nan' in node.output, 'a line',
                say=lambda: states.publish(JointState(name=['base'], position=[math.nan])))
 
 

@@ -74,7 +74,7 @@ def test_what_nodes_report_is_shown_and_training_comes_first(launch, peer):
             pass
         peer.until(images.get_subscription_count, 'a subscription, while somebody watches')
         # Refused, and the next one is shown.
-        peer.until(lambda: 'image refused' in process.output, 'the refusal',
+        peer.until(lambda: 'policy/image_raw refused: image: ' in process.output, 'the refusal',
                    say=lambda: images.publish(Image(width=8, height=4, step=1)), every=0.1)
         with peer.saying(lambda: images.publish(GREY)):
             while not has('/policy'):

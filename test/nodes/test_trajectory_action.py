@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+from functools import partial
 
 import pytest
 from control_msgs.action import FollowJointTrajectory
@@ -13,6 +14,7 @@ from rclpy.duration import Duration
 
 from vdl_ros.nodes.arm_controller import ArmControllerNode
 from vdl_ros.nodes.sim_arm import SimArmNode
+from vdl_ros.ros.arm import trajectory_action
 from vdl_ros.ros.arm.trajectory_action import ACTION
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 
@@ -199,3 +201,22 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, 
     while not lose(client, signal.SIGKILL):
         client.wait()
         client = launch(sys.executable, str(program))
+
+
+def test_a_refused_goal_is_not_kept_and_a_bug_ends_no_process(node_here, peer, monkeypatch):
+    monkeypatch.setattr(trajectory_action, '_RESULT_S', 1)
+    running = node_here(ArmControllerNode)
+    action = running.node._action
+    kept = action._server._goal_handles
+    client = ActionClient(peer.node, FollowJointTrajectory, ACTION)
+    peer.until(client.server_is_ready, 'the action')
+    goal = FollowJointTrajectory.Goal(trajectory=trajectory_message(['x' * 10**6], [[0.0]], [1.0]))
+    send = partial(client.send_goal_async, goal)
+    peer.until(lambda: kept, 'a goal', say=send, every=10.0)
+    assert next(iter(kept.values())).request is None
+    peer.until(lambda: not kept, 'no goal')
+    monkeypatch.setattr(action, '_is_busy', lambda: {}['a bug'])
+    peer.until(lambda: f"{ACTION} refused: KeyError: 'a bug'" in running.output, 'a line',
+               say=send, every=10.0)
+    peer.until(lambda: not kept, 'no goal')
+    assert running.is_running

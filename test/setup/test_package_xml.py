@@ -20,8 +20,7 @@ KEYS = {
     'psutil': 'python3-psutil', 'rosbags': 'python3-rosbags-pip',
     'sqlalchemy': 'python3-sqlalchemy', 'tensorboard': 'python3-tensorboard-pip',
     'threadpoolctl': '', 'torch': 'python3-torch', 'usb': 'python3-usb', 'viser': '',
-    'websockets': 'python3-websockets', 'yaml': 'python3-yaml', 'yourdfpy': 'python3-yourdfpy-pip',
-    'zstandard': '',
+    'websockets': 'python3-websockets', 'yaml': 'python3-yaml', 'zstandard': '',
 }
 # Imported only on request, or if it is there.
 OPTIONAL = {'mlflow', 'trackio', 'triton', 'wandb'}

@@ -31,7 +31,8 @@ class View:
         self.refusals = []
         self.server = page_server.serve('127.0.0.1', 0, self.refusals.append)
         self.url = self.server.url
-        self.panel = Panel(self.server.viser)
+        self.stopped = threading.Event()
+        self.panel = Panel(self.server.viser, self.stopped.set)
         self.panel.set_limits(*LIMITS)
         self.panel.show_emergency_stop(False)
 
@@ -146,6 +147,14 @@ def test_disabled_buttons_have_no_effect_and_sliders_keep_their_range(view):
         assert first.positions['wrist'] == pytest.approx(np.pi / 2)
 
 
+def test_the_stop_waits_for_no_other_thread(view):
+    view.stopped.clear()
+    with view.client() as client:
+        client.press(STOP)
+        # Nobody takes the events.
+        assert view.stopped.wait(60.0)
+
+
 def test_message_too_long_ends_the_connection_and_others_go_on(view):
     with view.client() as other:
         with view.client() as client:
@@ -211,6 +220,8 @@ def test_other_kinds_other_attributes_and_broken_messages_are_refused():
                 [1], {}, {'type': 1}, {'type': [1]},
                 *(message for kind, message in KINDS.items() if kind not in KNOWN),
                 *({'type': 'GuiUpdateMessage', 'uuid': 'x', 'updates': each} for each in UPDATES),
-                page_client.CAMERA | {'fov': math.nan},
+                page_client.CAMERA | {'fov': math.nan}, page_client.CAMERA | {'more': 1},
+                page_client.CAMERA | {'position': b'bytes'}, page_client.CAMERA | {'wxyz': [1]},
+                {'type': 'GuiButtonHoldMessage', 'uuid': [], 'frequency': 20.0},
                 page_client.CAMERA | {'position': [0, 0, math.inf]}))):
         assert not page_server.is_allowed(data), data

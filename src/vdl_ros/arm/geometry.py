@@ -1,7 +1,8 @@
 """The description of the arm: expands the xacro file, parses and checks the URDF.
 
-Parsed by hand, since nodes that only draw or drive the arm start sooner without MuJoCo. Masses,
-shapes and colours are checked by MuJoCo, where it simulates the arm.
+Parsed by hand: nodes that only draw or drive the arm start sooner without MuJoCo, and a text that
+comes over the graph reaches no other parser. Masses, collision shapes and mesh files are checked
+by MuJoCo, where it simulates the arm.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import find_resource
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import setting
 
 #: float64 [5], rad, in the order of ``joints.JOINTS``.
@@ -26,6 +28,12 @@ Positions = NDArray[np.float64]
 
 #: Frames that the rest of the package uses by name.
 FRAMES = ('base_link', 'tool0', 'lamp', 'camera_target', 'camera_mount', 'camera_optical_frame')
+
+# Limits of a text that anybody may publish: characters, elements of a kind, and m or rad.
+_MAX_TEXT, _MAX_ELEMENTS, _MAX_NUMBER = 1 << 20, 200, 100.0
+#: What is drawn, and the attributes with its size.
+SHAPES = {'box': ('size',), 'cylinder': ('radius', 'length'), 'sphere': ('radius',)}
+_GREY = '0.5 0.5 0.5 1'
 
 
 class GeometryError(ValueError):
@@ -59,17 +67,35 @@ class Joint:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class Shape:
+    """What is seen of a link: a ``kind`` of :data:`SHAPES`, with the numbers of its attributes, m.
+
+    A box has three; a cylinder is along z. ``size`` is float64 [1 to 3]; ``origin`` its pose in
+    the link, float64 [4, 4], m; ``color`` RGBA, float64 [4], 0 to 1.
+    """
+
+    link: str
+    kind: str
+    size: NDArray[np.float64]
+    origin: NDArray[np.float64]
+    color: NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class ArmGeometry:
     """A validated robot description.
 
     ``urdf`` is its text, ``root`` its root link, ``joints`` every joint by name, parents before
-    children. ``lower``, ``upper`` (rad), ``velocity`` (rad/s) and ``effort`` (N m) are those of
-    the motors' joints, float64 [5].
+    children; ``shapes`` are its visual shapes but ``meshes`` ones, which are files. ``lower``,
+    ``upper`` (rad), ``velocity`` (rad/s) and ``effort`` (N m) are those of the motors' joints,
+    float64 [5].
     """
 
     urdf: str
     root: str
     joints: Mapping[str, Joint]
+    shapes: tuple[Shape, ...] = ()
+    meshes: int = 0
 
     @property
     def lower(self) -> Positions:
@@ -133,19 +159,59 @@ def load(
 
 def parse(urdf: str) -> ArmGeometry:
     """Return the geometry in a URDF text; GeometryError: it is none of this arm."""
+    if len(urdf) > _MAX_TEXT:
+        raise GeometryError(
+            f'URDF: {len(urdf)} characters are not allowed: at most {_MAX_TEXT}')
     try:
         robot = ElementTree.fromstring(urdf)
-    except ElementTree.ParseError as error:
+    # The two others: of an encoding that is not known, or has no letter of the text.
+    except (ElementTree.ParseError, ValueError, LookupError) as error:
         raise GeometryError(f'URDF: {error}') from error
     if robot.tag != 'robot':
         raise GeometryError(f'URDF: the root is <{robot.tag}>, not <robot>')
+    for tag in ('link', 'joint', 'link/visual', 'link/collision'):
+        if (count := len(robot.findall(tag))) > _MAX_ELEMENTS:
+            raise GeometryError(
+                f'{tag}: {count} are not allowed: at most {_MAX_ELEMENTS}')
     links = [_attribute(link, 'name', 'link') for link in robot.findall('link')]
     for name in links:
         if links.count(name) > 1:
             raise GeometryError(f'link {name}: declared twice')
     root, joints = _tree(links, [_joint(element) for element in robot.findall('joint')])
     _check_arm(root, joints)
-    return ArmGeometry(urdf, root, joints)
+    shapes = _shapes(robot)
+    meshes = robot.findall('link/visual/geometry/mesh')
+    return ArmGeometry(urdf, root, joints, shapes, len(meshes))
+
+
+def _shapes(robot: ElementTree.Element) -> tuple[Shape, ...]:
+    # A material is named where it has its colour, and elsewhere only referred to.
+    colors = {material.get('name'): material.find('color') for material in robot.iter('material')
+              if material.find('color') is not None}
+    found = []
+    for link in robot.findall('link'):
+        what = f'link {link.get("name")}: visual'
+        for visual in link.findall('visual'):
+            shapes = visual.findall('geometry/*')
+            if len(shapes) != 1 or shapes[0].tag not in (*SHAPES, 'mesh'):
+                raise GeometryError(f'{what}: no geometry of {", ".join(SHAPES)} or mesh')
+            shape = shapes[0]
+            if shape.tag == 'mesh':
+                continue
+            size = np.concatenate([
+                _numbers(shape, key, '', f'{what}: {shape.tag}', 3 if key == 'size' else 1)
+                for key in SHAPES[shape.tag]])
+            if size.min() <= 0.0:
+                raise GeometryError(f'{what}: {shape.tag}: {size.min():g} is not positive')
+            color = visual.find('material/color')
+            if color is None:
+                material = visual.find('material')
+                color = colors.get(None if material is None else material.get('name'))
+            found.append(Shape(
+                str(link.get('name')), shape.tag, size,
+                _pose(visual.find('origin'), f'{what}: origin'),
+                _numbers(color, 'rgba', _GREY, f'{what}: color', 4)))
+    return tuple(found)
 
 
 def _attribute(element: ElementTree.Element | None, key: str, what: str) -> str:
@@ -163,9 +229,10 @@ def _numbers(
         values = np.array([float(word) for word in text.split()])
     except ValueError:
         values = np.zeros(0)
-    if len(values) != count or not np.isfinite(values).all():
-        wanted = 'a finite number' if count == 1 else f'{count} finite numbers'
-        raise GeometryError(f'{what}: {key}={text!r} is not {wanted}')
+    if len(values) != count or not (np.abs(values) <= _MAX_NUMBER).all():
+        wanted = 'a number' if count == 1 else f'{count} numbers'
+        raise GeometryError(
+            f'{what}: {key}={quoted(text)} is not {wanted} of at most {_MAX_NUMBER:g}')
     return values
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import struct
 import warnings
 
 import numpy as np
@@ -36,12 +35,20 @@ def to_rgb(rows: NDArray[np.uint8], width: int, encoding: str) -> NDArray[np.uin
 
 
 _FORMATS = ('JPEG', 'PNG')
-#: The largest image that is decoded, pixels: a few bytes can claim to be 65,535 x 65,535.
-_MAX_PIXELS = 4096 * 4096
+# The largest image, pixels, and its longest side: a few bytes can claim to be 65,535 x 65,535, and
+# neither JPEG nor browsers hold longer ones.
+_MAX_PIXELS, _MAX_SIDE = 4096 * 4096, 16_384
 
 
 class JpegError(ValueError):
     """Bytes that are no image, or one that is too large."""
+
+
+def check_size(width: int, height: int) -> None:
+    """Raise JpegError for the size of an image that is too large to be shown or encoded."""
+    if max(width, height) > _MAX_SIDE or width * height > _MAX_PIXELS:
+        raise JpegError(f'image: {width} x {height} is not allowed: at most {_MAX_PIXELS} pixels, '
+                        f'{_MAX_SIDE} a side')
 
 
 def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
@@ -58,13 +65,11 @@ def decode(data: bytes) -> NDArray[np.uint8]:
             # Of large images: the size is checked below.
             warnings.simplefilter('ignore', Image.DecompressionBombWarning)
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
-    except (OSError, SyntaxError, ValueError, struct.error, Image.DecompressionBombError) as error:
+    # What Pillow raises depends on the format and on where the damage is.
+    except Exception as error:
         raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
-    if image.width * image.height > _MAX_PIXELS:
-        raise JpegError(f'compressed image: {image.width} x {image.height} is not allowed: at '
-                        f'most {_MAX_PIXELS} pixels')
+    check_size(image.width, image.height)
     try:
         return np.asarray(image.convert('RGB'), np.uint8)
-    # What Pillow raises depends on the format and on where the damage is.
-    except (OSError, SyntaxError, ValueError, struct.error) as error:
+    except Exception as error:
         raise JpegError('compressed image: damaged') from error

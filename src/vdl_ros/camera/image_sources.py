@@ -17,6 +17,7 @@ from av.container import InputContainer
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 
+from vdl_ros.camera.encodings import check_size
 from vdl_ros.common.memory import memory_limit
 
 Pixels = NDArray[np.uint8]
@@ -130,6 +131,7 @@ class _Scaler:
 
     def pixels(self, frame: av.VideoFrame) -> Pixels:
         width, height = self._size or (frame.width, frame.height)
+        check_size(width, height)
         scaled = self._reformatter.reformat(frame, width, height, 'rgb24')
         return np.asarray(scaled.to_ndarray(), np.uint8)
 

@@ -72,6 +72,9 @@ class ArmControllerNode(BaseNode):
         self._cancel('arm_controller was stopped')
         self._motors.wait_for_acks()
 
+    def make_safe(self) -> None:
+        self._cancel('an error in this node')
+
     def _on_trajectory(self, message: JointTrajectory) -> None:
         self._action.replaced('a trajectory on arm/joint_trajectory')
         self._take(message, MAX_WAIT_S)

@@ -59,6 +59,9 @@ class ArmDriverNode(BaseNode, LifecycleNode):
             self.get_logger().error('the device did not accept the stop: left to the guardian')
         self._inhibitor.end()
 
+    def make_safe(self) -> None:
+        self._topics.driver.refuse('an error in this node')
+
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._port.release()
         try:

@@ -88,6 +88,9 @@ class CalibrateNode(BaseNode):
             self._motors.send(Motors())
             self._motors.wait_for_acks()
 
+    def make_safe(self) -> None:
+        self._fail('an error in this node')
+
     def _wired(self, executor: Executor, stop: threading.Event) -> Signs:
         """Return the driver's signs; those of the manual if it has none, as the twin."""
         service = f'{self._driver}/get_parameters'

@@ -83,6 +83,7 @@ class CameraCapture:
         self.frames = sum(part.count for part in parts) // len(self._TOPICS)
         self._bag: BagWriter | None = None
         self._info = b''
+        self._failure: OSError | None = None
         if self.frames >= config.frames:
             return
         self._bag = BagWriter(path, compression=config.compression, earlier=parts)
@@ -103,12 +104,17 @@ class CameraCapture:
             return
         stamp_ns = int.from_bytes(data[4:8], 'little') * 10**9 + int.from_bytes(
             data[8:12], 'little')
-        for handle, part in zip(self._handles, (self._info, data), strict=True):
-            self._bag.write(handle, stamp_ns, part)
-        self.frames += 1
+        try:
+            for handle, part in zip(self._handles, (self._info, data), strict=True):
+                self._bag.write(handle, stamp_ns, part)
+            self.frames += 1
+        except OSError as error:
+            self._failure = error
 
     def step(self, executor: Executor) -> None:
         executor.spin_once(timeout_sec=0.1)
+        if self._failure is not None:
+            raise self._failure
 
     def close(self) -> None:
         if self._bag is not None:

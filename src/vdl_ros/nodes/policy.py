@@ -82,6 +82,10 @@ class PolicyNode(BaseNode):
             self._give_up('policy was stopped')
             self._motors.wait_for_acks()
 
+    def make_safe(self) -> None:
+        if self._runner.target is not None:
+            self._give_up('an error in this node')
+
     def _on_target(self, message: PointStamped) -> None:
         reason = self._consent.ask() or _why_not(message)
         if reason:

@@ -52,12 +52,7 @@ class PoseEstimatorNode(BaseNode):
         self.get_logger().info(f'{self._estimator.name} of {path}')
 
     def _on_image(self, message: AnyImage) -> None:
-        try:
-            picture = crop_square(from_image(message))
-        except ValueError as error:
-            self.refuse(f'camera/image_raw refused: {error}')
-            return
-        found = self._estimator.estimate(picture)
+        found = self._estimator.estimate(crop_square(from_image(message)))
         values, variance = found.values[0].tolist(), (found.std[0] ** 2).tolist()
         confident = bool(found.confident[0])
         self._poses.publish(ArmPose(
@@ -96,10 +91,9 @@ class _JointTracking:
         node.sub('arm/motors_sent', self._on_sent)
 
     def _on_sent(self, message: MotorCommand) -> None:
-        with self._node.refusing('arm/motors_sent'):
-            motors = motors_from_message(message, lamp=False)
-            self._tracker.command(
-                seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
+        motors = motors_from_message(message, lamp=False)
+        self._tracker.command(
+            seconds(message.header.stamp), [getattr(motors, name) for name in JOINT_NAMES])
 
     def update(self, stamp: Time, found: Estimate) -> None:
         track = self._tracker.update(

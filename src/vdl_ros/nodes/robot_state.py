@@ -67,9 +67,8 @@ class RobotStateNode(BaseNode):
         return SetParametersResult(successful=True)
 
     def _on_positions(self, message: JointState | ArmPose) -> None:
-        with self.refusing('positions'):
-            self._moving.publish(TFMessage(transforms=self._frames.moving(
-                positions_of(message), message.header.stamp)))
+        self._moving.publish(TFMessage(transforms=self._frames.moving(
+            positions_of(message), message.header.stamp)))
 
 
 main = RobotStateNode.main

@@ -74,6 +74,9 @@ class SimArmNode(BaseNode):
         """Switch the motors off and publish that on ``arm/motors_sent``."""
         self._topics.driver.close()
 
+    def make_safe(self) -> None:
+        self._topics.driver.refuse('an error in this node')
+
     def _keep_pace(self) -> None:
         """Simulate the wall time that has passed since the last call."""
         due = self._pacer.due(time.monotonic(), self._simulation.requested_time)

@@ -63,13 +63,12 @@ class TrainingViewerNode(BaseNode):
         """Take the settings once: policies are large and frequent."""
         if self._policies is None:
             return
-        with self.refusing('policy'):
-            config = policy_config(message)
-            train = select(TrainConfig, config)
-            self._status.env_id = shown(select(EnvConfig, config).env_id)
-            self._status.algorithm, self._status.total_steps = train.algorithm, train.total_steps
-            self.destroy_subscription(self._policies)
-            self._policies = None
+        config = policy_config(message)
+        train = select(TrainConfig, config)
+        self._status.env_id = shown(select(EnvConfig, config).env_id)
+        self._status.algorithm, self._status.total_steps = train.algorithm, train.total_steps
+        self.destroy_subscription(self._policies)
+        self._policies = None
 
     def _on_statistics(self, message: MetricsMessage) -> None:
         scalar = read(message)
@@ -93,8 +92,7 @@ class TrainingViewerNode(BaseNode):
         if now - self._image_at < IMAGE_S:
             return
         self._image_at = now
-        with self.refusing('image'):
-            self._page.show_image(from_image(message))
+        self._page.show_image(from_image(message))
 
     def _draw(self) -> None:
         """Show the newest state, if a browser shows the page."""

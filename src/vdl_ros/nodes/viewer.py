@@ -27,7 +27,12 @@ from vdl_ros.msg import (
     MotorCommand,
     TargetStatus,
 )
-from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request
+from vdl_ros.ros.arm.arm_topics import (
+    NOT_RELEASED,
+    MotorsPublisher,
+    motors_from_message,
+    stop_request,
+)
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
@@ -75,7 +80,9 @@ class ViewerNode(BaseNode):
         super().__init__()
         config = self.settings(ViewConfig)
         self._server = serve(config.host, config.port, self.get_logger().warning)
-        self._scene, self._panel = ArmScene(self._server.viser), Panel(self._server.viser)
+        self._stops = self.pub('arm/emergency_stop')
+        self._scene = ArmScene(self._server.viser)
+        self._panel = Panel(self._server.viser, self._request_stop)
         self._target = DraggedTarget(self._server.viser)
         self._held = HeldButtons(RELEASE_S)
         self._standstill = StandstillDetector(STANDSTILL_S)
@@ -94,7 +101,6 @@ class ViewerNode(BaseNode):
         self._motors = MotorsPublisher(self)
         self._trajectories = self.pub('arm/joint_trajectory')
         self._targets = self.pub('arm/target')
-        self._stops = self.pub('arm/emergency_stop')
         self._alive = self.pub('arm/viewer_alive')
         # Buttons must work while simulated time stands still.
         self.every(INPUT_S, self._process_input)
@@ -126,34 +132,37 @@ class ViewerNode(BaseNode):
         self._motors.wait_for_acks()
         self._server.stop()
 
+    def make_safe(self) -> None:
+        self._held.release_all()
+
     def _on_description(self, message: String) -> None:
         # A bag that is played repeats it.
         if self._geometry is not None and message.data == self._geometry.urdf:
             return
-        with self.refusing('robot_description'):
-            geometry = parse(message.data)
-            self._scene.set_description(message.data)
-            self._geometry = geometry
-            self._panel.set_limits(geometry.lower, geometry.upper)
-            self._scene.show(self._positions)
+        self._geometry = geometry = parse(message.data)
+        if geometry.meshes:
+            self.get_logger().warning('robot_description: mesh files are not drawn: '
+                                      f'{geometry.meshes}; the view reads none')
+        self._scene.set_geometry(geometry)
+        self._panel.set_limits(geometry.lower, geometry.upper)
+        self._scene.show(self._positions)
 
     def _on_joint_states(self, message: JointState) -> None:
-        with self.refusing('joint states'):
-            self._positions = positions_of(message)
-            self._arm_status.measured_at = time.monotonic()
+        self._positions = positions_of(message)
+        self._arm_status.measured_at = time.monotonic()
 
     def _on_pose(self, message: ArmPose) -> None:
-        with self.refusing('pose'):
-            self._ghost = positions_of(message), message.confident
-            self._ghost_at = time.monotonic()
+        self._ghost = positions_of(message), message.confident
+        self._ghost_at = time.monotonic()
 
     def _on_image(self, message: AnyImage) -> None:
         self._statistics.received(message.header.stamp)
         self._image = message
 
     def _on_sent(self, message: MotorCommand) -> None:
-        self._arm_status.motors = {name: getattr(message, name) for name in JOINTS}
-        self._arm_status.lamp = message.lamp == 1
+        motors = motors_from_message(message, self._arm_status.lamp)
+        self._arm_status.motors = dict(zip(JOINTS, motors.values, strict=True))
+        self._arm_status.lamp = motors.lamp
         self._panel.show_lamp(self._arm_status.lamp)
 
     def _on_status(self, message: JointTrajectoryStatus) -> None:
@@ -220,7 +229,8 @@ class ViewerNode(BaseNode):
                     self._command(Motors(lamp=on), with_lamp=True)
                 case EmergencyStop(engaged):
                     self._held.release_all()
-                    self._request_stop(engaged)
+                    if not engaged:
+                        self._request_release()
                 case MoveTo(positions):
                     self._move_to(positions)
                 case Episode(request) if self._recorder_is_ready():
@@ -234,14 +244,16 @@ class ViewerNode(BaseNode):
         # Some are found later than others.
         return all(each.service_is_ready() for each in self._recorder.values())
 
-    def _request_stop(self, engage: bool) -> None:
-        """Request the emergency stop, or the release of the state that was received last."""
-        if not engage and self._stop_state is None:
+    def _request_stop(self, releases: EmergencyStopState | None = None) -> None:
+        self._stops.publish(stop_request(
+            self.get_fully_qualified_name(), 'a button of the view', releases))
+
+    def _request_release(self) -> None:
+        """Request the release of the state that was received last."""
+        if self._stop_state is None:
             self.get_logger().warning(NOT_RELEASED)
             return
-        self._stops.publish(stop_request(
-            self.get_fully_qualified_name(), 'a button of the view',
-            None if engage else self._stop_state))
+        self._request_stop(self._stop_state)
 
     def _command(self, motors: Motors, with_lamp: bool = False) -> None:
         self._published_at = time.monotonic()
@@ -261,12 +273,14 @@ class ViewerNode(BaseNode):
 
     def _draw(self) -> None:
         now = time.monotonic()
-        self._scene.show(self._positions)
         ghost, confident = self._ghost if now - self._ghost_at < GHOST_S else (None, None)
-        self._scene.show_ghost(ghost, bool(confident))
-        self._panel.follow(self._positions.tolist())
-        self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
-        self._panel.show_state(state_text(self._arm_status, self._positions, confident, now))
+        # The stop button must not end with it.
+        with self.refusing('drawing'):
+            self._scene.show(self._positions)
+            self._scene.show_ghost(ghost, bool(confident))
+            self._panel.follow(self._positions.tolist())
+            self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
+            self._panel.show_state(state_text(self._arm_status, self._positions, confident, now))
 
     def _draw_image(self) -> None:
         """Send the latest image once, if a browser is connected."""

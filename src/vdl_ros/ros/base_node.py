@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import socket
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
@@ -16,9 +18,11 @@ from rclpy.executors import Executor
 from rclpy.node import Node
 from rclpy.publisher import Publisher
 from rclpy.qos import QoSProfile
+from rclpy.service import Service
 from rclpy.subscription import Subscription
 from rclpy.timer import Timer
 
+from vdl_ros.common.quoting import cause, shown
 from vdl_ros.common.settings import Scalar, select
 from vdl_ros.ros import qos
 from vdl_ros.ros.node_settings import ProcessConfig
@@ -32,8 +36,8 @@ from vdl_ros.ros.process import (
 )
 
 _PERIOD_S = 1.0
-# Different lines that a node logs of what it refuses: messages can be of any number.
-_MAX_LINES = 100
+# Different lines that a node logs of what it refuses, and their length: messages can be of any.
+_MAX_LINES, _MAX_LENGTH = 100, 500
 
 # (warning or '', values by name)
 Health = tuple[str, Mapping[str, object]]
@@ -60,7 +64,11 @@ class Diagnostics:
 
 
 class BaseNode(Node):
-    """A node with the settings of its user, ``given`` by name; :meth:`main` is its program."""
+    """A node with the settings of its user, ``given`` by name; :meth:`main` is its program.
+
+    A message or a request ends no process: what its callback raises is refused
+    (:meth:`refusing`). An error of a timer is a bug, and ends the process as one of :meth:`work`.
+    """
 
     NAME: ClassVar[str]
     #: Dataclasses of its parameters, besides :class:`ProcessConfig`.
@@ -88,6 +96,32 @@ class BaseNode(Node):
     ) -> Subscription:
         return qos.sub(self, topic, callback, profile)
 
+    def create_subscription(
+        self, msg_type: Any, topic: str, callback: Callable[..., Any], *args: Any, **options: Any,
+    ) -> Subscription:
+        return super().create_subscription(
+            msg_type, topic, self._bordered(topic, callback), *args, **options)
+
+    def create_service(
+        self, srv_type: Any, srv_name: str, callback: Callable[..., Any], *args: Any,
+        **options: Any,
+    ) -> Service:
+        return super().create_service(
+            srv_type, srv_name, self._bordered(srv_name, callback), *args, **options)
+
+    def _bordered(self, what: str, callback: Callable[..., Any]) -> Callable[..., Any]:
+        """Return ``callback`` without its errors; after one it returns its last argument.
+
+        That is the response of a service as it was, which reports no success.
+        """
+        @functools.wraps(callback)
+        def call(*args: Any) -> Any:
+            with self.refusing(what):
+                return callback(*args)
+            return args[-1]
+
+        return call
+
     @property
     def is_simulated(self) -> bool:
         return bool(self.get_parameter('use_sim_time').value)
@@ -114,20 +148,31 @@ class BaseNode(Node):
     def stamp(self) -> Time:
         return self.get_clock().now().to_msg()
 
-    def refuse(self, line: str) -> None:
-        """Count a message that cannot be used; log each line once."""
+    def refuse(self, line: str, trace: str = '') -> None:
+        """Count a message that cannot be used; log each line once, with the trace of a bug."""
         self.refused += 1
+        line = shown(line, _MAX_LENGTH)
         if line not in self._refusals and len(self._refusals) < _MAX_LINES:
             self._refusals.add(line)
-            self.get_logger().error(line)
+            self.get_logger().error(line + trace)
 
     @contextlib.contextmanager
     def refusing(self, what: str) -> Iterator[None]:
-        """Refuse a message for the ValueError of a block."""
+        """Refuse a message for the error of a block; one that is no ValueError is a bug."""
         try:
             yield
         except ValueError as error:
             self.refuse(f'{what} refused: {error}')
+        except Exception as error:
+            # First: writing a line to a terminal can block.
+            self.make_safe()
+            # Without the error's text, which may hold parts of the message.
+            frames = ''.join(traceback.format_tb(error.__traceback__))
+            self.refuse(f'{what} refused: {cause(error)}',
+                        f'\nTraceback (most recent call last):\n{frames}')
+
+    def make_safe(self) -> None:
+        """Switch off the motors that the node has switched on: a callback has failed by a bug."""
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Run callbacks, and whatever else it does, until ``stop``; return the exit status."""

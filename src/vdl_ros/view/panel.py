@@ -180,10 +180,14 @@ Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo | Episode
 class Panel:
     """The panel; its methods are called from one thread.
 
-    What is assigned to an element goes to the browsers only if it changes.
+    What is assigned to an element goes to the browsers only if it changes. ``on_stop`` is called
+    from the server's thread as soon as the emergency stop is pressed, before its event: the other
+    thread may be busy.
     """
 
-    def __init__(self, server: viser.ViserServer) -> None:
+    def __init__(
+        self, server: viser.ViserServer, on_stop: Callable[[], None] = lambda: None,
+    ) -> None:
         self._server = server
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         self._movers: list[Any] = []
@@ -208,7 +212,7 @@ class Panel:
             self._episodes_text = gui.add_markdown('')
             for request, label in EPISODES.items():
                 self._on(gui.add_button(label), partial(Episode, request))
-        self._on(self._stop, partial(EmergencyStop, True))
+        self._on(self._stop, partial(EmergencyStop, True), on_stop)
         self._on(self._release, partial(EmergencyStop, False))
 
         @server.on_client_disconnect
@@ -314,9 +318,11 @@ class Panel:
             joint: math.radians(slider.value) for joint, slider in self._sliders.items()}))
         self._on(home, partial(MoveTo, dict.fromkeys(JOINTS, 0.0)))
 
-    def _on(self, button: Any, make: Callable[[], Event]) -> None:
+    def _on(self, button: Any, make: Callable[[], Event],
+            at_once: Callable[[], None] = lambda: None) -> None:
         async def clicked(_: Any) -> None:
             if not button.disabled:
+                at_once()
                 self._events.put(make())
 
         button.on_click(clicked)

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import io
-import logging
 from typing import Any
 
 import numpy as np
 import viser
-import yourdfpy
-from viser.extras import ViserUrdf
+from numpy.typing import NDArray
+from viser import transforms
 
-from vdl_ros.arm.geometry import Positions, parse
+from vdl_ros.arm.geometry import ArmGeometry, Positions, Shape
 from vdl_ros.arm.joints import JOINTS
-
-# It warns of every joint without a commanded position.
-logging.getLogger('yourdfpy').setLevel(logging.ERROR)
+from vdl_ros.arm.kinematics import Kinematics
 
 _GHOST = (0.25, 0.45, 0.95, 0.35)
 _DOUBTFUL_GHOST = (0.55, 0.55, 0.60, 0.20)
@@ -40,15 +36,14 @@ class ArmScene:
         self._arm: _Drawn | None = None
         self._ghosts: dict[bool, _Drawn] = {}
 
-    def set_description(self, urdf: str) -> None:
-        """Show the arm of a URDF text; GeometryError: it is invalid, the old arm stays."""
-        parse(urdf)
+    def set_geometry(self, geometry: ArmGeometry) -> None:
+        """Show this arm instead of the one before."""
         for drawn in (self._arm, *self._ghosts.values()):
             if drawn is not None:
                 drawn.root.remove()
-        self._arm = _Drawn(self._server, urdf, '/arm', None)
-        self._ghosts = {True: _Drawn(self._server, urdf, '/estimated', _GHOST),
-                        False: _Drawn(self._server, urdf, '/doubtful', _DOUBTFUL_GHOST)}
+        self._arm = _Drawn(self._server, geometry, '/arm', None)
+        self._ghosts = {True: _Drawn(self._server, geometry, '/estimated', _GHOST),
+                        False: _Drawn(self._server, geometry, '/doubtful', _DOUBTFUL_GHOST)}
         self.show_ghost(None)
 
     def show(self, positions: Positions) -> None:
@@ -66,25 +61,48 @@ class ArmScene:
 
 
 class _Drawn:
-    """One arm in the scene, below the node ``root``."""
+    """One arm in the scene, below the node ``root``, with RGBA ``color`` instead of its own."""
 
-    def __init__(self, server: viser.ViserServer, urdf: str, name: str,
+    def __init__(self, server: viser.ViserServer, geometry: ArmGeometry, name: str,
                  color: tuple[float, float, float, float] | None) -> None:
-        robot = yourdfpy.URDF.load(io.BytesIO(urdf.encode()))
+        self._server, self._kinematics = server, Kinematics(geometry)
         self.root = server.scene.add_frame(name, show_axes=False)
-        self._order = [JOINTS.index(name) for name in robot.actuated_joint_names]
-        self._server = server
-        # Slightly larger: surfaces of ghost and arm at the same place would flicker.
-        self._drawn: Any = ViserUrdf(
-            server, robot, root_node_name=name, mesh_color_override=color,
-            scale=1.0 if color is None else 1.002)
+        # Numbered: a name of the description may hold any letters.
+        self._frames: dict[str, Any] = {}
+        for index, shape in enumerate(geometry.shapes):
+            if shape.link not in self._frames:
+                self._frames[shape.link] = server.scene.add_frame(
+                    f'{name}/link{len(self._frames)}', show_axes=False)
+            self._add(f'{self._frames[shape.link].name}/{index}', shape, color)
         self._shown = np.full(len(JOINTS), np.inf)
         self.move(np.zeros(len(JOINTS)))
+
+    def _add(self, name: str, shape: Shape,
+             color: tuple[float, float, float, float] | None) -> None:
+        red, green, blue, alpha = shape.color.tolist() if color is None else color
+        # Slightly larger: surfaces of ghost and arm at the same place would flicker.
+        scale = 1.0 if color is None else 1.002
+        common: dict[str, Any] = {
+            'color': (red, green, blue), 'opacity': None if alpha >= 1.0 else alpha,
+            'wxyz': _wxyz(shape.origin), 'position': shape.origin[:3, 3], 'scale': scale}
+        scene = self._server.scene
+        if shape.kind == 'box':
+            scene.add_box(name, dimensions=shape.size, **common)
+        elif shape.kind == 'cylinder':
+            radius, length = shape.size.tolist()
+            scene.add_cylinder(name, radius=radius, height=length, **common)
+        else:
+            scene.add_icosphere(name, radius=float(shape.size[0]), **common)
 
     def move(self, positions: Positions) -> None:
         wanted = np.where(np.isnan(positions), self._shown, positions)
         if np.abs(wanted - self._shown).max() >= _VISIBLE_CHANGE:
             self._shown = wanted
+            poses = self._kinematics.poses(wanted, self._frames)
             with self._server.atomic():
-                self._drawn.update_cfg(wanted[self._order])
+                for link, frame in self._frames.items():
+                    frame.wxyz, frame.position = _wxyz(poses[link]), poses[link][:3, 3]
 
+
+def _wxyz(pose: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.asarray(transforms.SO3.from_matrix(pose[:3, :3]).wxyz, np.float64)

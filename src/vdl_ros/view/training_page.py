@@ -34,8 +34,8 @@ _ROWS = (
 )
 # Tags with these beginnings are shown by their names.
 _REACTION, _LOSSES = 'reaction_time/', 'losses/'
-# Characters of a note.
-_MAX_LENGTH = 300
+# Characters of a note, and tags that are kept, whoever publishes them.
+_MAX_LENGTH, _MAX_TAGS = 300, 1000
 
 
 class Curve:
@@ -95,7 +95,8 @@ class TrainingStatus:
         if tag == 'agent_steps':
             self.steps = value
             return
-        self.values[tag] = value
+        if tag in self.values or len(self.values) < _MAX_TAGS:
+            self.values[tag] = value
         if tag in CURVES and not math.isnan(self.steps):
             self.curves.setdefault(tag, Curve()).add(self.steps, value)
 

@@ -76,7 +76,7 @@ def test_a_compressed_picture_there_and_back_and_what_is_refused():
             (cut, 'damaged'), (claims(65_535, 65_535), 'neither JPEG nor PNG'),
             (claims(9000, 9000), '9000 x 9000 is not allowed: at most 16777216 pixels')):
         line = refused(from_image, CompressedImage(format='jpeg', data=array.array('B', data)))
-        assert line.startswith(f'compressed image: {reason}')
+        assert f'image: {reason}' in line
 
 
 def test_every_encoding_is_read_as_rgb_with_and_without_padding():
@@ -100,6 +100,7 @@ def test_a_message_that_is_no_picture_is_refused():
     for changes, reason in (
             ({'height': 0}, '4 x 0 has no pixels'),
             ({'width': 0}, '0 x 3 has no pixels'),
+            ({'height': 70_000}, '4 x 70000 is not allowed: at most 16777216 pixels, 16384'),
             ({'height': 4}, '36 bytes are not the 48 of 4 rows of 12'),
             ({'width': 5}, '12 bytes a row are fewer than the 15'),
             ({'step': 13}, '36 bytes are not the 39'),

@@ -62,14 +62,10 @@ class SimulatedFeed:
             self._lamp = message.lamp == 1
 
     def _on_joint_states(self, message: JointState) -> None:
-        try:
-            missing = [name for name, value in zip(JOINTS, positions_of(message), strict=True)
-                       if np.isnan(value)]
-            if missing:
-                raise ValueError(f'positions: none of {", ".join(missing)}')
-        except ValueError as error:
-            self._node.refuse(f'arm/joint_states refused: {error}')
-            return
+        missing = [name for name, value in zip(JOINTS, positions_of(message), strict=True)
+                   if np.isnan(value)]
+        if missing:
+            raise ValueError(f'positions: none of {", ".join(missing)}')
         self._received_at = time.monotonic()
         last = self._shown
         if last and (message.header.stamp, message.position) == (last.header.stamp, last.position):

@@ -17,7 +17,6 @@ from control_msgs.msg import JointTolerance
 from rclpy.action import ActionServer, CancelResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
-from rclpy.node import Node
 from rclpy.qos import QoSProfile
 from std_msgs.msg import Header
 from trajectory_msgs.msg import JointTrajectory, JointTrajectoryPoint
@@ -26,12 +25,15 @@ from vdl_ros.arm.control.controller import TrajectoryController
 from vdl_ros.arm.control.trajectory import GoalTolerances, ToleranceError
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
+from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import seconds
 
 ACTION = 'arm/follow_joint_trajectory'
 _FEEDBACK_S = 0.2  # period of the feedback, s
 # A client that has not taken its feedback for this time is gone, s.
 _CLIENT_TIMEOUT_S = 2.0
+# How long the result of a goal is kept for a client that has not asked for it yet, s.
+_RESULT_S = 30
 _Result = FollowJointTrajectory.Result
 
 
@@ -39,8 +41,19 @@ class _Server(ActionServer):
     """An action server whose goals end when the caller says so.
 
     The callback that rclpy runs for a goal would have to wait for its end, which keeps the
-    executor of this process busy.
+    executor of this process busy. ``node`` refuses what callbacks and tasks raise: a task that
+    raises ends the process of an events executor (rclpy issue 1641).
     """
+
+    _node: BaseNode
+
+    async def execute(self, taken_data: Any) -> None:
+        with self._node.refusing(ACTION):
+            await super().execute(taken_data)
+
+    async def _execute_goal(self, execute_callback: Any, goal_handle: Any) -> None:
+        with self._node.refusing(ACTION):
+            await super()._execute_goal(execute_callback, goal_handle)
 
     def notify_execute(self, goal_handle: Any, execute_callback: Any) -> None:
         """Leave the goal executing."""
@@ -75,7 +88,7 @@ class TrajectoryAction:
     """
 
     def __init__(
-        self, node: Node, controller: TrajectoryController,
+        self, node: BaseNode, controller: TrajectoryController,
         start: Callable[[JointTrajectory], None], stop: Callable[[str], None],
         is_busy: Callable[[], bool],
     ) -> None:
@@ -92,7 +105,8 @@ class TrajectoryAction:
             QoSProfile(depth=10))
         self._server = _Server(
             node, FollowJointTrajectory, ACTION, execute_callback=self._never,
-            handle_accepted_callback=self._on_goal, cancel_callback=self._on_cancel)
+            handle_accepted_callback=self._on_goal, cancel_callback=self._on_cancel,
+            result_timeout=_RESULT_S)
 
     def replaced(self, by: str) -> None:
         """End the goal, if there is one, motors off, because another trajectory follows."""
@@ -129,9 +143,19 @@ class TrajectoryAction:
             self._abort(goal, _Result.GOAL_TOLERANCE_VIOLATED, self._controller.reason)
 
     def _on_goal(self, handle: ServerGoalHandle) -> None:
+        request = handle.request
+        # The server keeps the handle, but nobody asks it for what may be megabytes.
+        handle._goal_request = None
+        try:
+            self._follow(handle, request)
+        except Exception:
+            self._end(handle, handle.abort, _Result.INVALID_GOAL, 'an error in the controller')
+            raise
+
+    def _follow(self, handle: ServerGoalHandle, request: FollowJointTrajectory.Goal) -> None:
         self.replaced('another goal')
         handle.execute()
-        request, now = handle.request, time.monotonic()
+        now = time.monotonic()
         try:
             tolerances = _tolerances(request)
         except ToleranceError as error:

@@ -80,12 +80,13 @@ def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
 
     A message of rgb8 without padding is not copied: the result is a read-only view of it.
     """
-    if isinstance(message, CompressedImage):
-        try:
+    try:
+        if isinstance(message, CompressedImage):
             return encodings.decode(bytes(message.data))
-        except encodings.JpegError as error:
-            raise ImageError(str(error)) from error
-    height, width = int(message.height), int(message.width)
+        height, width = int(message.height), int(message.width)
+        encodings.check_size(width, height)
+    except encodings.JpegError as error:
+        raise ImageError(str(error)) from error
     if not height or not width:
         raise ImageError(f'image: {width} x {height} has no pixels')
     step, size = int(message.step), len(message.data)
@@ -114,7 +115,7 @@ def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
     try:
         found = cv_bridge.CvBridge().imgmsg_to_cv2(message, desired_encoding='rgb8')
     # The exceptions depend on OpenCV's version; none may end the node.
-    except (cv_bridge.CvBridgeError, RuntimeError, TypeError, ValueError, KeyError) as error:
+    except Exception as error:
         raise ImageError(f'image: encoding {quoted(message.encoding)}: '
                          f'{shown(" ".join(str(error).split()), 300)}') from error
     pixels: NDArray[np.uint8] = np.ascontiguousarray(found, np.uint8)

@@ -46,7 +46,8 @@ class RobotGraph:
         # process, such as /clock in a namespace, is remapped here too.
         name = f'{ROBOT_ENVIRONMENT}{time.time_ns()}'
         self._node = Node(name, namespace=namespace,
-                          cli_args=['--ros-args', '-r', f'__node:={name}'])
+                          cli_args=['--ros-args', '-r', f'__node:={name}'],
+                          start_parameter_services=False)
         self._lock = threading.Condition()
         self._ticks = self._taken = 0
         self._simulated: float | None = None
