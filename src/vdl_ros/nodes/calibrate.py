@@ -24,6 +24,7 @@ from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.geometry import GeometryConfig, Positions
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.common.command_line import say
 from vdl_ros.common.quoting import cause
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import ArmPose, MotorCommand
@@ -153,7 +154,7 @@ class CalibrateNode(BaseNode):
             self._fail(str(error))
         if self._moves.step != self._said:
             self._said = self._moves.step
-            print(f'[{self._said}/{self._moves.steps + 1}] {self._moves.text}', flush=True)
+            say(f'[{self._said}/{self._moves.steps + 1}] {self._moves.text}')
 
     def _fail(self, reason: str) -> None:
         if self._running and not self._failure:
@@ -169,7 +170,7 @@ class CalibrateNode(BaseNode):
             executor.spin_once(timeout_sec=0.1)
             if not said and time.monotonic() - since > SAY_S:
                 said = True
-                print(f'waiting for {self._missing}: is arm.launch.py running?', flush=True)
+                say(f'waiting for {self._missing}: is arm.launch.py running?')
         if self._failure:
             return _end(self._failure, 'the arm did not move')
         try:
@@ -191,7 +192,7 @@ class CalibrateNode(BaseNode):
         if self._failure:
             return _end(self._failure)
         moves = self._moves
-        print(f'[{moves.steps + 1}/{moves.steps + 1}] estimate and write', flush=True)
+        say(f'[{moves.steps + 1}/{moves.steps + 1}] estimate and write')
         found = estimate(moves.recording, self._scene)
         lost = [name for name in moves.joints if name not in found]
         if lost:
@@ -201,13 +202,13 @@ class CalibrateNode(BaseNode):
             write(self._output, result)
         except OSError as error:
             return _end(str(error))
-        print(f'\n{table(found, wired)}\n')
+        say(f'\n{table(found, wired)}\n')
         if '?' in table(found, wired):
-            print("'?': too uncertain, not written; the setting keeps its default\n")
+            say("'?': too uncertain, not written; the setting keeps its default\n")
         for section in ('driver', 'simulation', 'controller'):
             values = [f'{name} {value:.4g}' for name, value in getattr(result, section).items()]
-            print(f'{section}: {", ".join(values) or "nothing"}')
-        print(f'\nwritten: {self._output}', flush=True)
+            say(f'{section}: {", ".join(values) or "nothing"}')
+        say(f'\nwritten: {self._output}')
         return EXIT_OK
 
 
