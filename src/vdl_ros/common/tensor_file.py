@@ -63,6 +63,7 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
         if broken:
             raise zipfile.BadZipFile(f'wrong checksum of {broken}')
         found = torch.load(path, map_location='cpu', weights_only=True)
+        _check_size(found)
     except pickle.UnpicklingError:
         raise TensorFileError(f'{path}: contains more than tensors and plain values, or is '
                               'corrupt: refused') from None
@@ -73,6 +74,25 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise TensorFileError(f'{path}: not a {kind} of this program')
     return found
+
+
+# Values and characters in a file, those that several share counted for each.
+_MAX_VALUES = 1 << 22
+
+
+def _check_size(content: object) -> None:
+    """Raise a ValueError for plain values that would fill the memory once they are written out."""
+    count, waiting = 0, [content]
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, str | bytes | dict | list | tuple | set | frozenset):
+            count += len(each)
+            if count > _MAX_VALUES:
+                raise ValueError(f'more than {_MAX_VALUES} values')
+            if not isinstance(each, str | bytes):
+                waiting.extend(each)
+        if isinstance(each, dict):
+            waiting.extend(each.values())
 
 
 _ROUNDS = 5
