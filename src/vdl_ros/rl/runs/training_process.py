@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vdl_ros.common.files import in_use, read_json
+from vdl_ros.rl.runs.run_config import GIVEN_AGAIN
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
 _GRACE_S = 60.0
@@ -66,8 +67,11 @@ class TrainingProcess:
         return found
 
     def command(self) -> list[str]:
-        settings = {'resume': str(self.folder), 'total_steps': self.settings['total_steps']} \
-            if self.is_begun else {'run_dir': str(self.folder), **self.settings}
+        settings = {'run_dir': str(self.folder), **self.settings}
+        if self.is_begun:
+            settings = {'resume': str(self.folder), **{
+                name: self.settings[name] for name in ('total_steps', *GIVEN_AGAIN)
+                if name in self.settings}}
         return [sys.executable, '-m', 'vdl_ros.local_training',
                 *options({**settings, **self.start_settings})]
 
