@@ -17,6 +17,10 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
         raise KeyError
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
+    # What somebody else left there is not written through.
+    path.with_name('summary.json.partial').symlink_to(tmp_path / 'other')
+    write_text(path, 'new')
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_truncate_keeps_the_rows_up_to_a_step_as_they_were_written(tmp_path):

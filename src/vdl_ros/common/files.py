@@ -62,6 +62,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     After a crash of the machine the old or the new content is there.
     """
     partial = path.with_name(path.name + '.partial')
+    partial.unlink(missing_ok=True)  # a link would be written through
     try:
         yield partial
         _sync(partial, os.O_RDONLY)
@@ -90,11 +91,16 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text)
 
 
+# Bytes; what is cut is no JSON.
+_MAX_JSON = 1 << 24
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file; {} without one that can be read."""
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        with path.open('rb') as file:
+            return dict(json.loads(file.read(_MAX_JSON)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 
@@ -158,6 +164,18 @@ class ProgressTable:
             except (KeyError, TypeError, ValueError):
                 continue
         return rows
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise a ValueError if a folder, which is to be written to, has a link that leads out of it.
+
+    The folder may be somebody else's: what is written by the name of a link is written elsewhere.
+    """
+    inside = folder.resolve()
+    for each in folder.rglob('*'):
+        if each.is_symlink() and not each.resolve().is_relative_to(inside):
+            raise ValueError(f'{folder} cannot be written: {each.relative_to(folder)} is a link '
+                             'that leads out of it')
 
 
 #: The file that is locked while a process writes the run.

@@ -24,6 +24,7 @@ from vdl_ros.common.files import (
     atomic_file,
     lock,
     read_json,
+    refuse_links,
     write_text,
 )
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
@@ -98,6 +99,7 @@ class RunFolder:
     def _check(self, launch_id: str, resume: bool, own: Collection[Path]) -> None:
         """Find out whether this launch made the folder; refuse one that holds another run."""
         path = self.path
+        refuse_links(path)
         try:
             self.restarted = bool(launch_id) and self._launch_file.read_text() == launch_id
         except OSError:
