@@ -44,12 +44,12 @@ class _Loader(yaml.SafeLoader):
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
         if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.composer.ComposerError(
                 None, None, f'*{event.anchor} is not allowed: the value itself', event.start_mark)
         return super().compose_node(parent, index)
 
-    def whole_number(self, node: yaml.Node) -> int:
+    def whole_number(self, node: yaml.ScalarNode) -> int:
         # The time that a number to the base 60 takes grows with the square of its length.
         if len(node.value) > _MAX_DIGITS:
             raise yaml.constructor.ConstructorError(
