@@ -137,7 +137,8 @@ def check_unfinished(folder: Path, total_steps: int) -> None:
     """Raise a SettingError if a run has ended by ``total_steps``, and has no steps left."""
     # An interrupted run may have none.
     summary = read_json(folder / 'summary.json')
-    steps = summary.get('agent_steps', 0)
-    if summary.get('ended_by') == 'total_steps' and steps >= total_steps:
+    steps = summary.get('agent_steps')
+    if (summary.get('ended_by') == 'total_steps' and isinstance(steps, int)
+            and steps >= total_steps):
         raise SettingError(f'total_steps: {total_steps} is not allowed with resume: {folder} has '
                            f'made {steps} agent steps and ended; a larger number goes on')

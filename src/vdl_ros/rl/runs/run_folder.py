@@ -27,6 +27,7 @@ from vdl_ros.common.files import (
     refuse_links,
     write_text,
 )
+from vdl_ros.common.schema import converted
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
@@ -64,6 +65,11 @@ _NUMBERED = re.compile(r'(checkpoint-\d+\.pt)|(replay-\d+\.npz)')
 
 class RunFolderError(ValueError):
     """A folder that cannot hold this run; the message names it and what to do."""
+
+
+class _Actors(msgspec.Struct):
+    restarts: int = 0
+    starts: dict[str, int] = {}
 
 
 class RunFolder:
@@ -219,8 +225,9 @@ class RunFolder:
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
 
     def load_actors(self) -> tuple[int, dict[str, int]]:
-        found = read_json(self._actors_file)
-        return found.get('restarts', 0), found.get('starts', {})
+        found = converted(
+            read_json(self._actors_file), _Actors, str(self._actors_file), RunFolderError)
+        return found.restarts, found.starts
 
     def progress(self) -> list[dict[str, float]]:
         return self._progress.rows()

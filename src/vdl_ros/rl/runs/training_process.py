@@ -59,10 +59,9 @@ class TrainingProcess:
 
     def _summary(self) -> dict[str, Any] | None:
         found = read_json(self.folder / 'summary.json')
-        reason = found.get('ended_by')
-        if reason not in _COMPLETE or (
-                reason == 'total_steps'
-                and found['agent_steps'] < int(self.settings['total_steps'])):
+        reason, steps = found.get('ended_by'), found.get('agent_steps')
+        if reason not in _COMPLETE or not isinstance(steps, int) or (
+                reason == 'total_steps' and steps < int(self.settings['total_steps'])):
             return None
         return found
 
