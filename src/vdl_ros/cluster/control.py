@@ -30,10 +30,9 @@ def receive(asked: Request, home: Path, names: Sequence[str], *, run: bool) -> N
     one that the host reads, by another way.
     """
     logs = [f'logs/{name}.log' for name in names]
-    most_bytes = len(logs) * LOG_BYTES + run * _RUN_BYTES
-    most_files = len(logs) + run * _RUN_FILES
-    began, count = time.monotonic(), 0
-    received = 0
+    most_bytes = len(logs) * LOG_BYTES + (_RUN_BYTES if run else 0)
+    most_files = len(logs) + (_RUN_FILES if run else 0)
+    began, count, received = time.monotonic(), 0, 0
 
     def time_left() -> float:
         return max(ANSWER_S + received / _LEAST_RATE - (time.monotonic() - began), 0.0)
