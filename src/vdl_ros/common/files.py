@@ -62,8 +62,8 @@ def atomic_file(path: Path) -> Iterator[Path]:
     After a crash of the machine the old or the new content is there.
     """
     partial = path.with_name(path.name + '.partial')
-    partial.unlink(missing_ok=True)  # a link would be written through
     try:
+        partial.unlink(missing_ok=True)  # a link would be written through
         yield partial
         _sync(partial, os.O_RDONLY)
         partial.replace(path)
@@ -89,6 +89,18 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file whole or not at all."""
     with atomic_file(path) as partial:
         partial.write_text(text)
+
+
+def refuse_links(folder: Path) -> None:
+    """Raise a ValueError if a folder, which is to be written to, has a link that leads out of it.
+
+    The folder may be somebody else's: what is written by the name of a link is written elsewhere.
+    """
+    inside = folder.resolve()
+    for each in folder.rglob('*'):
+        if each.is_symlink() and not each.resolve().is_relative_to(inside):
+            raise ValueError(f'{folder} cannot be written: {each.relative_to(folder)} is a link '
+                             'that leads out of it')
 
 
 # Bytes; what is cut is no JSON.
@@ -164,18 +176,6 @@ class ProgressTable:
             except (KeyError, TypeError, ValueError):
                 continue
         return rows
-
-
-def refuse_links(folder: Path) -> None:
-    """Raise a ValueError if a folder, which is to be written to, has a link that leads out of it.
-
-    The folder may be somebody else's: what is written by the name of a link is written elsewhere.
-    """
-    inside = folder.resolve()
-    for each in folder.rglob('*'):
-        if each.is_symlink() and not each.resolve().is_relative_to(inside):
-            raise ValueError(f'{folder} cannot be written: {each.relative_to(folder)} is a link '
-                             'that leads out of it')
 
 
 #: The file that is locked while a process writes the run.

@@ -18,8 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.common.files import refuse_links, write_text
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.files import write_text
 from vdl_ros.common.schema import read_json
 
 #: What a capture randomises besides the poses of arm and camera.
@@ -136,7 +135,6 @@ class FrameWriter:
         self._layout = _layout(*size, len(look))
         info = FramesInfo(1, *size, list(look), dict(origin))
         if is_data_set(folder):
-            refuse_links(folder)
             _compare(folder, read_info(folder), info)
             found = [_array(folder / f'{name}.npy', *each) for name, each in self._layout.items()]
             if any(getattr(each, 'offset', _HEADER) != _HEADER for each in found):
@@ -190,7 +188,7 @@ def _compare(folder: Path, begun: FramesInfo, given: FramesInfo) -> None:
     for name, value in new.items():
         if old.get(name) != value:
             raise ValueError(f'{name}: {value!r} is not allowed: the capture in {folder} was '
-                             f'begun with {quoted(old.get(name))}; name another folder')
+                             f'begun with {old.get(name)!r}; name another folder')
 
 
 def _header(kind: str, shape: tuple[int, ...]) -> bytes:

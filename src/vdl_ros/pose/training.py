@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.utils.tensorboard import SummaryWriter
 
 from vdl_ros.arm.geometry import load
-from vdl_ros.common.files import ProgressTable, atomic_file, refuse_links, write_text
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.files import ProgressTable, atomic_file, write_text
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
@@ -287,13 +286,10 @@ class Trainer:
         path = self._folder / 'checkpoint.pt'
         if not path.is_file():
             raise ValueError(f'--resume: {self._folder} holds no checkpoint.pt')
-        refuse_links(self._folder)
         found = load_tensor_file(path, 'checkpoint')
-        config = found.get('config')
-        name = config.get('model') if isinstance(config, dict) else None
+        name = found.get('config', {}).get('model', self.config.model)
         if name != self.config.model:
-            raise ValueError(
-                f'{path}: the architecture is {quoted(name)}, not {self.config.model}')
+            raise ValueError(f'{path}: the architecture is {name}, not {self.config.model}')
         try:
             self._model.load_state_dict(found['model'])
             self._average.load_state_dict(found['average'])

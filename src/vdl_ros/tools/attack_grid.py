@@ -41,7 +41,7 @@ from vdl_ros.common.command_line import (
     stop_on_signals,
     whole_number,
 )
-from vdl_ros.common.files import refuse_links, write_text
+from vdl_ros.common.files import write_text
 from vdl_ros.common.plain_yaml import dump_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import settings_of
@@ -108,7 +108,6 @@ def _run(options: argparse.Namespace) -> int:
                         for seed in range(1, len(configs) + 1)
                         if grid.summary(seed, phase) is None))
         return 0
-    refuse_links(options.output)
     for seed, config in enumerate(configs, 1):
         grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
         write_text(grid.config(seed), dump_yaml(config))
