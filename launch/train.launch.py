@@ -21,13 +21,12 @@ from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.registration import REACH
+from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.run_config import (
     RunConfig,
     RunFolderConfig,
     check_unfinished,
     default_run_dir,
-    saved_settings,
-    settings_of_init,
     verify_run,
 )
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
@@ -86,7 +85,7 @@ def include(file, **arguments):
 
 def start(context):
     given = launch_arguments.given(context, *SETTINGS, *SHOWN, node='learner')
-    given = settings_of_init(given) | given
+    given = config_file.settings_of_init(given) | given
     watching = select(Watching, given)
     # Without a word about the task, the arm learns to reach.
     task = {} if given.keys() & {'env_id', 'algorithm', 'resume'} else {'env_id': REACH}
@@ -96,7 +95,8 @@ def start(context):
     if given.get('learner_rank', 0):
         raise SettingError(f'learner_rank: {given["learner_rank"]} is not allowed: '
                            'train.launch.py starts every learner; see learner.launch.py')
-    resumed = saved_settings(Path(given['resume'])) if given.get('resume') else {}
+    resumed = config_file.saved_settings(
+        Path(given['resume']), given) if given.get('resume') else {}
     if resumed:
         check_unfinished(Path(given['resume']), select(TrainConfig, resumed | given).total_steps)
     # The launch knows both: the learner does not know what its actors have.

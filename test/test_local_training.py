@@ -13,8 +13,8 @@ import torch
 
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.recipes import config_file
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, pack
-from vdl_ros.rl.runs.run_config import settings_of_init
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 SOURCE = Path(__file__).resolve().parents[1] / 'src'
@@ -148,7 +148,7 @@ def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
     init = tmp_path / 'checkpoint.pt'
     init.touch()
     (tmp_path / 'config.yaml').write_text('env_id: robot/arm\nrobots: mine\n')
-    assert settings_of_init({'init': str(init)}) == {}
+    assert config_file.settings_of_init({'init': str(init)}) == {}
     (tmp_path / 'config.yaml').write_text('[')
     assert local_training.main(['--init', str(init)]) == 2
     assert f'init: {tmp_path} holds no readable config.yaml' in capsys.readouterr().err

@@ -35,13 +35,7 @@ from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
-from vdl_ros.rl.runs.run_config import (
-    RunConfig,
-    RunFolderConfig,
-    check_unfinished,
-    saved_settings,
-    settings_of_init,
-)
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, check_unfinished
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
@@ -155,8 +149,8 @@ def main(args: list[str] | None = None) -> int:
         of_user = ({name: value for name, value in in_file.items() if name in known}
                    | {name: known[name].parse(text) for name, text in given.items()})
         values = config_file.resolve(
-            settings_of_init(of_user | {'init': init}) | of_user,
-            saved_settings(Path(resume)) if resume else None)
+            config_file.settings_of_init(of_user | {'init': init}) | of_user,
+            config_file.saved_settings(Path(resume), of_user) if resume else None)
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         if resume:
             check_unfinished(Path(resume), config.total_steps)

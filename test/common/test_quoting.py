@@ -12,9 +12,16 @@ def test_a_value_is_quoted_in_one_short_line_with_its_control_characters_escaped
             ('\u202eabc\x9b', r"'\u202eabc\x9b'"), ('a' * 78, repr('a' * 78)),
             (np.zeros((2, 1)), 'array([[0.],        [0.]])')):
         assert quoted(value) == text
-    for value in ('a' * 79, '\n' * 60, 'a' * 10**8, b'b' * 100, list(range(99))):
+    shared = ['x'] * 10
+    for _ in range(99):  # 10**100 texts
+        shared = [shared] * 10
+    itself = [{'a': ('b',)}, *shared]
+    itself.append(itself)
+    for value in ('a' * 79, '\n' * 60, 'a' * 10**8, b'b' * 100, list(range(99)), shared, itself):
         text = quoted(value)
         assert (len(text), text[-3:]) == (80, '...')
+    for value in ((), (1,), (1, 2.0), [], {}, {'a': [None, ('b',)], 2: {}}):
+        assert quoted(value) == repr(value)
     assert quoted('abcdef', 6) == "'ab..."
 
 

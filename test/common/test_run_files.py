@@ -29,6 +29,10 @@ def test_an_error_while_writing_leaves_the_old_file(tmp_path):
         raise OSError(28, 'No space left on device')
     assert path.read_text() == 'old'
     assert list(tmp_path.iterdir()) == [path]
+    # What somebody else left there is not written through.
+    path.with_name('summary.json.partial').symlink_to(tmp_path / 'other')
+    write_text(path, 'new')
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_folder_has_one_writer_at_a_time(tmp_path):

@@ -76,16 +76,6 @@ def test_the_shipped_specs_have_no_fault_and_agree_with_the_published_schema(cap
         jsonschema.validate(wrong, schema)
 
 
-def test_merged_parts_count_and_the_key_of_the_mapping_itself_overrides(tmp_path):
-    path = tmp_path / 'merged.yaml'
-    path.write_text('one:\n  agent: {algorithm: ppo}\n  env: &env {env_id: A-v0, num_envs: 2}\n'
-                    'two:\n  agent: {algorithm: ppo}\n  env: {<<: *env, num_envs: 3}\n')
-    specs, faults = read_specs(path)
-    assert not faults
-    assert [(each.env_id, each.settings['num_envs'], each.num_trials)
-            for each in specs.values()] == [('A-v0', 2, 1), ('A-v0', 3, 1)]
-
-
 SEVERAL_WRONG = '''
 world:
   agent:

@@ -60,7 +60,7 @@ def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):
         assert demo['actions'].shape == (30, 1)
     for robot, reason in (
             ('nobody', "robot: 'nobody' is not allowed: FOLDER/NAME.yaml, or one of owi535"),
-            ('no.yaml', 'no.yaml cannot be read')):
+            ('no.yaml', 'no.yaml: cannot be read')):
         assert run(driven, tmp_path / 'none', 'hdf5', robot) == 2
         assert reason in capsys.readouterr().err
 

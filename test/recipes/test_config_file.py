@@ -3,10 +3,11 @@
 import pytest
 import yaml
 
-from vdl_ros.common.settings import SettingError, as_dict
+from vdl_ros.common.settings import SettingError, as_dict, settings_of
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.recipes.config_file import read_config
-from vdl_ros.rl.runs.run_config import RunConfig, saved_settings
+from vdl_ros.recipes import config_file
+from vdl_ros.recipes.config_file import read_config, saved_settings, settings_of_init
+from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.ros.node_settings import ProcessConfig
 
@@ -49,12 +50,31 @@ def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
     # Another run has another folder, and learns from actors.
     of_this_run = {'run_dir', 'resume', 'relearn', 'learner_rank', 'group_address'}
     assert not found.keys() & of_this_run
-    # A folder to resume may be a stranger's, and does not say what is imported.
-    assert saved_settings(tmp_path / 'run').keys() == {*as_dict(env), 'environment'} | (
+    assert saved_settings(tmp_path / 'run', {}).keys() == as_dict(env).keys() | (
         as_dict(run).keys() - of_this_run - {'device', 'num_actors', 'num_learners', 'init'})
     # A run of version 0.2.0.
     (tmp_path / 'run' / 'config.yaml').write_text('max_policy_lag: 3')
-    assert saved_settings(tmp_path / 'run') == {'max_in_flight': 3}
+    assert saved_settings(tmp_path / 'run', {}) == {'max_in_flight': 3}
+
+
+def test_a_resumed_folder_names_no_file_module_or_program(tmp_path):
+    # It may be a stranger's. Of the texts it has only these.
+    texts = {name for name, each in settings_of(*config_file._SETTINGS).items()
+             if each.type is str and not each.choices}
+    content = dict.fromkeys([*texts, 'launch_id', 'setup', 'unknown'], 'x')
+    content |= {'discount': 0.5, 'tracker': 'mlflow'}
+    (tmp_path / 'config.yaml').write_text(yaml.safe_dump(content))
+    files = {'demonstrations': 'mine', 'adversarial_checkpoint': ''}
+    assert saved_settings(tmp_path, files).keys() == {
+        'env_id', 'env_kwargs', 'env_wrappers', 'bodies', 'adversarial_mode', 'tracker_project',
+        'discount', 'tracker'}
+    # What the run needs is asked for.
+    with pytest.raises(SettingError, match="^demonstrations: missing: .*, which has 'x'"):
+        saved_settings(tmp_path, {})
+    # Nor is the value of a choice, such as an algorithm, the name of a file.
+    (tmp_path / 'config.yaml').write_text('algorithm: /tmp/ppo')
+    with pytest.raises(SettingError, match="^algorithm: '/tmp/ppo' is not allowed"):
+        settings_of_init({'init': str(tmp_path)})
 
 
 def test_an_error_names_the_file_and_the_setting_in_one_line(tmp_path):

@@ -100,7 +100,7 @@ def test_a_parameter_file_sets_what_arguments_do_not_set(tmp_path):
 def test_a_parameter_file_that_cannot_be_used_is_named(tmp_path):
     file = tmp_path / 'params.yaml'
     for text, error in (
-            (None, 'cannot be read: No such file'), ('{', 'is not YAML'),
+            (None, 'cannot be read: No such file'), ('{', 'not YAML'),
             ('batch_size: 3', "'/batch_size': not of the form NODE: ros__parameters: NAME: VALUE"),
             ('/**: {ros__parameters: [1]}', r'ros__parameters: \[1\] is not a mapping'),
             ('/**: {ros__parameters: {batch_size: x}}',

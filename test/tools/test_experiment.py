@@ -9,6 +9,7 @@ import pytest
 import yaml
 from conftest import Run
 
+from vdl_ros.common.plain_yaml import dump_yaml
 from vdl_ros.tools import experiment
 
 AGENT = {'algorithm': 'a3c', 'hidden_size': 8, 'total_steps': 4000, 'stop_at_return': 1e9,
@@ -35,7 +36,7 @@ def specs(tmp_path, monkeypatch):
     """Be in a folder with a file of specs."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / 'some.yaml'
-    path.write_text(yaml.safe_dump(SPECS))
+    path.write_text(dump_yaml(SPECS))
     return path
 
 
@@ -156,6 +157,24 @@ def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_si
         assert status == 2, message
         line, = capsys.readouterr().err.splitlines()
         assert line.startswith(f'experiment: {message}')
+
+
+def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(
+        specs, capsys, own_signals):
+    at = specs.parent / 'at'
+    at.mkdir()
+    for name, content, value in (
+            ('experiment.json', {'best': {'trial': '../../run'}}, "best: trial: '../../run'"),
+            ('trial_data.json', {'sessions': [{'folder': '../run', 'final_return': 1.0}]},
+             "sessions[0]: folder: '../run'")):
+        (at / name).write_text(json.dumps(content))
+        assert experiment.main(['some.yaml', 'trained', '--mode', 'enjoy', '--at', 'at']) == 2
+        assert capsys.readouterr().err.startswith(
+            f'experiment: at/{name}: {value} is not allowed: ')
+        (at / name).unlink()
+    specs.write_text('../../run: {agent: {algorithm: ppo}, env: {env_id: CartPole-v1}}\n')
+    assert experiment.main(['some.yaml', '../../run']) == 2
+    assert 'some.yaml:1: ../../run: is not the name of a folder' in capsys.readouterr().err
 
 
 def begun(folder, number):

@@ -270,10 +270,9 @@ class Grid:
             settings['adversarial_value'] = str(phase.value_threshold)
         if phase.smoothing:
             settings['observation_smoothing'] = str(phase.smoothing)
-        # A run does not keep this: each host names the file for its own processes.
-        each_start = {'adversarial_checkpoint': str(self.policies[seed - 1])} \
-            if phase.transfer else {}
-        return TrainingProcess(self.folder(seed, phase.name), settings, each_start)
+        if phase.transfer:
+            settings['adversarial_checkpoint'] = str(self.policies[seed - 1])
+        return TrainingProcess(self.folder(seed, phase.name), settings)
 
     def run(self, jobs: int, stop: threading.Event) -> Iterator[str]:
         """Run what is not complete, ``jobs`` phases at a time; yield a line for each that failed.

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
 import zstandard
 from mcap.exceptions import EndOfFile, McapError
 from mcap.records import Channel, Chunk, McapRecord, Message, Schema
 from mcap.stream_reader import StreamReader, lz4  # type: ignore[attr-defined]
 
 from vdl_ros.common.memory import memory_limit
+from vdl_ros.common.plain_yaml import YamlError, parse_yaml, read_yaml
 
 # What reading a damaged file raises.
 _BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
@@ -191,8 +191,8 @@ def read_part(file: Path) -> BagPart:
 def _offered(metadata: dict[str, str]) -> list[dict[str, Any]]:
     """Return the profiles in a channel's metadata; none if they cannot be read."""
     try:
-        found = yaml.safe_load(metadata.get('offered_qos_profiles', '')) or []
-    except yaml.YAMLError:
+        found = parse_yaml(metadata.get('offered_qos_profiles', '')) or []
+    except YamlError:
         return []
     return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
 
@@ -240,9 +240,9 @@ def read_labels(bag: Path) -> EpisodeLabels:
     """Return the labels in metadata.yaml, unknown ones without it; BagError: it is damaged."""
     file = bag / 'metadata.yaml'
     try:
-        content = yaml.safe_load(file.read_text()) if file.is_file() else {}
-    except (OSError, ValueError, yaml.YAMLError):
-        raise BagError(f'{file} cannot be read') from None
+        content = read_yaml(file) if file.is_file() else {}
+    except YamlError as error:
+        raise BagError(f'{file}: {error}') from None
     for name in ('rosbag2_bagfile_information', 'custom_data'):
         content = content.get(name) if isinstance(content, dict) else None
     if not isinstance(content, dict):

@@ -3,42 +3,58 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tarfile
-import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from pathlib import Path, PurePosixPath
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TypeVar
 
+from vdl_ros.cluster.host_agent import LOG_BYTES, RUN_FILE
 from vdl_ros.cluster.plan import FIRST_LEARNER, Plan, plan_file, save_plan
-from vdl_ros.cluster.ssh import HostError, Request, ask
+from vdl_ros.cluster.ssh import ANSWER_S, Answer, HostError, Request, TaskState, ask
+from vdl_ros.common.files import atomic_file
 from vdl_ros.common.quoting import quoted, shown
 
+# What a host may send home of a run: bytes, and files; and at which rate at least, bytes/s.
+_RUN_BYTES, _RUN_FILES = 1 << 36, 100_000
+_LEAST_RATE = 1e5
 
-def unpack(archive: tarfile.TarFile, folder: Path) -> None:
-    """Write the files of an archive below ``folder``, with the rights of new files.
 
-    By hand, because ``extractall(filter='data')`` is not in every Python 3.11 that is in use.
-    TarError: an absolute path, one that leads out of the folder, a link, device or sparse file.
+def receive(asked: Request, home: Path, names: Sequence[str], *, run: bool) -> None:
+    """Write the files that a host sends into the folder ``home``.
+
+    HostError: it sends others than the logs of its tasks, ``names``, and with ``run`` the files
+    of a run; or too many, or too slowly. Each file is written whole or not at all: it may be the
+    one that the host reads, by another way.
     """
-    for member in archive:
-        name = PurePosixPath(member.name)
-        # A sparse file of a few bytes may claim to fill the disk.
-        if (name.is_absolute() or '..' in name.parts or '\0' in member.name
-                or not (member.isfile() or member.isdir()) or member.issparse()):
-            raise tarfile.TarError(f'{quoted(member.name)} is no file of this folder')
-        path = folder / name
-        if member.isdir():
-            path.mkdir(parents=True, exist_ok=True)
-            continue
+    logs = [f'logs/{name}.log' for name in names]
+    most_bytes = len(logs) * LOG_BYTES + (_RUN_BYTES if run else 0)
+    most_files = len(logs) + (_RUN_FILES if run else 0)
+    began, count, received = time.monotonic(), 0, 0
+
+    def time_left() -> float:
+        return max(ANSWER_S + received / _LEAST_RATE - (time.monotonic() - began), 0.0)
+
+    while (found := asked.answer(time_left())).name:
+        if found.name not in logs and not (run and RUN_FILE.fullmatch(found.name)):
+            raise HostError(f'{asked.host}: {quoted(found.name)} is not one of the files that '
+                            'it may send')
+        count, received = count + 1, received + found.size
+        if count > most_files or received > most_bytes:
+            raise HostError(f'{asked.host}: it sends more than {most_files} files or '
+                            f'{most_bytes} bytes')
+        path = home / found.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        content = archive.extractfile(member)
-        assert content is not None
-        with content, path.open('wb') as file:
-            shutil.copyfileobj(content, file)
+        with asked.within(time_left()), atomic_file(path) as partial, partial.open('wb') as file:
+            left = found.size
+            while left:
+                data = asked.stream.read(min(left, 1 << 20))
+                if not data:
+                    raise HostError(f'{asked.host}: the connection was closed within a file')
+                file.write(data)
+                left -= len(data)
 
 
 T = TypeVar('T')
@@ -46,8 +62,8 @@ T = TypeVar('T')
 _STATES = {'running': 'running', 'gone': 'killed', 'absent': 'not started'}
 
 
-def state_text(state: Mapping[str, Any]) -> str:
-    return _STATES.get(state['state']) or f'ended ({state["status"]})'
+def state_text(task: TaskState) -> str:
+    return _STATES.get(task.state) or f'ended ({task.status})'
 
 
 class Control:
@@ -67,7 +83,7 @@ class Control:
             if isinstance(found, HostError):
                 errors.append(str(found))
                 continue
-            running = [name for name, state in found.items() if state['state'] == 'running']
+            running = [name for name, task in found.items() if task.state == 'running']
             if running:
                 errors.append(f'{self.plan.hosts[index]}: {", ".join(running)} of the cluster '
                               f'{self.plan.name!r} runs already: stop it, or choose another name')
@@ -89,13 +105,13 @@ class Control:
                 what = 'unknown', 0, str(found)
                 if not isinstance(found, HostError):
                     state = found[task.name]
-                    what = state_text(state), state['pid'], shown(state['line'], 200)
+                    what = state_text(state), state.pid, shown(state.line, 200)
                 rows[task.name] = (task.name, str(self.plan.hosts[index]), *what)
         return [rows[task.name] for task in self.plan.tasks]
 
     def stop(self, timeout: float) -> list[str]:
         """End all tasks on all hosts, and bring files home; return what failed, a line each."""
-        def stop_on(index: int) -> dict[str, Any]:
+        def stop_on(index: int) -> Answer:
             return ask(self.plan.hosts[index], self.request(index, 'stop', timeout=timeout),
                        timeout)
 
@@ -106,13 +122,13 @@ class Control:
                 errors.append(f'{found}; there may run on: {", ".join(names)}')
                 continue
             reached.append(index)
-            for what, text in (('killed', 'killed because they did not end'),
-                               ('left', 'could not be killed')):
-                among = [name for name in names if name in found.get(what, ())]
+            for those, text in ((found.killed, 'killed because they did not end'),
+                                (found.left, 'could not be killed')):
+                among = [name for name in names if name in those]
                 if among:
                     line = f'{host}: {text}: {", ".join(among)}'
                     self.log(line)
-                    errors += [line] if what == 'left' else []
+                    errors += [line] if those is found.left else []
         errors += [str(found) for _, found in self._on_all(self._fetch, reached)
                    if isinstance(found, HostError)]
         if not errors:
@@ -125,25 +141,24 @@ class Control:
         run = self.plan.first_run_dir if FIRST_LEARNER in names and not host.here else ''
         home = Path(self.plan.run_dir)
         try:
-            with (closing(Request(host, self.request(index, 'files', run_dir=run))) as asked,
-                  tempfile.TemporaryFile() as copy):
-                asked.answer()
-                # Whole first: the files may be those that are written here, by another way.
-                shutil.copyfileobj(asked.stream, copy)
-                copy.seek(0)
-                home.mkdir(parents=True, exist_ok=True)
-                with tarfile.open(fileobj=copy, mode='r:') as archive:
-                    unpack(archive, home)
-        except (OSError, tarfile.TarError) as error:
+            with closing(Request(host, self.request(index, 'files', run_dir=run))) as asked:
+                receive(asked, home, names, run=bool(run))
+        except OSError as error:
             raise HostError(f'{host}: its files cannot be brought to {home}: '
                             f'{shown(str(error), 200)}') from None
 
-    def _ask_states(self, index: int) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = ask(
-            self.plan.hosts[index], self.request(index, 'status'))['tasks']
-        return found
+    def _ask_states(self, index: int) -> dict[str, TaskState]:
+        return self.tasks_in(index, ask(self.plan.hosts[index], self.request(index, 'status')))
 
-    def _start_on(self, index: int) -> dict[str, Any]:
+    def tasks_in(self, index: int, answer: Answer) -> dict[str, TaskState]:
+        """Return the states of the tasks of a host; HostError: its answer lacks one."""
+        try:
+            return {task.name: answer.tasks[task.name] for task in self.plan.on(index)}
+        except KeyError as error:
+            raise HostError(
+                f'{self.plan.hosts[index]}: its answer has no task {error}') from None
+
+    def _start_on(self, index: int) -> Answer:
         host = self.plan.hosts[index]
         return ask(host, self.request(index, 'start', tasks=[
             {'name': task.name, 'command': task.command, 'environment': dict(task.environment),
@@ -170,6 +185,8 @@ class Control:
 
 # Between two attempts to reach a host that is gone, s.
 _RETRY_S = 5.0
+# After a report of a host, which comes every second, s.
+_PAUSE_S = 0.5
 _MAX_LINE = 500
 
 
@@ -211,31 +228,33 @@ class Watch:
                     with self._lock:
                         self._requests[index] = request
                     while not self._stop.is_set():
-                        report = request.answer()['tasks']
+                        report = control.tasks_in(index, request.answer())
                         self._found(index)
                         self._show(report, offsets, ended)
+                        # One that reports without a pause does not fill the log.
+                        self._stop.wait(_PAUSE_S)
             except HostError as error:
                 if not self._stop.is_set():
                     self._lose(index, error)
             self._stop.wait(_RETRY_S)
 
     def _show(
-        self, report: Mapping[str, Any], offsets: dict[str, int], ended: set[str],
+        self, report: Mapping[str, TaskState], offsets: dict[str, int], ended: set[str],
     ) -> None:
         for name in offsets:
             state = report[name]
-            for line in state['text'].splitlines():
+            for line in state.text.splitlines():
                 if line.strip():
                     self._control.log(f'[{name}] {shown(line.strip(), _MAX_LINE)}')
-            offsets[name] = state['offset']
-            if state['state'] != 'running' and name not in ended:
+            offsets[name] = state.offset
+            if state.state != 'running' and name not in ended:
                 ended.add(name)
                 self._end(name, state)
 
-    def _end(self, name: str, state: Mapping[str, Any]) -> None:
+    def _end(self, name: str, state: TaskState) -> None:
         if self._stop.is_set():
             return
-        succeeded = state['status'] == 0
+        succeeded = state.status == 0
         self._control.log(f'{name}: {state_text(state)}')
         # The others end with learner 0, which writes the run.
         if name == FIRST_LEARNER or (name.startswith('learner') and not succeeded):

@@ -13,11 +13,11 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
-import tarfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -31,9 +31,13 @@ NOT_INHERITED = ('ROS_STATIC_PEERS', 'ROS_DISCOVERY_SERVER', 'ROS_SUPER_CLIENT')
 # Outlives signals that end the task, and notes its exit status.
 _WRAPPER = 'trap : INT TERM; "$@"; echo $? > "$0"'
 _TERM_GRACE_S, _KILL_GRACE_S = 10.0, 30.0
-# Of the log, in one report of a task.
-_REPORT_BYTES = 65536
+#: Of the log, in one report of a task, and of a log that is brought home: its end.
+REPORT_BYTES, LOG_BYTES = 65536, 1 << 28
 _PERIOD_S = 1.0
+#: Files of a run, see docs/runs.md, that are brought home, and those of trackers.
+RUN_FILE = re.compile(
+    r'[\w-]+\.(pt|npz|yaml|csv|json|png|mp4)|events\.out\.tfevents\.[\w.-]+|\.actors\.json|'
+    r'\.\w+_run_id|(wandb|trackio|mlruns)(/[\w@=+-][\w.@=+-]*)+', re.ASCII)
 
 
 def main() -> int:
@@ -200,39 +204,43 @@ def _news(log: Path, place: int) -> tuple[str, int]:
     try:
         with log.open('rb') as stream:
             size = stream.seek(0, os.SEEK_END)
-            if size - place > _REPORT_BYTES or size < place:
-                place = max(size - _REPORT_BYTES, 0)
+            if size - place > REPORT_BYTES or size < place:
+                place = max(size - REPORT_BYTES, 0)
             stream.seek(place)
-            data = stream.read(_REPORT_BYTES)
+            data = stream.read(REPORT_BYTES)
     except OSError:
         return '', place
-    whole = data[:data.rfind(b'\n') + 1] if len(data) < _REPORT_BYTES else data
+    whole = data[:data.rfind(b'\n') + 1] if len(data) < REPORT_BYTES else data
     return whole.decode(errors='replace'), place + len(whole)
 
 
 def _send_files(cluster: str, names: Sequence[str], run_dir: str) -> None:
+    """Answer with name and size of each file, and its bytes after that; at the end without."""
+    for name in names:
+        _send_file(folder(cluster) / f'{name}.log', f'logs/{name}.log', LOG_BYTES)
+    root = Path.home() / run_dir
+    for path in sorted(root.rglob('*')) if run_dir else ():
+        name = str(path.relative_to(root))
+        if path.is_file() and not path.is_symlink() and RUN_FILE.fullmatch(name):
+            _send_file(path, name)
     _answer({})
-    with tarfile.open(fileobj=sys.stdout.buffer, mode='w|') as archive:
-        for name in names:
-            log = folder(cluster) / f'{name}.log'
-            if log.is_file():
-                _add(archive, log, f'logs/{name}.log')
-        if run_dir:
-            root = Path.home() / run_dir
-            for path in sorted(root.rglob('*')):
-                if path.is_file() and not path.is_symlink():
-                    _add(archive, path, str(path.relative_to(root)))
 
 
-def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Add as many bytes of a file as it has now; another process may write to it."""
+def _send_file(path: Path, name: str, most: int = sys.maxsize) -> None:
+    """Send the end of a file as it is now; another process may write to it."""
     try:
         with path.open('rb') as stream:
-            info = tarfile.TarInfo(name)
-            info.size = os.fstat(stream.fileno()).st_size
-            archive.addfile(info, stream)
+            size = os.fstat(stream.fileno()).st_size
+            stream.seek(max(size - most, 0))
+            left = min(size, most)
+            _answer({'name': name, 'size': left})
+            while left and (data := stream.read(min(left, 1 << 20))):
+                sys.stdout.buffer.write(data)
+                left -= len(data)
     except FileNotFoundError:
         return
+    if left:
+        sys.exit(f'host_agent: {path} has become shorter')
 
 
 def _status_file(cluster: str, name: str) -> Path:

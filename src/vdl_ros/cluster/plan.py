@@ -16,6 +16,7 @@ from vdl_ros.cluster.host_agent import NOT_INHERITED
 from vdl_ros.cluster.hosts_file import ACTOR, LEARNER, Row
 from vdl_ros.common.files import write_text
 from vdl_ros.common.quoting import quoted
+from vdl_ros.common.schema import read_json
 from vdl_ros.common.settings import SettingError, setting
 
 
@@ -224,9 +225,9 @@ def read_plan(name: str) -> Plan:
     """Return the plan that is kept for a cluster; a SettingError if there is none."""
     path = plan_file(check_name(name))
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
-    except FileNotFoundError:
+        return read_json(path, Plan)
+    except ValueError as error:
+        if path.exists():
+            raise SettingError(str(error)) from None
         raise SettingError(f'name: {name!r} is not allowed: no cluster with this name was started '
                            f'here; started: {", ".join(planned_names()) or "none"}') from None
-    except (OSError, msgspec.DecodeError) as error:
-        raise SettingError(f'{path} cannot be read: {error}') from None

@@ -13,11 +13,14 @@ import shlex
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
-from contextlib import closing
-from typing import IO, Any
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from typing import IO, Annotated, Literal
 
-from vdl_ros.cluster.host_agent import PREFIX
+import msgspec
+
+from vdl_ros.cluster.host_agent import PREFIX, REPORT_BYTES
 from vdl_ros.cluster.plan import Host, Task
 from vdl_ros.common.quoting import shown
 
@@ -33,14 +36,39 @@ _OPTIONS = {
     'ServerAliveInterval': '5', 'ServerAliveCountMax': '4'}
 _SSH_FAILED = 255
 _MAX_LINE = 1 << 24
-# Time for the answer of a host that is reached; it only notices a host that hangs, s.
-_ANSWER_S = 300.0
+#: Time for the answer of a host that is reached; it only notices a host that hangs, s.
+ANSWER_S = 300.0
 # Time for ssh to end after its connection is closed, s.
 _END_S = 10.0
 
 
 class HostError(RuntimeError):
     """A host that does not answer, is refused or refuses; the message is one line."""
+
+
+class TaskState(msgspec.Struct):
+    """What a task does, see ``host_agent.states``; with ``follow`` also what its log has new."""
+
+    state: Literal['running', 'ended', 'gone', 'absent']
+    pid: int
+    status: int | None
+    line: str
+    text: Annotated[str, msgspec.Meta(max_length=REPORT_BYTES)] = ''
+    offset: int = 0
+
+
+class Answer(msgspec.Struct):
+    """What a host answers, which may be anything: each kind of request has some of these.
+
+    ``error`` says why it is not done; ``name`` is of a file of ``size`` bytes, which follow.
+    """
+
+    error: str = ''
+    tasks: dict[str, TaskState] = {}
+    killed: list[str] = []
+    left: list[str] = []
+    name: str = ''
+    size: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 def ssh_command(host: Host) -> list[str]:
@@ -70,7 +98,7 @@ class Request:
     """A request to one host, see ``host_agent``; its answers are read one by one."""
 
     def __init__(self, host: Host, request: Mapping[str, object]) -> None:
-        self._host = host
+        self.host = host
         command = [sys.executable, '-m', AGENT] if host.here else [
             *ssh_command(host), in_setup(host, 'python3', '-m', AGENT)]
         try:
@@ -80,7 +108,7 @@ class Request:
                 start_new_session=True, env=dict(os.environ, LC_ALL='C'))
         except OSError as error:
             raise HostError(f'{command[0]} cannot be run: {error.strerror}') from None
-        self._errors: list[bytes] = []
+        self._errors: deque[bytes] = deque(maxlen=200)
         self._reader = threading.Thread(target=self._read_errors, daemon=True)
         self._reader.start()
         assert self._process.stdin is not None
@@ -95,18 +123,30 @@ class Request:
         assert self._process.stdout is not None
         return self._process.stdout
 
-    def answer(self) -> dict[str, Any]:
+    def answer(self, timeout: float = ANSWER_S) -> Answer:
         """Return the next answer; a HostError says why there is none."""
-        while line := self.stream.readline(_MAX_LINE):
-            # What the start files of the user's shell print is left out.
-            if line.startswith(PREFIX):
+        with self.within(timeout):
+            while line := self.stream.readline(_MAX_LINE):
+                # What the start files of the user's shell print is left out.
+                if not line.startswith(PREFIX):
+                    continue
                 try:
-                    found = json.loads(line[len(PREFIX):])
-                except ValueError:
-                    break
-                if isinstance(found, dict):
-                    return found
-        raise self._error()
+                    return msgspec.json.decode(line[len(PREFIX):], type=Answer)
+                except (msgspec.DecodeError, RecursionError) as error:
+                    raise HostError(f'{self.host}: its answer cannot be read: '
+                                    f'{shown(str(error), 200)}') from None
+            raise self._error()
+
+    @contextmanager
+    def within(self, seconds: float) -> Iterator[None]:
+        """End the connection after this time: a host that is stopped keeps it."""
+        timer = threading.Timer(seconds, self.end)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def close(self) -> None:
         """End the connection; what was started on the host goes on."""
@@ -127,8 +167,8 @@ class Request:
     def _read_errors(self) -> None:
         assert self._process.stderr is not None
         with self._process.stderr as stream:
-            for line in stream:
-                self._errors = [*self._errors[-200:], line[:1000]]
+            while line := stream.readline(1000):
+                self._errors.append(line)
 
     def _error(self) -> HostError:
         try:
@@ -140,28 +180,21 @@ class Request:
         self._reader.join()
         lines = [line.decode(errors='replace').strip() for line in self._errors]
         last = next((line for line in reversed(lines) if line), '')
-        if status == _SSH_FAILED or (status < 0 and not self._host.here):
-            return _ssh_error(self._host, '\n'.join(lines), last)
-        where = 'here' if self._host.here else f'with {shown(self._host.setup, 200)}'
-        return HostError(f'{self._host}: vdl_ros cannot be run {where}: '
+        if status == _SSH_FAILED or (status < 0 and not self.host.here):
+            return _ssh_error(self.host, '\n'.join(lines), last)
+        where = 'here' if self.host.here else f'with {shown(self.host.setup, 200)}'
+        return HostError(f'{self.host}: vdl_ros cannot be run {where}: '
                          f'{shown(last, 200) or f"status {status}"}')
 
 
 def ask(
     host: Host, request: Mapping[str, object], timeout: float = 0.0,
-) -> dict[str, Any]:
+) -> Answer:
     """Return the answer to a request that may take ``timeout`` s; an error is a HostError."""
     with closing(Request(host, request)) as asked:
-        # A host that is stopped keeps its connection.
-        timer = threading.Timer(timeout + _ANSWER_S, asked.end)
-        timer.daemon = True
-        timer.start()
-        try:
-            found = asked.answer()
-        finally:
-            timer.cancel()
-    if 'error' in found:
-        raise HostError(f'{host}: {shown(str(found["error"]), 200)}')
+        found = asked.answer(timeout + ANSWER_S)
+    if found.error:
+        raise HostError(f'{host}: {shown(found.error, 200)}')
     return found
 
 

@@ -64,6 +64,7 @@ def atomic_file(path: Path) -> Iterator[Path]:
     """
     partial = path.with_name(path.name + '.partial')
     try:
+        partial.unlink(missing_ok=True)  # a link would be written through
         yield partial
         _sync(partial, os.O_RDONLY)
         partial.replace(path)
@@ -96,11 +97,28 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text)
 
 
+def refuse_links(folder: Path) -> None:
+    """Raise a ValueError if a folder, which is to be written to, has a link that leads out of it.
+
+    The folder may be somebody else's: what is written by the name of a link is written elsewhere.
+    """
+    inside = folder.resolve()
+    for each in folder.rglob('*'):
+        if each.is_symlink() and not each.resolve().is_relative_to(inside):
+            raise ValueError(f'{folder} cannot be written: {each.relative_to(folder)} is a link '
+                             'that leads out of it')
+
+
+# Bytes; what is cut is no JSON.
+_MAX_JSON = 1 << 24
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the mapping in a JSON file; {} without one that can be read."""
     try:
-        return dict(json.loads(path.read_text()))
-    except (OSError, ValueError, TypeError):
+        with path.open('rb') as file:
+            return dict(json.loads(file.read(_MAX_JSON)))
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 
@@ -185,8 +203,9 @@ class InUseError(ValueError):
 def lock_folder(folder: Path, name: str = LOCK_FILE) -> IO[str]:
     """Make a folder and lock it, until the returned file is closed or the process ends.
 
-    InUseError: another process has locked it.
+    InUseError: another process has locked it. ValueError: see :func:`refuse_links`.
     """
+    refuse_links(folder)
     folder.mkdir(parents=True, exist_ok=True)
     file = (folder / name).open('a+')
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 # Characters of an error's message.
@@ -15,12 +16,39 @@ def quoted(value: object, limit: int = 80) -> str:
     Names come from other processes. Printed as they are, they could clear the terminal, forge a
     line of the log, or fill it.
     """
-    # Cut first: the repr of a long text takes as long as the text.
-    text = repr(value[:limit] if isinstance(value, str | bytes) else value)
+    # Cut first: the repr of a long text takes as long as the text, and that of lists that share
+    # their elements may fill the memory.
+    text = ''
+    for piece in _pieces(value, limit):
+        text += piece
+        if len(text) > limit:
+            break
     text = ' '.join(text.splitlines())  # that of a tensor has several
-    whole = len(text) <= limit and not (
-        isinstance(value, str | bytes) and len(value) > limit)
-    return text if whole else f'{text[:limit - 3]}...'
+    return text if len(text) <= limit else f'{text[:limit - 3]}...'
+
+
+def _pieces(value: object, limit: int) -> Iterator[str]:
+    """Yield the ``repr`` of plain data piece by piece; texts in it are cut."""
+    if isinstance(value, dict):
+        yield from _joined('{', ((each, value[each]) for each in value), '}', limit)
+    elif isinstance(value, list | tuple):
+        end = ']' if isinstance(value, list) else ',)' if len(value) == 1 else ')'
+        yield from _joined('[' if end == ']' else '(', ((each,) for each in value), end, limit)
+    else:
+        yield repr(value[:limit] if isinstance(value, str | bytes) else value)
+
+
+def _joined(
+    begin: str, rows: Iterable[tuple[object, ...]], end: str, limit: int,
+) -> Iterator[str]:
+    """Yield rows of a value, or of a key and a value."""
+    yield begin
+    for number, row in enumerate(rows):
+        yield ', ' if number else ''
+        for place, each in enumerate(row):
+            yield ': ' if place else ''
+            yield from _pieces(each, limit)
+    yield end
 
 
 def shown(text: str, limit: int = 80) -> str:

@@ -61,7 +61,7 @@ def _explained(fault: str, value: Any, kind: type) -> str:
         if index == '...':  # msgspec does not say which key of a mapping
             break
         value = value[name] if name else value[int(index)]
-        place += f'{": " if place else ""}{name}' if name else f'[{index}]'
+        place += f'{": " if place else ""}{name[:80]}' if name else f'[{index}]'
     place += ': ' if place else ''
     if found := re.fullmatch('Object missing required field `(.*)`', text):
         return f'{place}{found[1]}: missing'
@@ -71,7 +71,7 @@ def _explained(fault: str, value: Any, kind: type) -> str:
                  for name in each.__struct_encode_fields__}
         return f'{place}{found[1][:80]}: no such key{suggestion(found[1], known)}'
     if not (found := re.match(r'Expected `(\w+)[^`]*`(, got `.*`)?(.*)', text)):
-        return f'{place}{text}'  # of __post_init__
+        return f'{place}{text[:500]}'  # of __post_init__
     _, pattern, shape = found[3].rpartition(' matching regex ')
     allowed = _ALLOWED[shape[1:-1].encode().decode('unicode_escape')] if pattern else (
         _WORDS.get(found[1], found[1]) + found[3])

@@ -94,7 +94,7 @@ def current_name(name: str) -> str:
 
 def suggestion(word: str, among: Iterable[str]) -> str:
     """Return '; did you mean ...?' if ``word`` is similar to one of ``among``, else ''."""
-    near = difflib.get_close_matches(word, list(among), n=1)
+    near = difflib.get_close_matches(word[:100], list(among), n=1)
     return f'; did you mean {near[0]!r}?' if near else ''
 
 

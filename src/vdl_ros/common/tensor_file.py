@@ -54,6 +54,24 @@ class _Stream:
         self._stream.flush()
 
 
+# Values and characters in a file, those that several share counted for each: written out they
+# would fill the memory.
+_MAX_VALUES = 1 << 22
+
+
+def _counts(content: object, most: int) -> int:
+    """Return the number of plain values and characters, or one above ``most``."""
+    count, waiting = 0, [content]
+    while waiting and count <= most:
+        each = waiting.pop()
+        if isinstance(each, str | bytes | dict | list | tuple | set | frozenset):
+            count += len(each)
+            if count <= most and not isinstance(each, str | bytes):
+                waiting.extend(each)
+                waiting.extend(each.values() if isinstance(each, dict) else ())
+    return count
+
+
 def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
     """Return what :func:`save_tensor_file` wrote; ``kind`` is what the file is, for messages.
 
@@ -80,6 +98,8 @@ def load_tensor_file(path: Path, kind: str) -> dict[str, Any]:
         raise TensorFileError(f'{path}: not a readable {kind}: {reason}') from None
     if not isinstance(found, dict):
         raise TensorFileError(f'{path}: not a {kind} of this program')
+    if _counts(found, _MAX_VALUES) > _MAX_VALUES:
+        raise TensorFileError(f'{path}: not a readable {kind}: more than {_MAX_VALUES} values')
     return found
 
 

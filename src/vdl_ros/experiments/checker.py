@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,7 @@ from vdl_ros.rl.settings import (
     verify,
 )
 
+_NAME = re.compile(r'\w[\w .+-]{0,99}')
 _PARTS = ('agent', 'env', 'description', 'body', 'meta', 'reference', 'search')
 
 
@@ -55,6 +57,8 @@ def read_specs(path: Path) -> tuple[dict[str, Spec], list[Fault]]:
     specs = {}
     for name, content in file.mapping((), file.content).items():
         before = len(file.faults)
+        if not _NAME.fullmatch(name):
+            file.fault((name,), 'is not the name of a folder: letters, digits and _ - + . space')
         spec = _SpecReader(file, name, content).read()
         if len(file.faults) == before:
             specs[name] = spec

@@ -13,14 +13,19 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from vdl_ros.common.files import LOCK_FILE, lock_folder, read_json, write_text
+from vdl_ros.common.files import LOCK_FILE, lock_folder, refuse_links, write_text
 from vdl_ros.common.opengl import OpenGLError
+from vdl_ros.common.plain_yaml import YamlError, dump_yaml, read_yaml
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.experiments.page import deliver_experiment, read_summary, reference_of
+from vdl_ros.experiments.page import (
+    deliver_experiment,
+    read_summary,
+    read_trial,
+    reference_of,
+)
 from vdl_ros.experiments.results import deliver_trial
 from vdl_ros.experiments.search import Outcome, Searcher
 from vdl_ros.experiments.spec import Spec
@@ -59,7 +64,7 @@ class Experiments:
         folder = self.output / spec.path.stem / spec.name / mode
         if is_benchmark:
             summary = read_summary(folder)
-            if summary.get('complete') and sum(summary['trials'].values()) >= spec.num_trials:
+            if summary.complete and sum(summary.trials.values()) >= spec.num_trials:
                 self.log(f'{spec.name}: has results in {folder}')
                 return True
         if mode == 'search' and spec.search is None:
@@ -141,12 +146,13 @@ class Experiments:
         if at is None:
             raise ValueError(f'{spec.name}: enjoy needs --at with the folder of a run')
         run = _best_run(at)
-        settings = yaml.safe_load((run / 'config.yaml').read_text())
+        refuse_links(run)
+        settings = config_file.read_saved('--at', run)
         allowed = [spec.settings] if spec.agents is None else [
             spec.agents.resolved(number) for number in range(len(spec.agents.agents))]
         for name in ('env_id', 'algorithm'):
             if settings.get(name) not in (known := [each[name] for each in allowed]):
-                raise ValueError(f'--at: {run}: {name} {settings.get(name)!r} is not '
+                raise ValueError(f'--at: {run}: {name} {quoted(settings.get(name))} is not '
                                  f'{" or ".join(map(repr, known))} as in {spec.name}')
         import_modules(EnvModulesConfig(env_modules=self.env_modules))
         # Imported here because it imports PyTorch, which nothing else of an experiment needs.
@@ -174,10 +180,10 @@ def _check(session: TrainingProcess) -> tuple[float, dict[str, Any]]:
 
 def _best_run(at: Path) -> Path:
     """Return the run in a folder of a run, or the best of a trial or an experiment."""
-    if best := read_summary(at).get('best'):
-        at = at / f'trial-{best["trial"]}'
-    if sessions := read_json(at / 'trial_data.json').get('sessions'):
-        at = at / str(max(sessions, key=lambda each: each['final_return'])['folder'])
+    if best := read_summary(at).best:
+        at = at / f'trial-{best.trial}'
+    if sessions := read_trial(at).sessions:
+        at = at / max(sessions, key=lambda each: each.final_return).folder
     if not (at / 'checkpoint.pt').is_file():
         raise ValueError(f'--at: {at} holds no checkpoint.pt')
     return at
@@ -192,14 +198,14 @@ def _copy(spec: Spec, folder: Path, mode: str) -> None:
         content['meta']['trials'] = spec.num_trials
     if path.is_file():
         try:
-            known = yaml.safe_load(path.read_text())[spec.name]
+            known = read_yaml(path)[spec.name]
             changed = _fixed(known, mode) != _fixed(content, mode)
-        except (yaml.YAMLError, KeyError, TypeError, AttributeError):
+        except (YamlError, KeyError, TypeError, AttributeError):
             raise ValueError(f'{path} is not the copy of a spec') from None
         if changed:
             raise ValueError(f'{spec.name}: the spec has changed since {path} was written; undo '
                              'the change, or choose another --output')
-    write_text(path, yaml.safe_dump({spec.name: content}, sort_keys=False))
+    write_text(path, dump_yaml({spec.name: content}))
 
 
 def _fixed(content: Mapping[str, Any], mode: str) -> object:

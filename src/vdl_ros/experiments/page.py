@@ -9,11 +9,13 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-import yaml
+from msgspec import Meta, Struct
 
 from vdl_ros.common.files import find_resource, read_json, write_table, write_text
+from vdl_ros.common.plain_yaml import read_yaml
+from vdl_ros.common.schema import converted, matching
 from vdl_ros.common.settings import build
 from vdl_ros.experiments.results import reproducing_command, runs_by_agent
 from vdl_ros.experiments.search import Outcome
@@ -48,7 +50,7 @@ img { max-width: 100%; height: auto } pre { background: #f6f8fa; padding: .6rem 
 
 
 def references() -> dict[str, ReferenceConfig]:
-    content = yaml.safe_load(find_resource('config/reference_returns.yaml').read_text())
+    content = read_yaml(find_resource('config/reference_returns.yaml'))
     return {env_id: build(ReferenceConfig, row) for env_id, row in content.items()}
 
 
@@ -57,8 +59,49 @@ def reference_of(spec: Spec) -> ReferenceConfig | None:
     return spec.reference or references().get(spec.env_id)
 
 
-def read_summary(folder: Path) -> dict[str, Any]:
-    return read_json(folder / SUMMARY)
+class Best(Struct):
+    """The best trial: its number and the values of what was searched."""
+
+    trial: Annotated[int, Meta(ge=0)]
+    values: dict[str, bool | int | float | str] = {}
+
+
+class Summary(Struct):
+    """What :func:`deliver_experiment` wrote, as far as it is read."""
+
+    spec: str = ''
+    complete: bool = False
+    trials: dict[str, int] = {}
+    best: Best | None = None
+
+
+class Session(Struct):
+    """The run of a session in the folder of its trial."""
+
+    folder: Annotated[str, matching(r'session-\d+(/[a-z][a-z0-9_]{0,60})?', 'a session')]
+    final_return: float
+    agent_steps: int | None = None
+    speed: float = 0.0
+
+
+class Trial(Struct):
+    """What ``deliver_trial`` wrote, as far as it is read."""
+
+    sessions: tuple[Session, ...] = ()
+    reference: dict[str, float] | None = None
+    fitness: float | None = None
+
+
+def read_summary(folder: Path) -> Summary:
+    """Return the summary of an experiment, empty without one; ValueError: it is damaged."""
+    path = folder / SUMMARY
+    return converted(read_json(path), Summary, str(path), ValueError)
+
+
+def read_trial(folder: Path) -> Trial:
+    """Return the result of a trial, without sessions if there is none; ValueError: damaged."""
+    path = folder / 'trial_data.json'
+    return converted(read_json(path), Trial, str(path), ValueError)
 
 
 def deliver_experiment(
@@ -219,23 +262,25 @@ def deliver_benchmark(folder: Path) -> str:
 def _row(folder: Path) -> dict[str, Any] | None:
     """Return the row of a spec; None if its best trial is not here, or no trial is complete."""
     summary = read_summary(folder)
-    best = summary.get('best')
+    best = summary.best
     # Those of another host that searches too are not here.
-    if not best or not (trial := read_json(folder / f'trial-{best["trial"]}' / 'trial_data.json')):
+    if best is None or not (trial := read_trial(folder / f'trial-{best.trial}')).sessions:
         return None
-    spec = yaml.safe_load((folder / 'spec.yaml').read_text())[summary['spec']]
-    agents, envs = (each if isinstance(each, list) else [each]
-                    for each in (spec['agent'], spec['env']))
-    standard = (trial.get('reference') or {}).get('standard_steps', 0)
-    sessions = trial['sessions']
+    try:
+        spec = read_yaml(folder / 'spec.yaml')[summary.spec]
+        agents, envs = (each if isinstance(each, list) else [each]
+                        for each in (spec['agent'], spec['env']))
+        env_ids = [str(each['env_id']) for each in envs]
+        algorithms = [str(each['algorithm']) for each in agents]
+    except (ValueError, KeyError, TypeError):
+        raise ValueError(f'{folder / "spec.yaml"} is not the copy of a spec') from None
+    standard = (trial.reference or {}).get('standard_steps', 0)
     return {
-        'spec': summary['spec'],
-        'environment': ', '.join(str(each['env_id']) for each in envs),
-        'algorithm': ', '.join(str(each.get('algorithm', '')) for each in agents),
-        'values': best['values'], 'trials': sum(summary['trials'].values()),
-        'complete': summary['complete'],
-        'returns': [each['final_return'] for each in sessions],
-        'agent_steps': [each['agent_steps'] for each in sessions],
-        'steps': [round(standard / each['speed']) if each.get('speed') else None
-                  for each in sessions],
-        'fitness': trial.get('fitness')}
+        'spec': summary.spec, 'environment': ', '.join(env_ids),
+        'algorithm': ', '.join(algorithms), 'values': best.values,
+        'trials': sum(summary.trials.values()), 'complete': summary.complete,
+        'returns': [each.final_return for each in trial.sessions],
+        'agent_steps': [each.agent_steps for each in trial.sessions],
+        'steps': [round(standard / each.speed) if each.speed else None
+                  for each in trial.sessions],
+        'fitness': trial.fitness}

@@ -108,6 +108,9 @@ class Space:
             trial.suggest_float(self.parameter, *self.values, log=self.log)
 
     def value(self, drawn: Any) -> Scalar:
+        if self.kind == 'choices' and drawn not in self.values:
+            # The study may be somebody else's.
+            raise SettingError(f'{self.setting.name}: {quoted(drawn)} is not in the space')
         if self.kind != 'normal':
             return drawn  # type: ignore[no-any-return]
         # The normal distribution has no value at 0 and 1.

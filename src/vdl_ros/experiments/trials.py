@@ -12,9 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vdl_ros.common.files import write_text
+from vdl_ros.common.plain_yaml import dump_yaml
 from vdl_ros.common.settings import Scalar, as_text, settings_of
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.experiments.spec import Spec
@@ -56,7 +55,7 @@ class AgentsProcess(TrainingProcess):
 
     def run(self, stop: Callable[[], bool]) -> dict[str, Any] | None:
         self.file.parent.mkdir(parents=True, exist_ok=True)
-        write_text(self.file, yaml.safe_dump(dataclasses.asdict(self.agents), sort_keys=False))
+        write_text(self.file, dump_yaml(dataclasses.asdict(self.agents)))
         return super().run(stop)
 
 

@@ -29,8 +29,6 @@ from vdl_ros.rl.learning.trainer import NOT_FINITE
 from vdl_ros.rl.runs.run_config import (
     RunConfig,
     RunFolderConfig,
-    saved_settings,
-    settings_of_init,
     verify_run,
 )
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -70,8 +68,9 @@ class LearnerNode(BaseNode):
         self._resume = '' if rank else str(self.given.get('resume', ''))
         # The other learners receive the settings of learner 0 in share_settings.
         self._values = dict(self.given) if rank else config_file.resolve(
-            settings_of_init(self.given) | self.given,
-            saved_settings(Path(self._resume)) if self._resume else None)
+            config_file.settings_of_init(self.given) | self.given,
+            config_file.saved_settings(Path(self._resume), self.given, ['demonstrations'])
+            if self._resume else None)
         self._run = select(RunConfig, self._values)
         self._process = select(ProcessConfig, self._values)
         verify_run(self._run)

@@ -11,14 +11,15 @@ import torch
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.opengl import check_drawing
-from vdl_ros.common.settings import select, settings_of
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import select
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.video import record_episodes
+from vdl_ros.recipes.config_file import of_saved
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.policy.policy import Policy, make_policy
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
-from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config
 
 # The video of a run: at most so many episodes and steps; s that the end of a run may wait for it.
@@ -68,7 +69,7 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
     for name, wanted in (('env_id', env_id), ('algorithm', algorithm)):
         was = config.get(name)
         if wanted and was != wanted:
-            raise CheckpointError(f'{path}: {name} is {was!r}, not {wanted!r}')
+            raise CheckpointError(f'{path}: {name} is {quoted(was)}, not {wanted!r}')
     env, train = select(EnvConfig, config), select(TrainConfig, config)
     algorithm_config = make_algorithm_config(train, config)
     spaces = factory.spaces(env)
@@ -97,10 +98,10 @@ def load_surrogate(config: SurrogateConfig) -> Policy | None:
 def save_policy(checkpoint: Path, path: Path) -> None:
     """Write only what :func:`load_policy` reads: the result can be played, but not resumed."""
     found = load_checkpoint(checkpoint)
-    # Settings of the run may be folders and addresses of its machine.
-    config = {name: value for name, value in found['config'].items()
-              if name not in settings_of(RunConfig, EnvModulesConfig, SurrogateConfig)
-              and name != 'demonstrations'}
+    # Other settings of the run may be folders and addresses of its machine.
+    config = of_saved(found['config'])
+    if 'environment' in found['config']:
+        config['environment'] = found['config']['environment']
     learner = {name: found['learner'][name] for name in ('policy', 'version', 'agent_steps')}
     save_checkpoint(path, config=config, learner=learner, progress={})
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.common.files import find_resource
-from vdl_ros.common.settings import Scalar, SettingError, settings_of
+from vdl_ros.common.plain_yaml import YamlError, read_yaml
+from vdl_ros.common.quoting import quoted
+from vdl_ros.common.settings import Scalar, SettingError, current_name, settings_of
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.recipes.yaml_file import YamlFile
-from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
+from vdl_ros.rl.runs.run_config import CONFIG, GIVEN_AGAIN, RunConfig, RunFolderConfig
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     ActorConfig,
@@ -42,6 +42,72 @@ def read_config(path: Path, *more: type) -> dict[str, Scalar]:
     return found
 
 
+# The texts that what is saved may choose; all others name files, modules or addresses, and those
+# only a user of this host may name.
+_SAVED_TEXTS = ('env_id', 'env_kwargs', 'env_wrappers', 'bodies', 'adversarial_mode',
+                'tracker_project')
+# Settings of one start, which a resumed run does not keep: num_actors is how many start with it.
+_OF_A_START = ('relearn', 'learner_rank', 'device', 'num_actors', 'num_learners')
+
+
+def of_saved(content: Mapping[str, object]) -> dict[str, object]:
+    """Return what a saved run or checkpoint, which may be a stranger's, sets of a training.
+
+    These are numbers, choices and some texts; the rest of its content has no effect. A
+    SettingError names a value that is not allowed.
+    """
+    known = {name: each for name, each in settings_of(*_SETTINGS).items()
+             if name in _SAVED_TEXTS or each.type is not str or each.choices}
+    named = {current_name(str(name)): value for name, value in content.items()}
+    return {name: known[name].check(value) for name, value in named.items()
+            if name in known and name not in _OF_A_START}
+
+
+def saved_settings(
+    folder: Path, given: Mapping[str, object], needed: Sequence[str] = GIVEN_AGAIN,
+) -> dict[str, object]:
+    """Return the settings of the run in ``folder``, which a user resumes with ``given``.
+
+    A SettingError names a file that the run has, if it is among those that are ``needed``, and
+    that the user does not give again.
+    """
+    content = read_saved('resume', folder)
+    for name in needed:
+        if content.get(name) and name not in given:
+            raise SettingError(f'{name}: missing: a resumed run does not take the names of files '
+                               f'from {folder}, which has {quoted(content[name])}')
+    return of_saved(content)
+
+
+def settings_of_init(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the settings of the run whose weights a new run starts with, by the user's settings.
+
+    They are empty if the user names an environment or an algorithm, or if ``init`` is not in the
+    folder of a run, or is in that of a run on a robot. An attack on that run is not part of them.
+    """
+    path = Path(str(given.get('init') or ''))
+    run = path if path.is_dir() else path.parent
+    if (not given.get('init') or given.keys() & {'env_id', 'algorithm', 'resume'}
+            or not path.exists() or not (run / CONFIG).exists()):
+        return {}
+    settings = of_saved(read_saved('init', run))
+    if str(settings.get('env_id', '')).startswith('robot/'):
+        return {}  # a folder must not choose the robot that moves
+    return {name: value for name, value in settings.items()
+            if not name.startswith('adversarial_') and name != 'freeze'}
+
+
+def read_saved(setting: str, run: Path) -> dict[str, object]:
+    """Return what config.yaml of a run has; a SettingError names the setting that is for it."""
+    try:
+        content = read_yaml(run / CONFIG)
+        if not isinstance(content, dict):
+            raise YamlError('not a mapping')
+    except YamlError as error:
+        raise SettingError(f'{setting}: {run} holds no readable {CONFIG}: {error}') from None
+    return content
+
+
 def folder() -> Path:
     """Return the folder ``config`` of the installed package, or of the checkout."""
     return find_resource('config/tasks').parent
@@ -52,7 +118,7 @@ def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
     found: dict[str, object] = {}
     path = folder() / 'algorithms' / f'{algorithm}.yaml'
     if path.is_file():
-        found |= yaml.safe_load(path.read_text())['/**']['ros__parameters']
+        found |= read_yaml(path)['/**']['ros__parameters']
     task = _task(env_id)
     found |= task.get('settings', {})
     found |= task.get('algorithms', {}).get(algorithm, {})
@@ -63,7 +129,7 @@ def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
 def _task(env_id: str) -> Mapping[str, Any]:
     """Return the file of a task, {} without one; of several the first by name counts."""
     for path in sorted((folder() / 'tasks').glob('*.yaml')):
-        content: Mapping[str, Any] = yaml.safe_load(path.read_text())
+        content: Mapping[str, Any] = read_yaml(path)
         if any(fnmatch.fnmatchcase(env_id, pattern) for pattern in content['env_ids']):
             return content
     return {}
@@ -86,7 +152,7 @@ def resolve(
                     or TrainConfig.algorithm)
     if was and algorithm != was:
         raise SettingError(f'algorithm: {algorithm!r} is not allowed: the run was trained with '
-                           f'{was!r} and cannot be resumed with another')
+                           f'{quoted(was)} and cannot be resumed with another')
     reject_other_algorithm_settings(given, algorithm)
     base = dict(saved) if saved else (
         preset(env_id, algorithm, str(given.get('network', ''))) | better)

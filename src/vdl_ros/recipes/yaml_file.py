@@ -9,7 +9,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import yaml
 
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.plain_yaml import YamlError, read_yaml
+from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import Scalar, Setting, SettingError, current_name, suggestion
 
 T = TypeVar('T')
@@ -26,7 +27,7 @@ def setting_value(setting: Setting, value: object) -> Scalar:
     if setting.name == 'env_modules' and isinstance(value, list):
         value = ','.join(map(str, value))
     elif setting.name in ('env_kwargs', 'env_wrappers') and isinstance(value, dict | list):
-        value = json.dumps(value, default=str)  # of a date
+        value = json.dumps(value)
     return setting.check(value)
 
 
@@ -51,21 +52,11 @@ class YamlFile:
         self.faults: list[Fault] = []
         self._lines: dict[Where, int] = {}
         try:
-            loader = yaml.SafeLoader(path.read_text(encoding='utf-8'))
-            root = loader.get_single_node()
-            if root is not None:
-                self._note_lines(loader, root, ())
-            self.content = None if root is None else loader.construct_document(root)
-        except OSError as error:
-            self.faults.append(Fault(path, 0, f'cannot be read: {error.strerror}'))
-        except yaml.MarkedYAMLError as error:
-            mark = error.problem_mark or error.context_mark
-            self.faults.append(
-                Fault(path, mark.line + 1 if mark else 1, f'not YAML: {error.problem}'))
-        except (yaml.YAMLError, ValueError, RecursionError) as error:
-            self.faults.append(Fault(path, 1, f'not YAML: {str(error)[:200]}'))
+            self.content = read_yaml(path, look=self._note_lines)
+        except YamlError as error:
+            self.faults.append(Fault(path, error.line, str(error)))
 
-    def _note_lines(self, loader: yaml.SafeLoader, node: yaml.Node, where: Where) -> None:
+    def _note_lines(self, node: yaml.Node, where: Where = ()) -> None:
         """Keep the lines of keys and elements; a key that is there twice is a fault."""
         if len(where) >= _DEPTH:
             return
@@ -75,21 +66,22 @@ class YamlFile:
             first: dict[Any, int] = {}
             for key, _ in node.value:
                 line = key.start_mark.line + 1
+                if not isinstance(key, yaml.ScalarNode):
+                    continue  # refused when it is read
                 if key.value in first:
+                    name = shown('.'.join((*where, key.value)), 200)
                     self.faults.append(Fault(
-                        self.path, line, f'{".".join((*where, key.value))}: is there twice; first '
-                        f'in line {first[key.value]}'))
-                elif isinstance(key, yaml.ScalarNode):
+                        self.path, line,
+                        f'{name}: is there twice; first in line {first[key.value]}'))
+                else:
                     first[key.value] = line
-            # Merges keys (<<); the last of equal ones counts, which is the mapping's own.
-            loader.flatten_mapping(node)
             inside = [(str(key.value), key, each) for key, each in node.value]
         else:
             return
         for name, key, each in inside:
             at = (*where, current_name(name))
             self._lines[at] = key.start_mark.line + 1
-            self._note_lines(loader, each, at)
+            self._note_lines(each, at)
 
     def fault(self, where: Where, text: str) -> None:
         """Add a fault at the line of a value, or of the nearest around it."""
@@ -97,8 +89,8 @@ class YamlFile:
         while at and at not in self._lines:
             at = at[:-1]
         fault = Fault(self.path, self._lines.get(at, 1),
-                      f'{".".join(where)}: {text}' if where else text)
-        # A part that several share by an anchor is read several times.
+                      f'{shown(".".join(where), 200)}: {text}' if where else text)
+        # Of several agents each is checked with the spaces of the search.
         if fault not in self.faults:
             self.faults.append(fault)
 

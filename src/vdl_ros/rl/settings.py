@@ -6,6 +6,7 @@ import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, as_dict, select, setting, settings_of
 
 ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc')
@@ -273,7 +274,7 @@ def reject_other_algorithm_settings(given: Mapping[str, object], algorithm: str)
             others = ' and '.join(repr(other) for other, settings in ALGORITHM_SETTINGS.items()
                                   if name in settings_of(settings))
             raise SettingError(
-                f'{name}: {given[name]!r} is of algorithm {others}, and algorithm is '
+                f'{name}: {quoted(given[name])} is of algorithm {others}, and algorithm is '
                 f'{algorithm!r}')
 
 

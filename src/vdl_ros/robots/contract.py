@@ -10,10 +10,10 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import yaml
 from msgspec import Meta, Struct, field
 
 from vdl_ros.common.files import find_resource
+from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import choice, converted, matching
 from vdl_ros.common.settings import SettingError, suggestion
@@ -395,11 +395,8 @@ def find_contract(name: str) -> Contract:
 
 def read_contract(path: Path) -> Contract:
     """Return the contract in a file; or ContractError: file, key, value, what is allowed."""
-    try:
-        # After an include, whose keys a null takes away.
-        content = _without_nulls(_content(path))
-    except RecursionError:
-        raise ContractError(f'{path.name}: a value contains itself') from None
+    # After an include, whose keys a null takes away.
+    content = _without_nulls(_content(path))
     if isinstance(content.get('topics'), dict):
         # One by one, so that an error names the topic.
         content['topics'] = {
@@ -411,11 +408,9 @@ def read_contract(path: Path) -> Contract:
 def _content(path: Path, depth: int = 0) -> dict[str, Any]:
     """Return the mapping in a file, its keys over those of the file that it includes."""
     try:
-        found = yaml.safe_load(path.read_text(encoding='utf-8'))
-    except OSError as error:
-        raise ContractError(f'{path} cannot be read: {error.strerror}') from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise ContractError(f'{path}: not YAML: {" ".join(str(error).split())[:200]}') from None
+        found = read_yaml(path)
+    except YamlError as error:
+        raise ContractError(f'{path}: {error}') from None
     if not isinstance(found, dict) or not all(isinstance(key, str) for key in found):
         raise ContractError(f'{path}: not a mapping from keys to values')
     if 'include' not in found:

@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import yaml
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
+from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, SettingError, current_name, settings_of, suggestion
 from vdl_ros.ros import qos
@@ -35,15 +35,9 @@ def is_ros_parameter(name: str) -> bool:
 def read_parameter_file(path: Path) -> dict[str, dict[str, object]]:
     """Return the parameters in a file by the names of nodes, which begin with ``/``."""
     try:
-        content = yaml.safe_load(path.read_text(encoding='utf-8'))
-        return dict(_sections(content, ''))
-    except OSError as error:
-        raise SettingError(f'params_file: {path} cannot be read: {error.strerror}') from None
-    except SettingError as error:
+        return dict(_sections(read_yaml(path), ''))
+    except (YamlError, SettingError) as error:
         raise SettingError(f'params_file: {path}: {error}') from None
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        reason = ' '.join(str(error).split())[:200]
-        raise SettingError(f'params_file: {path} is not YAML: {reason}') from None
 
 
 def of_node(sections: Mapping[str, Mapping[str, object]], node: str) -> dict[str, object]:

@@ -19,8 +19,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
-
 from vdl_ros.attacks.grid import (
     THRESHOLDS,
     VALUES,
@@ -45,8 +43,11 @@ from vdl_ros.common.command_line import (
     whole_number,
 )
 from vdl_ros.common.files import lock_folder, write_text
+from vdl_ros.common.plain_yaml import dump_yaml
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import settings_of
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
+from vdl_ros.recipes.config_file import of_saved
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 
@@ -92,8 +93,8 @@ def _run(options: argparse.Namespace) -> int:
     found = [load_checkpoint(path) for path in options.init]
     for path, each in zip(options.init, found, strict=True):
         if options.env not in (None, was := each['config'].get('env_id')):
-            raise ValueError(f'--env: {options.env!r} is not allowed: {path} is of {was!r}')
-    configs = [{name: value for name, value in each['config'].items()
+            raise ValueError(f'--env: {options.env!r} is not allowed: {path} is of {quoted(was)}')
+    configs = [{name: value for name, value in of_saved(each['config']).items()
                 if name in settings_of(*_SETTINGS)} for each in found]
     # Of images if the policy has convolutions.
     images = all(any(weight.dim() == 4 for weight in each['learner']['policy'].values())
@@ -111,7 +112,7 @@ def _run(options: argparse.Namespace) -> int:
     _lock = lock_folder(options.output)
     for seed, config in enumerate(configs, 1):
         grid.config(seed).parent.mkdir(parents=True, exist_ok=True)
-        write_text(grid.config(seed), yaml.safe_dump(config))
+        write_text(grid.config(seed), dump_yaml(config))
     stop = stop_on_signals()
     failures = list(grid.run(options.jobs, stop))
     _deliver(grid, phases, defences=options.defences)

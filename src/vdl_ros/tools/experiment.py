@@ -97,7 +97,11 @@ def main(args: Sequence[str] | None = None) -> int:
     for folder in dict.fromkeys(options.output / spec.path.stem for spec, mode, _ in tasks
                                 if mode == 'benchmark'):
         if folder.is_dir():
-            print(deliver_benchmark(folder), end='')
+            try:
+                print(deliver_benchmark(folder), end='')
+            except ValueError as error:
+                print(f'experiment: {error}', file=sys.stderr)
+                status = EXIT_BAD_INPUT
     if stop.is_set() and status:
         print('experiment: interrupted; the same command goes on', file=sys.stderr)
     return status

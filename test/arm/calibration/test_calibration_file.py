@@ -80,7 +80,7 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
             (lambda text: text + '\x00', 'special characters|unacceptable'),
             (lambda text: text.replace('0.39', '!!python/object/apply:os.getcwd []'),
              'constructor'),
-            (lambda text: text.replace('0.39', '2001-99-99'), 'month'),
+            (lambda text: text.replace('0.39', '2001-99-99'), "'2001-99-99' is not allowed"),
             (change('schema', value='vdl_ros/other/1'), "schema: 'vdl_ros/other/1' is not"),
             (change('units', 'angle', value='deg'), "units: .*'deg'.* is not"),
             (change('feedback', value='guess'),
@@ -102,7 +102,7 @@ def test_damaged_file_is_refused_in_one_line(path, tmp_path):
         assert re.search(reason, text), text
     assert 'No such file' in refusal(tmp_path / 'none.yaml')
     os.mkfifo(tmp_path / 'pipe.yaml')
-    assert 'pipe.yaml: not a file' in refusal(tmp_path / 'pipe.yaml')
+    assert 'pipe.yaml: cannot be read: not a file' in refusal(tmp_path / 'pipe.yaml')
 
 
 def test_file_that_cannot_be_written_leaves_the_older_one(path, monkeypatch):

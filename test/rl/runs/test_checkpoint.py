@@ -117,6 +117,12 @@ def test_what_is_not_a_checkpoint_of_this_program_is_rejected(path):
         refused(path, 'not a checkpoint of this program', content)
     torch.save({**PARTS, 'format': 999}, path)
     refused(path, f'format 999 is not {FORMAT}')
+    # 10**9 texts in 1 kB, whose repr would fill the memory.
+    shared = ['x'] * 10
+    for _ in range(8):
+        shared = [shared] * 10
+    torch.save({**PARTS, 'format': shared}, path)
+    refused(path, 'more than 4194304 values')
 
 
 def test_of_the_folder_of_a_run_the_best_policy_is_read_or_the_newest(tmp_path):

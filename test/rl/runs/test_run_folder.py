@@ -54,6 +54,16 @@ def test_a_path_that_cannot_be_a_new_or_resumed_run_is_rejected(path):
             RunFolder(file, resume=resume)
 
 
+def test_a_folder_with_a_link_that_leads_out_of_it_is_not_written(path, tmp_path):
+    path.mkdir(parents=True)
+    (path / 'checkpoint.pt').touch()
+    (tmp_path / 'thesis.tex').write_text('all of it')
+    (path / '.launch_id').symlink_to(tmp_path / 'thesis.tex')
+    with pytest.raises(ValueError, match='.launch_id is a link that leads out of it'):
+        RunFolder(path, resume=True)
+    assert (tmp_path / 'thesis.tex').read_text() == 'all of it'
+
+
 def test_a_node_restarted_by_its_launch_reuses_the_folder(path):
     first = RunFolder(path, launch_id='monday')
     assert not first.restarted

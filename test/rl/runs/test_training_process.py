@@ -49,6 +49,13 @@ def test_a_training_that_was_ended_early_for_a_reason_is_complete(tmp_path):
         assert (training.summary() is not None) == complete, reason
 
 
+def test_a_resumed_training_is_given_again_what_its_folder_may_not_name(tmp_path):
+    (tmp_path / 'checkpoint.pt').touch()
+    words = TrainingProcess(tmp_path, SETTINGS | {'demonstrations': 'demos'}).command()[3:]
+    assert words == ['--resume', str(tmp_path), '--total_steps', '1000',
+                     '--demonstrations', 'demos']
+
+
 @pytest.mark.process
 def test_a_training_that_fails_names_its_log(tmp_path):
     training = TrainingProcess(tmp_path / 'run', SETTINGS | {'env_id': 'Odd-v0'})

@@ -19,6 +19,7 @@ from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.common.files import write_text
+from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, SettingError, build, setting, settings_of, suggestion
 
@@ -101,18 +102,9 @@ def write(path: Path, calibration: Calibration) -> None:
 def read(path: Path | str) -> Calibration:
     """Return the calibration in a file; or SettingError, one line."""
     try:
-        if Path(path).exists() and not Path(path).is_file():
-            # To open it may block for ever.
-            raise SettingError('not a file')
-        with Path(path).open('rb') as stream:
-            data = stream.read(_MAX_BYTES + 1)
-        if len(data) > _MAX_BYTES:
-            raise SettingError(f'larger than {_MAX_BYTES} bytes')
-        return _calibration(yaml.safe_load(data))
-    # Of deeply nested lists; and numbers and dates that YAML allows and Python does not.
-    except (OSError, yaml.YAMLError, ValueError, RecursionError, OverflowError) as error:
-        reason = ' '.join(str(error).split())[:300]
-        raise SettingError(f'arm_calibration: {path}: {reason}') from None
+        return _calibration(read_yaml(Path(path), _MAX_BYTES))
+    except (YamlError, SettingError) as error:
+        raise SettingError(f'arm_calibration: {path}: {error}') from None
 
 
 def _calibration(content: Any) -> Calibration:

@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
+from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import Inbox, Unroll
@@ -109,7 +110,7 @@ class Trainer:
         for name in ('env_id', 'algorithm'):
             was, now = checkpoint['config'].get(name), settings[name]
             if was != now:
-                raise ValueError(f'{folder.checkpoint}: {name} {was!r} is not {now!r}')
+                raise ValueError(f'{folder.checkpoint}: {name} {quoted(was)} is not {now!r}')
         learner.load_state(checkpoint['learner'])
         try:
             self.progress.load_state(checkpoint['progress'])

@@ -9,9 +9,10 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
+from vdl_ros.common.plain_yaml import YamlError, read_yaml
+from vdl_ros.common.quoting import quoted
 from vdl_ros.rl.plots.curves import Series, tidy
 
 Array = NDArray[np.float64]
@@ -145,9 +146,9 @@ def _read_progress(path: Path) -> dict[str, Array]:
 
 def _read_settings(path: Path) -> dict[str, object]:
     try:
-        content = yaml.safe_load(path.read_text())
-    except (UnicodeDecodeError, yaml.YAMLError):
-        content = None
+        content = read_yaml(path)
+    except YamlError as error:
+        raise RunReadError(f'{path}: {error}') from None
     if not isinstance(content, dict):
         raise RunReadError(f'{path}: not a mapping of settings')
     return {str(name): value for name, value in content.items()}
@@ -173,7 +174,7 @@ def check_group(runs: Sequence[RecordedRun]) -> None:
             one, other = first.settings.get(name), run.settings.get(name)
             if None not in (one, other) and one != other:
                 raise RunReadError(
-                    f'{run.path}: {name} {other!r} is not {one!r} as in {first.path}; '
+                    f'{run.path}: {name} {quoted(other)} is not {quoted(one)} as in {first.path}; '
                     f'runs of one group are averaged; use --compare {run.path} for another group')
 
 

@@ -23,9 +23,11 @@ from vdl_ros.common.files import (
     atomic_file,
     lock_folder,
     read_json,
+    refuse_links,
     write_text,
 )
 from vdl_ros.common.memory import check_archive
+from vdl_ros.common.schema import converted
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
 from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
@@ -60,6 +62,11 @@ _NUMBERED = re.compile(r'(checkpoint-\d+\.pt)|(replay-\d+\.npz)')
 
 class RunFolderError(ValueError):
     """A folder that cannot hold this run; the message names it and what to do."""
+
+
+class _Actors(msgspec.Struct):
+    restarts: int = 0
+    starts: dict[str, int] = {}
 
 
 class RunFolder:
@@ -98,6 +105,7 @@ class RunFolder:
     def _check(self, launch_id: str, resume: bool, own: Collection[Path]) -> None:
         """Find out whether this launch made the folder; refuse one that holds another run."""
         path = self.path
+        refuse_links(path)
         try:
             self.restarted = bool(launch_id) and self._launch_file.read_text() == launch_id
         except OSError:
@@ -209,8 +217,9 @@ class RunFolder:
         write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
 
     def load_actors(self) -> tuple[int, dict[str, int]]:
-        found = read_json(self._actors_file)
-        return found.get('restarts', 0), found.get('starts', {})
+        found = converted(
+            read_json(self._actors_file), _Actors, str(self._actors_file), RunFolderError)
+        return found.restarts, found.starts
 
     def progress(self) -> list[dict[str, float]]:
         return self._progress.rows()

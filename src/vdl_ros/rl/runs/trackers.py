@@ -13,6 +13,7 @@ import importlib.util
 import math
 import os
 import queue
+import re
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -25,6 +26,8 @@ from vdl_ros.rl.runs.run_config import NONE
 
 # Rows of scalars that may wait.
 _QUEUE = 1000
+# The id of a tracker's run, or the name of its folder.
+_ID = re.compile(r'[^./\\\x00-\x1f][^/\\\x00-\x1f]{0,254}')
 # Time that the end of a run waits for the tracker, s.
 _CLOSE_S = 60.0
 
@@ -133,6 +136,8 @@ class Tracker:
     def _send(self) -> None:
         file = self._folder / f'.{self._name}_run_id'
         run_id = file.read_text().strip() if file.is_file() else ''
+        if not _ID.fullmatch(run_id):
+            run_id = ''  # libraries make paths of it
         run_id, log, end = _BACKENDS[self._name](
             self._folder, self._project, self._config, run_id)
         write_text(file, run_id)

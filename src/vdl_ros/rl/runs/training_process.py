@@ -16,6 +16,7 @@ from typing import Any
 
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.files import in_use, read_json
+from vdl_ros.rl.runs.run_config import GIVEN_AGAIN
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
 _GRACE_S = 60.0
@@ -60,16 +61,18 @@ class TrainingProcess:
 
     def _summary(self) -> dict[str, Any] | None:
         found = read_json(self.folder / 'summary.json')
-        reason = found.get('ended_by')
-        if reason not in _COMPLETE or (
-                reason == 'total_steps'
-                and found['agent_steps'] < int(self.settings['total_steps'])):
+        reason, steps = found.get('ended_by'), found.get('agent_steps')
+        if reason not in _COMPLETE or not isinstance(steps, int) or (
+                reason == 'total_steps' and steps < int(self.settings['total_steps'])):
             return None
         return found
 
     def command(self) -> list[str]:
-        settings = {'resume': str(self.folder), 'total_steps': self.settings['total_steps']} \
-            if self.is_begun else {'run_dir': str(self.folder), **self.settings}
+        settings = {'run_dir': str(self.folder), **self.settings}
+        if self.is_begun:
+            settings = {'resume': str(self.folder), **{
+                name: self.settings[name] for name in ('total_steps', *GIVEN_AGAIN)
+                if name in self.settings}}
         return [sys.executable, '-m', 'vdl_ros.local_training',
                 *options({**settings, **self.start_settings})]
 

@@ -15,7 +15,6 @@ from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 import numpy as np
-import yaml
 from builtin_interfaces.msg import Time
 from numpy.typing import ArrayLike, NDArray
 from rclpy.node import Node
@@ -25,6 +24,7 @@ from std_msgs.msg import Header
 from vdl_ros.camera import encodings
 from vdl_ros.camera.camera_config import COMPRESSED
 from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.common.plain_yaml import read_yaml
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
 from vdl_ros.ros import qos
@@ -165,10 +165,10 @@ def stamped(info: CameraInfo, stamp: Time) -> CameraInfo:
 def load_calibration(path: str) -> CameraInfo:
     """Return the message of a calibration file, YAML as ``camera_calibration`` writes it."""
     try:
-        entries = yaml.safe_load(Path(path).read_text())
-        return _calibration(msgspec.convert(entries, _Calibration))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise SettingError(f'calibration: {path}: {" ".join(str(error).split())}') from None
+        return _calibration(msgspec.convert(read_yaml(Path(path)), _Calibration))
+    except ValueError as error:
+        raise SettingError(
+            f'calibration: {path}: {shown(" ".join(str(error).split()), 300)}') from None
 
 
 def _calibration(given: _Calibration) -> CameraInfo:
