@@ -37,9 +37,12 @@ def start(context):
     numbers = select(Numbers, launch_arguments.given(context, Numbers))
     ranks = [index % numbers.num_learners if numbers.learner_rank < 0 else numbers.learner_rank
              for index in range(numbers.num_actors)]
+    # train.launch.py has that of the learner.
+    launch_id = context.launch_configurations.get('launch_id') or 'actors'
     actors = [
         restarted(partial(
-            launch_nodes.node, context, 'actor', given, SETTINGS, 'actors', name=f'actor_{index}',
+            launch_nodes.node, context, 'actor', given, SETTINGS, launch_id,
+            name=f'actor_{index}',
             remappings=launch_nodes.of_learner(rank), actor_id=f'{prefix}_{index}',
         ), on_success=False)
         for index, rank in enumerate(ranks)]

@@ -124,17 +124,18 @@ def start(context):
                              launch_id=launch_id, relearn=str(bool(bag)).lower(), **task, **one,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    sources = player(context, bag) if bag else [] if cloning else [actors(context, one)]
+    sources = player(context, bag) if bag else [] if cloning else [
+        actors(context, one, launch_id)]
     return [*learners, *sources, *evaluator(context, resumed | given, launch_id),
             *watchers(context, watching, given)]
 
 
-def actors(context, one):
+def actors(context, one, launch_id):
     recorded = bool(context.launch_configurations.get('record'))
     # Also when it resumes another run.
     return GroupAction([include(
         'actors.launch.py', env_id='', num_envs='0', record='', learner_rank='-1',
-        await_recorder=str(recorded).lower(), **one)])
+        await_recorder=str(recorded).lower(), launch_id=launch_id, **one)])
 
 
 def evaluator(context, given, launch_id):

@@ -39,7 +39,7 @@ import rclpy
 from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
-rclpy.init()
+rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
 env = RobotVectorEnv(1, contract=find_contract('owi535'), namespace='/', stop=stop)
 try:
     env.reset()

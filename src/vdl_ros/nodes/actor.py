@@ -28,6 +28,7 @@ from vdl_ros.msg import Policy
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.settings import ActorConfig, TrainConfig, make_algorithm_config
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
+from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, Niceness, call_back, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics, ThreadTimeStatistics
@@ -72,7 +73,9 @@ class ActorNode(BaseNode):
         self._attack = AttackConfig()
         self._attacked: AttackedEnv | None = None
         self._is_diagnosed = False
-        self._policies = PolicyInbox(self, 'policy', self._settings.credit_timeout)
+        self._policies = PolicyInbox(
+            self, 'policy', self._settings.credit_timeout,
+            own=self.settings(ProcessConfig).launch_id)
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""
@@ -85,7 +88,7 @@ class ActorNode(BaseNode):
         if self._mode is not None:
             with self._policies.refusing(self.stop):
                 if acted := self._mode.act():
-                    self._policies.last_error = ''
+                    self._policies.succeeded()
         return acted
 
     def _load(self, message: Policy) -> None:

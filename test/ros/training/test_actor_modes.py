@@ -7,13 +7,18 @@ from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
-from vdl_ros.ros.training.actor import ActorContext, CentralInferenceMode, LocalInferenceMode
+from vdl_ros.ros.training.actor import (
+    ActorContext,
+    CentralInferenceMode,
+    LocalInferenceMode,
+    PolicyInbox,
+)
 
 
 def context(node, heard):
@@ -80,3 +85,17 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     assert len(published) == sent
     assert len(heard) == (20 if busy == 'learner' else 0)
     envs.close()
+
+
+@pytest.mark.parametrize('own', ['mine', 'other'])
+def test_only_an_environment_of_the_own_launch_that_always_fails_ends_an_actor(node, own):
+    inbox, ended = PolicyInbox(node, 'policy', 60.0, own=own), 0
+    for _ in range(4):
+        inbox.put(Policy(learner_id='mine/1'))
+        inbox.take()
+        try:
+            with inbox.refusing():
+                raise EnvFailedError('env_id: my/Env-v0: step(): KeyError: 3')
+        except Exception:
+            ended += 1
+    assert ended == 2 * (own == 'mine')

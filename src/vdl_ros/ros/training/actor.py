@@ -20,7 +20,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.envs.checked_vector_env import EnvFailedError, EnvStopped
 from vdl_ros.msg import Action, Policy
-from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
+from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice, launch_of
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
@@ -28,6 +28,7 @@ from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, exploration_schedule
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.tensors import from_tensors
+from vdl_ros.ros.process import set_up
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.ros.training.messages import to_observation, to_trajectory
 
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 _RECORDER_S = 30.0
 # Time after a policy was refused until latched ones are received again, s.
 _AGAIN_S = 5.0
+# Failures in a row of the environment of a user's own launch that end the process.
+_MAX_FAILURES = 3
 
 
 class PolicyInbox:
@@ -45,10 +48,18 @@ class PolicyInbox:
 
     After a refused policy all that are latched are received again: an environment may fail now
     and then, and a learner publishes no other policy before it has trajectories.
+
+    Args:
+        launch_id: only policies of this launch are taken; '': of any.
+        own: the launch of this process, whose user has named the environment.
     """
 
-    def __init__(self, node: Node, topic: str, patience: float, launch_id: str = '') -> None:
-        self.choice, self.last_error = LearnerChoice(patience, launch_id=launch_id), ''
+    def __init__(
+        self, node: Node, topic: str, patience: float, launch_id: str = '', own: str = '',
+    ) -> None:
+        self.choice = LearnerChoice(patience, launch_id=launch_id)
+        self._last_error, self._failures = '', 0
+        self._own, self._learner_id = own, ''
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
@@ -92,7 +103,13 @@ class PolicyInbox:
         if self._other_policy is not None and self._allows(self._other_policy):
             self._policy, self._other_policy = self._other_policy, None
         message, self._policy = self._policy, None
+        if message is not None:
+            self._learner_id = message.learner_id
         return message
+
+    def succeeded(self) -> None:
+        """Take note that the latest policy acts."""
+        self._last_error, self._failures = '', 0
 
     def receive_again(self) -> None:
         self._again_at = time.monotonic() + _AGAIN_S
@@ -102,7 +119,8 @@ class PolicyInbox:
         """Refuse the policy for any error of the block, and call ``end`` then.
 
         A message ends no process, and the environments and networks that it names may raise
-        anything. The reason is logged, once although the policy is published again.
+        anything. The reason is logged, once although the policy is published again. Only the
+        environment of the user's own launch ends it with one line, when it fails each time.
         """
         try:
             yield
@@ -111,9 +129,14 @@ class PolicyInbox:
         except Exception as error:
             end()
             self.receive_again()
+            self._failures += isinstance(error, EnvFailedError)
+            is_own = bool(self._own) and launch_of(self._learner_id) == self._own
+            if is_own and self._failures >= _MAX_FAILURES:
+                with set_up():
+                    raise
             reason = in_one_line(error)
-            if reason != self.last_error:
-                self.last_error = reason
+            if reason != self._last_error:
+                self._last_error = reason
                 self._node.get_logger().error(f'policy refused, waiting for another: {reason}')
 
 
