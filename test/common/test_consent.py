@@ -90,6 +90,12 @@ def test_a_training_is_interrupted_by_others_and_stops_but_ended_by_all_off():
     assert program.consent.pause
     program.wait(1.1)
     assert (program.consent.pause, program.consent.given) == ('', True)
+    # That of long ago is no key that is let go now.
+    program.consent.on_command('/viewer', moving=True)
+    program.wait(5.0)
+    program.consent.on_command('/viewer', moving=False)
+    assert program.ended.pop() == ('/viewer switched the motors off', False)
+    program.consent.ask()
     program.consent.on_stop(True)
     program.wait(5.0)
     program.consent.on_stop(False)

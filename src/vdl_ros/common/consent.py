@@ -174,11 +174,13 @@ class Consent:
             return
         by = ('another environment' if ROBOT_ENVIRONMENT in sender
               else shown(sender) or 'a person')
+        is_released = self._moves and by == self._other and (
+            self._clock() - self._moved_at < YIELD_S)
         if moving:
             self._other, self._moves, self._moved_at = by, True, self._clock()
             if not self._resumes:
                 self.withdraw(f'{by} moves the robot', moved=True)
-        elif self._moves and by == self._other:
+        elif is_released:
             # Who lets go of a button stops what the button moved.
             self._moves, self._moved_at = False, self._clock()
         elif not (for_lamp or is_program(sender) or self._is_neutral(by)):
