@@ -192,8 +192,9 @@ def test_the_emergency_stop(person):
     # A key that was held meanwhile has to be let go.
     person.wait_for(lambda: person.motors() == {'base': 1}, 'on', every=2.0,
                     say=lambda: person.type(b'b'))
-    person.driver.publish(EmergencyStopState(engaged=True, sender='/viewer'))
+    person.driver.publish(EmergencyStopState(engaged=True, sender='/\x1b[2J'))
     person.until_off()
+    person.wait_for(lambda: rb"STOP by '/\x1b[2J': r" in person.shown(), 'a sender that is quoted')
     person.type(b'\x1b')
     person.wait_for(lambda: not person.running.is_running, 'the end')
     person.until_restored()

@@ -28,6 +28,7 @@ class ArmDriverNode(BaseNode, LifecycleNode):
 
     NAME = 'arm_driver'
     SETTINGS = (UsbConfig, SafetyConfig)
+    ENDS_BY_BUGS = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,9 +59,6 @@ class ArmDriverNode(BaseNode, LifecycleNode):
         if not self._driver.close():
             self.get_logger().error('the device did not accept the stop: left to the guardian')
         self._inhibitor.end()
-
-    def make_safe(self) -> None:
-        self._topics.driver.refuse('an error in this node')
 
     def on_configure(self, state: LifecycleState) -> TransitionCallbackReturn:
         self._port.release()

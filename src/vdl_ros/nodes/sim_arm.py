@@ -41,6 +41,7 @@ class SimArmNode(BaseNode):
 
     NAME = 'sim_arm'
     SETTINGS = (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig)
+    ENDS_BY_BUGS = True
 
     def __init__(self) -> None:
         super().__init__()
@@ -73,9 +74,6 @@ class SimArmNode(BaseNode):
     def stop(self) -> None:
         """Switch the motors off and publish that on ``arm/motors_sent``."""
         self._topics.driver.close()
-
-    def make_safe(self) -> None:
-        self._topics.driver.refuse('an error in this node')
 
     def _keep_pace(self) -> None:
         """Simulate the wall time that has passed since the last call."""

@@ -10,6 +10,7 @@ from rclpy.executors import Executor
 from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.teleop.keyboard import Terminal
 from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop, TeleopConfig
+from vdl_ros.common.quoting import shown
 from vdl_ros.msg import EmergencyStopState
 from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request, wait_for_acks
 from vdl_ros.ros.base_node import BaseNode
@@ -82,7 +83,7 @@ class TeleopNode(BaseNode):
 
     def _status(self) -> str:
         if self._stop_state is not None and self._stop_state.engaged:
-            by = f' by {self._stop_state.sender}' if self._stop_state.sender else ''
+            by = f' by {shown(self._stop_state.sender)}' if self._stop_state.sender else ''
             return f'EMERGENCY STOP{by}: r releases it'
         hint = '' if self._motors.publisher.get_subscription_count() else ' (no arm is connected)'
         keys = '' if self.keys.releases else '; one key at a time'

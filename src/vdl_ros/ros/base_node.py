@@ -75,6 +75,8 @@ class BaseNode(Node):
     SETTINGS: ClassVar[tuple[type, ...]] = ()
     #: Whether it only shows a training, and must not slow it down.
     IS_BACKGROUND: ClassVar[bool] = False
+    #: Whether a bug in a callback ends it: a driver does not know what its motors do then.
+    ENDS_BY_BUGS: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__(self.NAME)
@@ -164,6 +166,8 @@ class BaseNode(Node):
         except ValueError as error:
             self.refuse(f'{what} refused: {error}')
         except Exception as error:
+            if self.ENDS_BY_BUGS:
+                raise
             # First: writing a line to a terminal can block.
             self.make_safe()
             # Without the error's text, which may hold parts of the message.

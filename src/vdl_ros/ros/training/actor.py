@@ -58,7 +58,7 @@ class PolicyInbox:
         self, node: Node, topic: str, patience: float, launch_id: str = '', own: str = '',
     ) -> None:
         self.choice = LearnerChoice(patience, launch_id=launch_id)
-        self._last_error, self._failures = '', 0
+        self.last_error, self._failures = '', 0
         self._own, self._learner_id = own, ''
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
@@ -109,7 +109,7 @@ class PolicyInbox:
 
     def succeeded(self) -> None:
         """Take note that the latest policy acts."""
-        self._last_error, self._failures = '', 0
+        self.last_error, self._failures = '', 0
 
     def receive_again(self) -> None:
         self._again_at = time.monotonic() + _AGAIN_S
@@ -135,8 +135,8 @@ class PolicyInbox:
                 with set_up():
                     raise
             reason = in_one_line(error)
-            if reason != self._last_error:
-                self._last_error = reason
+            if reason != self.last_error:
+                self.last_error = reason
                 self._node.get_logger().error(f'policy refused, waiting for another: {reason}')
 
 
