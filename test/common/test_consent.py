@@ -105,6 +105,14 @@ def test_a_training_is_interrupted_by_others_and_stops_but_ended_by_all_off():
     assert program.consent.pause == 'the emergency stop was released'
     program.wait(1.1)
     assert (program.consent.pause, program.ended) == ('', [])
+    # During the stop it is meant as it is.
+    program.consent.on_stop(True)
+    program.consent.on_command('/teleop', moving=False)
+    program.wait(5.0)
+    program.consent.on_stop(False)
+    assert program.ended.pop() == ('/teleop switched the motors off', False)
+    program.wait(1.1)
+    program.consent.ask()
     program.consent.on_command('/teleop', moving=False)
     assert program.ended == [('/teleop switched the motors off', False)]
 

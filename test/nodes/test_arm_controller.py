@@ -1,5 +1,6 @@
 """The node arm_controller: what it refuses, and what switches its motors off."""
 
+import itertools
 import time
 from functools import partial
 
@@ -8,7 +9,7 @@ import pytest
 from builtin_interfaces.msg import Time
 from rclpy.clock import ClockType
 from sensor_msgs.msg import JointState
-from std_msgs.msg import Empty
+from std_msgs.msg import Empty, Header
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
@@ -141,6 +142,10 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
     # Until the driver has taken one.
     assert not any(message.base for message in arm.motors[count:])
     stop.publish(EmergencyStopState())
+    # A stop that was released before the controller looked: only the stamp tells.
+    stamps = itertools.count(1)
+    arm.turn_until('emergency stop', lambda: stop.publish(EmergencyStopState(
+        header=Header(stamp=Time(sec=next(stamps))))))
     arm.turn()
 
 
@@ -175,6 +180,10 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
     arm.until(lambda: arm.status[-1].state == 'aborted', 'its end', lambda: others.publish(
         MotorCommand(sender='/teleop')))
     assert arm.status[-1].reason == '/teleop switched the motors off'
+    arm.move(after=30.0)
+    arm.until(lambda: arm.status[-1].state == 'waiting', 'a trajectory that waits')
+    arm.running.node._followed_at += 100.0  # as if the clock were set back
+    arm.until(lambda: arm.status[-1].reason == 'time went backward', 'its end')
 
 
 def test_a_process_that_stood_still_or_is_interrupted_leaves_motors_off(launch, peer):

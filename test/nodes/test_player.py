@@ -4,6 +4,7 @@ import json
 import sys
 
 import pytest
+from geometry_msgs.msg import PointStamped
 from mcap.writer import Writer
 from rclpy.serialization import serialize_message
 from std_msgs.msg import String
@@ -25,12 +26,15 @@ def bag(tmp_path):
         state = writer.add_topic('/state', 'std_msgs/msg/String', [qos.LATCHED])
         talk = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
         motors = writer.add_topic('/arm/motors', 'vdl_ros/msg/MotorCommand', [qos.COMMAND])
+        target = writer.add_topic(
+            '/arm/target', 'geometry_msgs/msg/PointStamped', [qos.COMMAND])
         start = 5 * 10**9
         writer.write(state, start, serialize_message(String(data='latched')))
         for number in range(COUNT):
             stamp = start + number * SPACING_NS
             writer.write(talk, stamp, serialize_message(String(data=str(number))))
             writer.write(motors, stamp, serialize_message(MotorCommand(base=1)))
+            writer.write(target, stamp, serialize_message(PointStamped()))
     return tmp_path / 'bag'
 
 
@@ -49,7 +53,8 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
 
     peer.node.create_subscription(String, 'talk', receive, qos.TOPICS['episodes'])
     state = peer.listen(String, 'state', qos.LATCHED)
-    motors = peer.listen('arm/motors')
+    commands = peer.listen('arm/motors')
+    targets = peer.listen('arm/target')
     process = launch.node('player', f'bag:={bag}', 'loop:=true', 'play_delay:=0.0')
     # A subscriber that is discovered late receives everything in the next round.
     peer.until(lambda: len(talk) >= 3 * COUNT and state, 'all messages, and some again')
@@ -59,7 +64,8 @@ def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
     ends = [at for number, at in zip(talk, sent_at, strict=True) if number == COUNT - 1]
     assert ends[1] - ends[0] >= (COUNT - 2) * SPACING_NS
     assert {each.data for each in state} == {'latched'}
-    assert not motors
+    assert not commands
+    assert not targets
     process.stop()
 
 

@@ -21,6 +21,9 @@ YIELD_S = 1.0
 #: A viewer, whose stop button is needed, is gone after this time without a sign of life, s.
 VIEWER_S = 1.0
 
+# A command that a driver needs after a stop may come so long before the news of its end, s.
+_STATE_S = 0.5
+
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
 #: Begin of the names of nodes that command a robot as its environment, programs too.
@@ -124,8 +127,10 @@ class Consent:
         self.given = False
         self.stopped = False
         self._stop_ended_at = -math.inf
-        # Senders of the neutral command that a driver needs after a stop.
+        # Senders of the neutral command that a driver needs after a stop, and the first command
+        # of this kind that came before its end was known.
         self._neutral: set[str] = set()
+        self._off_in_stop: tuple[str, float] | None = None
         self._neutral_required = False
         self._other, self._moves, self._moved_at = '', False, -math.inf
 
@@ -188,7 +193,10 @@ class Consent:
 
     def _is_neutral(self, by: str) -> bool:
         """Return whether a command only lets the driver go on after a stop."""
-        if not self.stopped and self._clock() - self._stop_ended_at >= YIELD_S:
+        if self.stopped:
+            self._off_in_stop = self._off_in_stop or (by, self._clock())
+            return True
+        if self._clock() - self._stop_ended_at >= YIELD_S:
             return False
         is_first = by not in self._neutral
         self._neutral.add(by)
@@ -199,6 +207,9 @@ class Consent:
         if self.stopped and not engaged:
             self._stop_ended_at = self._clock()
             self._neutral.clear()
+            off, self._off_in_stop = self._off_in_stop, None
+            if off is not None and self._stop_ended_at - off[1] > _STATE_S:
+                self.withdraw(f'{off[0]} switched the motors off')
         self.stopped, self._neutral_required = engaged, neutral_required
         if engaged and not self._resumes:
             self.withdraw('emergency stop')

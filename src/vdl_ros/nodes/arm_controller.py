@@ -54,6 +54,7 @@ class ArmControllerNode(BaseNode):
         # What the latest status says of it.
         self._reported_missing = ''
         self._waiting: JointTrajectory | None = None
+        self._followed_at = -math.inf
         self._updates = 0
         self._motors = MotorsPublisher(self)
         self._status = self.pub('arm/trajectory_status')
@@ -144,6 +145,9 @@ class ArmControllerNode(BaseNode):
 
     def _follow(self) -> None:
         self._consent.update()
+        before, self._followed_at = self._followed_at, self.now()
+        if self._followed_at < before:
+            self._cancel('time went backward')
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self.now():
             self._start(self._waiting)
         if (self._controller.state == 'idle'

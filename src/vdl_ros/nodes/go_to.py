@@ -196,9 +196,21 @@ class GoToNode(BaseNode):
                 break
             self._has_run = False
             calls.append(self._client.send_goal_async(request))
-            if spin_until(lambda: any(call.done() for call in calls), executor, stop, REPEAT_S):
-                break
-        return next((call.result() for call in calls if call.done()), None)
+            spin_until(lambda: self._withdrawn or any(call.done() for call in calls), executor,
+                       stop, REPEAT_S)
+            taken = [call.result() for call in calls if call.done() and call.result().accepted]
+            if taken:
+                return taken[0]
+            if calls[-1].done():
+                # Refused while a client that was killed is still known.
+                spin_until(lambda: self._withdrawn, executor, stop, REPEAT_S)
+        # One that is taken after all is cancelled.
+        for call in calls:
+            call.add_done_callback(
+                lambda done: done.result().accepted and done.result().cancel_goal_async())
+        spin_until(lambda: all(call.done() for call in calls), executor, threading.Event(),
+                   CANCEL_S)
+        return None
 
 
 def _plan(geometry: ArmGeometry, place: Place, measured: Positions) -> JointGoal:

@@ -25,7 +25,8 @@ from vdl_ros.ros.node_settings import PlayConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryPlayer
 
-COMMANDS = ('motors', 'joint_trajectory', 'emergency_stop', 'viewer_alive', 'cmd_vel')
+COMMANDS = ('motors', 'joint_trajectory', 'target', 'emergency_stop', 'emergency_stop_state',
+            'viewer_alive', 'cmd_vel')
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
 

@@ -10,6 +10,7 @@ from rclpy.executors import Executor
 from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.teleop.keyboard import Terminal
 from vdl_ros.arm.teleop.teleop import HELP, REPORTS, Teleop, TeleopConfig
+from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.common.quoting import shown
 from vdl_ros.msg import EmergencyStopState
 from vdl_ros.ros.arm.arm_topics import NOT_RELEASED, MotorsPublisher, stop_request, wait_for_acks
@@ -31,6 +32,7 @@ class TeleopNode(BaseNode):
         config = self.settings(TeleopConfig)
         self.terminal = Terminal()
         self.keys = Teleop(config)
+        self._standstill = StandstillDetector()
         self._period = 1.0 / config.rate
         self._sent, self._sent_lamp, self._sent_at = Motors(), 0, 0.0
         self._name = self.get_fully_qualified_name()
@@ -41,7 +43,12 @@ class TeleopNode(BaseNode):
 
     def process_input(self, data: bytes) -> None:
         """Execute the actions of keys and send the motors' command; ``data`` was read now."""
-        for action in self.keys.feed(data, time.monotonic()):
+        actions = self.keys.feed(data, time.monotonic())
+        if self._standstill.update():
+            # Typed meanwhile, when nobody expects motion any more.
+            self.keys.stop()
+            actions = [each for each in actions if each != 'release']
+        for action in actions:
             if action == 'help':
                 self.terminal.log(HELP)
             elif action == 'enable':

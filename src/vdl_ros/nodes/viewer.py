@@ -219,7 +219,7 @@ class ViewerNode(BaseNode):
         for event in self._panel.events():
             match event:
                 case Hold(client, joint, direction):
-                    if not self._arm_status.emergency:
+                    if not (self._arm_status.emergency or self._standstill.recent):
                         self._held.hold(client, joint, direction, time.monotonic())
                 case Release(client, joint, direction):
                     self._held.release(client, joint, direction)

@@ -179,8 +179,8 @@ class Session:
             name, self._on_withdrawn, resumes=True, clock=clock,
             max_gap=math.inf if contract.simulated_clock else MAX_GAP)
         self.consent.ask()
-        # Why a person has to confirm that it may go on.
-        self._unconfirmed = ''
+        #: Why a person has to confirm that it may go on, or ''.
+        self.unconfirmed = ''
         self._moved_until = -np.inf
         self._logged = ''
         self._retry_at = self._neutral_at = self._settled = -np.inf
@@ -203,8 +203,9 @@ class Session:
     def on_other(self, sender: str, now: float, *, moving: bool = True) -> None:
         """Give way to somebody else who moves the robot, or to a person who switches it off."""
         # A controller that follows the trajectory of the reset, or the person who resets.
-        if self.state in (State.RESETTING, State.SETTLING) and (
-                is_program(sender) or (self._resetter is not None and self._resetter.by_hand)):
+        by_hand = self._resetter is not None and self._resetter.by_hand and (
+            moving or self.state is State.RESETTING)
+        if self.state in (State.RESETTING, State.SETTLING) and (is_program(sender) or by_hand):
             self._moved_until = now + YIELD_S
             return
         self.consent.on_command(sender, moving=moving)
@@ -213,15 +214,15 @@ class Session:
             self.lose(self.consent.pause, command=False)
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._unconfirmed = f'{reason}; ros2 run vdl_ros confirm lets it go on'
-        self.lose(self._unconfirmed)
+        self.unconfirmed = f'{reason}; ros2 run vdl_ros confirm lets it go on'
+        self.lose(self.unconfirmed)
 
     def confirm(self) -> bool:
         """Take a person's word that the robot may move; return whether it waited for that."""
-        if self._unconfirmed:
+        if self.unconfirmed:
             if not self.consent.ask():
-                self._unconfirmed = ''
-            return not self._unconfirmed
+                self.unconfirmed = ''
+            return not self.unconfirmed
         return self._resetter is not None and self._resetter.confirm()
 
     def lose(self, reason: str, *, command: bool = True) -> None:
@@ -306,8 +307,8 @@ class Session:
         for stop in self.stops:
             if stop.problem:
                 return stop.problem
-        if self._unconfirmed:
-            return self._unconfirmed
+        if self.unconfirmed:
+            return self.unconfirmed
         if self.consent.pause:
             return self.consent.pause
         for key, topic in self._contract.topics.items():

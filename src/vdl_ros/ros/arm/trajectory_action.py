@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from control_msgs.action import FollowJointTrajectory
 from control_msgs.msg import JointTolerance
-from rclpy.action import ActionServer, CancelResponse
+from rclpy.action import ActionServer, CancelResponse, GoalResponse
 from rclpy.action.server import ServerGoalHandle
 from rclpy.duration import Duration
 from rclpy.qos import QoSProfile
@@ -96,7 +96,7 @@ class TrajectoryAction:
         self._start, self._stop, self._is_busy = start, stop, is_busy
         self._goal: _Goal | None = None
         self._reported_at = 0.0
-        # Receivers of the feedback that do not take it, and those beside them.
+        # Receivers of the feedback that did not take it, and those beside them.
         self._gone: set[bytes] = set()
         # Of its own, not of the server, because it tells whether the client takes the messages;
         # with the profile of rcl_action.
@@ -105,7 +105,8 @@ class TrajectoryAction:
             QoSProfile(depth=10))
         self._server = _Server(
             node, FollowJointTrajectory, ACTION, execute_callback=self._never,
-            handle_accepted_callback=self._on_goal, cancel_callback=self._on_cancel,
+            goal_callback=self._on_request, handle_accepted_callback=self._on_goal,
+            cancel_callback=self._on_cancel,
             result_timeout=_RESULT_S)
 
     def replaced(self, by: str) -> None:
@@ -200,22 +201,34 @@ class TrajectoryAction:
     def _is_client_gone(self, goal: _Goal, now: float) -> bool:
         """Return whether a receiver of the feedback has left, or takes none any more."""
         if now - self._reported_at >= _FEEDBACK_S:
-            present = {bytes(each.endpoint_gid) for each in
-                       self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
-            is_taken = self._feedback.wait_for_all_acked(Duration())
-            if is_taken:
-                self._gone.clear()
-            if goal.clients - self._gone - present:
+            present = self._receivers()
+            if goal.clients - present:
                 return True
             goal.clients |= present
-            # DDS keeps one that was killed for its lease, 20 s: until then only the lease of the
-            # others tells.
-            if present - self._gone and (is_taken or self._gone):
+            if present and self._feedback.wait_for_all_acked(Duration()):
                 goal.taken_at = now
             elif now - goal.taken_at > _CLIENT_TIMEOUT_S:
                 self._gone = present
                 return True
         return False
+
+    def _receivers(self) -> set[bytes]:
+        return {bytes(each.endpoint_gid) for each in
+                self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
+
+    def _on_request(self, _: FollowJointTrajectory.Goal) -> GoalResponse:
+        """Refuse goals while DDS still knows a client that was killed, for its lease.
+
+        Until then nothing would tell whether the client of another goal lives.
+        """
+        self._gone &= self._receivers()
+        if self._gone and not self._feedback.wait_for_all_acked(Duration()):
+            self._node.get_logger().warning(
+                'goal refused: a client that was killed is still known, for 20 s at most; try '
+                'again', throttle_duration_sec=5.0)
+            return GoalResponse.REJECT
+        self._gone.clear()
+        return GoalResponse.ACCEPT
 
     def _report(self, goal: _Goal) -> None:
         controller = self._controller

@@ -30,6 +30,10 @@ _OTHERS_S = 0.5  # time between two looks for other environments of the same rob
 _ACK_S = 1.0
 _WAIT_S = 0.05  # longest wait for callbacks, s
 
+# What persons have to confirm, by namespace and topic of the actions: also for environments that
+# this process makes anew.
+_unconfirmed: dict[tuple[str, str], str] = {}
+
 
 class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
@@ -66,7 +70,9 @@ class RobotGraph:
             for copy, (task, resetter, robot) in enumerate(zip(
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
+            session.unconfirmed = _unconfirmed.pop((namespace, robot.topic), '')
             robot.connect(session)
+        self._namespace = namespace
         if contract.simulated_clock:
             qos.sub(self._node, '/clock', self._on_clock)
         self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
@@ -109,6 +115,8 @@ class RobotGraph:
                 return
             self._is_closed = True
             self._stop_all()
+        for robot, session in zip(self._robots, self._sessions, strict=True):
+            _unconfirmed[self._namespace, robot.topic] = session.unconfirmed
         self._thread.join()
         late, lost, ticks = (sum(getattr(each, name) for each in self._sessions)
                              for name in ('late', 'lost', 'ticks'))
