@@ -29,15 +29,16 @@ class Moves:
         """Return the command, which runs."""
         return self._launch('ros2', 'run', 'vdl_ros', 'go_to', *place, *self._options)
 
-    def end(self, *place, moves=lambda: False, act=lambda _: None):
-        """Return the command when it has ended; ``act`` on it once ``moves``."""
+    def end(self, *place, moves=lambda: False, act=lambda _: None, again=False):
+        """Return the command when it has ended; ``act`` on it once ``moves``, or ``again``."""
         while True:
             process = self.start(*place)
             ended = partial(self.has_ended, process)
             self._peer.until(lambda ended=ended: moves() or ended(), 'it moves, or ends')
             if not ended():
                 act(process)
-            self._peer.until(ended, 'the end')
+            self._peer.until(ended, 'the end', every=1.0,
+                             say=partial(act, process) if again else None)
             if not self.stood_still(process):
                 return process
 
@@ -157,7 +158,8 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
     other.point.x, other.point.y, other.point.z = 0.12, 0.1, 0.2
     targets = peer.talk('arm/target')
     replaced = go_to.end(
-        '-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: targets.publish(other))
+        '-0.1', '0.15', '0.15', moves=is_moving, act=lambda _: targets.publish(other),
+        again=True)  # a command that has not heard of its target yet sends it again
     peer.until(lambda: status[-1].success and status[-1].target[0] > 0.0, 'the arm there',
                say=lambda: status[-1].state == 'idle' and targets.publish(other))
     assert replaced.wait() == 1
