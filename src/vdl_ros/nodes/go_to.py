@@ -57,6 +57,7 @@ POLICY_S, PAUSED_S = 60.0, 5.0
 # Joint angles, rad, and targets, m, that differ by less are the same.
 SAME = 1e-6
 Place = tuple[float, float, float]
+_INTERRUPTED = 'interrupted: the arm was stopped'
 
 
 class GoToNode(BaseNode):
@@ -161,15 +162,15 @@ class GoToNode(BaseNode):
             goal.names, [goal.positions], [goal.duration]))
         handle = self._send(request, executor, stop)
         if handle is None:
-            return self._withdrawn or (
-                'interrupted' if stop.is_set() else 'arm_controller did not take the goal')
+            return self._withdrawn or (_INTERRUPTED if stop.is_set()
+                                       else 'arm_controller did not take the goal')
         call = handle.get_result_async()
         spin_until(lambda: call.done() or self._withdrawn or self._is_lost, executor, stop)
         if not call.done():
             cancelled = handle.cancel_goal_async()
             spin_until(cancelled.done, executor, threading.Event(), CANCEL_S)
             if stop.is_set():
-                return 'interrupted: the arm was stopped'
+                return _INTERRUPTED
             return (f'aborted: {self._withdrawn}' if self._withdrawn
                     else 'the trajectory was lost: arm_controller was started again')
         answer = call.result()
