@@ -105,6 +105,23 @@ def test_a_training_is_interrupted_by_others_and_stops_but_ended_by_all_off():
     assert program.consent.pause == 'the emergency stop was released'
     program.wait(1.1)
     assert (program.consent.pause, program.ended) == ('', [])
+    # Only the first of a sender, also if that comes before the news of the end; and a key that is
+    # let go may leave the lamp on.
+    program.consent.on_stop(True)
+    program.wait(3.0)
+    program.consent.on_command('/teleop', moving=False)
+    program.consent.on_stop(False)
+    program.consent.on_command('/teleop', moving=False)
+    assert program.ended.pop() == ('/teleop switched the motors off', False)
+    program.wait(1.1)
+    program.consent.ask()
+    program.consent.on_command('/teleop', moving=True)
+    program.consent.on_command('/teleop', moving=False, for_lamp=True)
+    assert program.consent.given
+    program.consent.on_command('/teleop', moving=False)
+    assert program.ended.pop() == ('/teleop switched the motors off', False)
+    program.wait(1.1)
+    program.consent.ask()
     # During the stop it is meant as it is.
     program.consent.on_stop(True)
     program.consent.on_command('/teleop', moving=False)

@@ -210,6 +210,8 @@ class Consent:
             off, self._off_in_stop = self._off_in_stop, None
             if off is not None and self._stop_ended_at - off[1] > _STATE_S:
                 self.withdraw(f'{off[0]} switched the motors off')
+            elif off is not None:
+                self._neutral.add(off[0])
         self.stopped, self._neutral_required = engaged, neutral_required
         if engaged and not self._resumes:
             self.withdraw('emergency stop')

@@ -25,8 +25,9 @@ from vdl_ros.ros.node_settings import PlayConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK
 from vdl_ros.ros.training.trajectory_player import LearnerLostError, TrajectoryPlayer
 
+# A policy makes an actor move its robot.
 COMMANDS = ('motors', 'joint_trajectory', 'target', 'emergency_stop', 'emergency_stop_state',
-            'viewer_alive', 'cmd_vel')
+            'viewer_alive', 'cmd_vel', 'policy', 'actions')
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
 

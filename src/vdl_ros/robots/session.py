@@ -200,7 +200,9 @@ class Session:
         if pressed:
             self.lose(stop.problem)
 
-    def on_other(self, sender: str, now: float, *, moving: bool = True) -> None:
+    def on_other(
+        self, sender: str, now: float, *, moving: bool = True, for_lamp: bool = False,
+    ) -> None:
         """Give way to somebody else who moves the robot, or to a person who switches it off."""
         # A controller that follows the trajectory of the reset, or the person who resets.
         by_hand = self._resetter is not None and self._resetter.by_hand and (
@@ -208,7 +210,7 @@ class Session:
         if self.state in (State.RESETTING, State.SETTLING) and (is_program(sender) or by_hand):
             self._moved_until = now + YIELD_S
             return
-        self.consent.on_command(sender, moving=moving)
+        self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
         if moving:
             # No neutral action: it would stop the other one.
             self.lose(self.consent.pause, command=False)

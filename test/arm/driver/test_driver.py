@@ -524,3 +524,22 @@ def test_dead_guardian_is_replaced_with_motors_off(make):
     assert arm.motors == Motors()
     assert len(arm.warned('the guardian died or hangs')) == 1
     assert arm.driver.state == 'active'
+
+
+def test_a_sender_whose_commands_are_refused_has_not_let_go(make):
+    arm, on = make(), Motors(base=1)
+    arm.driver.command(on, '/joystick')
+    arm.driver.emergency_stop(True)
+    arm.driver.command(on, '/joystick')
+    arm.driver.emergency_stop(False)
+    # The node stood still, and refuses what may be old for a second.
+    for _ in range(10):
+        arm.run(0.1)
+        arm.driver.keep_off(on, '/joystick')
+    arm.driver.command(Motors(), '/viewer')
+    arm.driver.command(on, '/joystick')
+    assert not arm.motors.moving
+    # Let go, and pressed again.
+    arm.driver.command(Motors(), '/joystick')
+    arm.driver.command(on, '/joystick')
+    assert arm.motors == on

@@ -268,6 +268,14 @@ class ArmDriver:
         self._desired, self._commanded_at = motors, now
         self._apply(now)
 
+    def keep_off(self, motors: Motors, sender: str) -> None:
+        """Take note of a command that is not obeyed: its sender has not let go meanwhile."""
+        now = self._clock()
+        if self.emergency or self.neutral_required or sender in self._held_back:
+            self._held_back[sender] = now
+        if now < self._held_until:
+            self._require_release(motors)
+
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
         now = self._clock()

@@ -162,6 +162,7 @@ class ArmTopics:
             self.driver.refuse(f'{sender or "arm/motors"}: {error}')
             return
         if motors.moving and self._standstill.recent:
+            self.driver.keep_off(motors, sender)
             self.driver.refuse(f'{sender or "arm/motors"}: it may be old, as this node has stood '
                                f'still for more than {self._max_gap:g} s')
             return

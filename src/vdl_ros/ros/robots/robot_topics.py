@@ -338,9 +338,11 @@ class RobotTopics:
         assert self._session is not None
         sender = str(self._interfaces.sender(message))
         moving = self._interfaces.moves(message)
-        if sender != self._name and (moving or self._interfaces.is_neutral(message)):
+        if sender != self._name:
             with self._lock:
-                self._session.on_other(sender, self._now(), moving=moving)
+                self._session.on_other(
+                    sender, self._now(), moving=moving,
+                    for_lamp=not (moving or self._interfaces.is_neutral(message)))
 
     def _on_echo(self, message: Any) -> None:
         with self._lock:
