@@ -53,11 +53,6 @@ def moves(message: MotorCommand) -> bool:
     return any(getattr(message, name) for name in JOINTS)
 
 
-def switches_off(message: MotorCommand) -> bool:
-    """Return whether a command has all motors off, and is not for the lamp."""
-    return not moves(message) and message.lamp == 0
-
-
 def wait_for_acks(*publishers: Publisher) -> None:
     """Wait until all published messages are acknowledged, in a node that is about to end."""
     for each in publishers:
