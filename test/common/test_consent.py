@@ -17,9 +17,9 @@ class Program:
         self.consent.update()
 
     def wait(self, seconds, updates=True):
-        """Let time pass in steps of 0.1 s, or at once."""
-        for _ in range(round(seconds * 10) if updates else 1):
-            self.now += 0.1 if updates else seconds
+        """Let time pass in steps of 0.05 s, or at once."""
+        for _ in range(round(seconds * 20) if updates else 1):
+            self.now += 0.05 if updates else seconds
             self.consent.update()
 
 
@@ -68,6 +68,24 @@ def test_a_request_is_refused_while_somebody_moves_and_just_after_a_standstill()
     assert program.consent.ask() == 'the process stood still'
     program.wait(1.1)
     assert program.consent.ask() == ''
+
+
+@pytest.mark.parametrize('event', ['all off', 'stop and release'])
+def test_a_request_that_waited_in_a_pause_with_what_ends_it_is_refused(event):
+    program = Program()
+    program.now += 0.7
+    # The executor takes the request last.
+    if event == 'all off':
+        program.consent.on_command('/teleop', moving=False)
+    else:
+        program.consent.on_stop(True)
+        program.consent.on_stop(False)
+    program.consent.update()
+    program.now += 0.01
+    assert program.consent.ask() in ('the motors were switched off meanwhile', 'emergency stop')
+    assert program.consent.input_age == pytest.approx(0.71)
+    program.wait(0.2)
+    assert (program.consent.ask(), program.consent.input_age) == ('', 0.0)
 
 
 def test_what_does_not_end_a_consent():

@@ -225,8 +225,8 @@ def test_trajectory_with_future_stamp_starts_later_and_has_markers(peer, control
     assert marker.header.frame_id == 'base_link'
     # Updates do not depend on the system's clock, which may be set back.
     period = round(1e9 / RATE_HZ)
-    assert [each.clock.clock_type for each in arm.running.node.timers
-            if each.timer_period_ns == period] == [ClockType.STEADY_TIME]
+    assert {each.clock.clock_type for each in arm.running.node.timers
+            if each.timer_period_ns == period} == {ClockType.STEADY_TIME}
 
 
 def test_trajectory_moves_only_while_its_viewer_is_alive(peer, controller):

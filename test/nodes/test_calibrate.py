@@ -1,8 +1,10 @@
 """The program calibrate with the simulated arm as a process, in simulated time."""
 
+import contextlib
 import os
 import pty
 import sys
+import threading
 
 import pytest
 from sensor_msgs.msg import JointState
@@ -31,10 +33,30 @@ def sent(launch, peer):
 
 @pytest.fixture
 def person(monkeypatch):
-    """Return a function that types a line into the terminal that is the standard input."""
+    """Return a context manager that types a line into standard input, a terminal, until its end.
+
+    Once is not enough: what is typed before the question is dropped.
+    """
     master, slave = pty.openpty()
     monkeypatch.setattr('sys.stdin', open(slave))  # noqa: SIM115
-    yield lambda text: os.write(master, text.encode())
+
+    @contextlib.contextmanager
+    def typing(line):
+        end = threading.Event()
+
+        def type_lines():
+            while not end.wait(0.2):
+                os.write(master, line)
+
+        thread = threading.Thread(target=type_lines)
+        thread.start()
+        try:
+            yield
+        finally:
+            end.set()
+            thread.join()
+
+    yield typing
     sys.stdin.close()
     os.close(master)
 
@@ -47,8 +69,8 @@ def test_the_simulated_arm_is_calibrated_with_consent(
         sent, run_here, person, peer, tmp_path, monkeypatch):
     path = tmp_path / 'arm.yaml'
     settings = f'output:={path}', 'use_sim_time:=true'
-    person('\n')
-    status, output = run_here(calibrate.main, *settings)
+    with person(b'\n'):
+        status, output = run_here(calibrate.main, *settings)
     assert status == 1
     assert 'calibrate: nobody agreed: the arm did not move, nothing written' in output
     with (tmp_path / 'stdin').open('w+') as stream, monkeypatch.context() as patch:
@@ -62,9 +84,9 @@ def test_the_simulated_arm_is_calibrated_with_consent(
     assert not path.exists()
 
     for _ in range(3):
-        person('y\n')
-        status, output = run_here(
-            calibrate.main, 'joints:=base', f'output:={path}', 'use_sim_time:=true')
+        with person(b'y\n'):
+            status, output = run_here(
+                calibrate.main, 'joints:=base', f'output:={path}', 'use_sim_time:=true')
         # It ends when the machine stands still between a command and its echo.
         if 'the arm does not follow' not in output:
             break

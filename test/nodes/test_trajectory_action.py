@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import sys
+import time
 from functools import partial
 
 import pytest
@@ -116,12 +117,15 @@ class Arm:
 
 @pytest.fixture
 def arm(node_here, peer):
-    for each in (SimArmNode, ArmControllerNode):
-        node_here(each)
-    return Arm(peer)
+    node_here(SimArmNode)
+    controller = node_here(ArmControllerNode).node
+    arm = Arm(peer)
+    arm.action = controller._action
+    return arm
 
 
-def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, tmp_path):
+def test_goals_end_as_they_should_and_never_leave_a_motor_on(
+        arm, launch, peer, tmp_path, monkeypatch):
     # Reached, with feedback.
     feedback = []
 
@@ -176,6 +180,17 @@ def test_goals_end_as_they_should_and_never_leave_a_motor_on(arm, launch, peer, 
         talk.publish(trajectory_message(['base'], [[arm.base]], [0.5]))
         return arm.end(handle)
 
+    # Of a client that has left, which is known to have been there when the goal was sent: another
+    # client lives.
+    def leave():
+        with monkeypatch.context() as patch:
+            for name in ('_QUEUED_S', 'MAX_GAP'):
+                patch.setattr(trajectory_action, name, 60.0)
+            arm.action._clients[b'left'] = time.monotonic()
+            return arm.end(arm.send(['base'], [[2.0]], [60.0])[0])
+
+    while 'client of the goal is gone' not in (reason := leave().result.error_string):
+        assert 'stood still' in reason or 'no ' in reason
     for attempt, reason in (
             (replace, 'replaced by another goal'),
             (replace_by_topic, 'replaced by a trajectory on arm/joint_trajectory')):

@@ -6,6 +6,7 @@ import yaml
 from msgspec.structs import replace
 from robot_contract import GOOD
 
+from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import LateAction, Limit, Reading, StopTopic, read_contract
 from vdl_ros.robots.session import ResetError, Resetter, Session, State, StopState
 from vdl_ros.robots.task import Task
@@ -43,13 +44,14 @@ class FakeResetter(Resetter):
 class Robot:
     """A session, and what it sent and logged; time goes on by ticks only."""
 
-    def __init__(self, path, **changes):
+    def __init__(self, path, launch='', **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
         contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
         self.session = Session(contract, Forward(contract), self.resetter,
                                lambda action: self.sent.append(float(action[0])),
-                               self.log.append, name='/robot', clock=lambda: self.now)
+                               self.log.append, name='/robot', clock=lambda: self.now,
+                               confirmation=Confirmation(path / 'unconfirmed', launch))
         for index, stop in enumerate(self.session.stops):
             stop.on_publishers(1)
             self.session.on_stop(index)
@@ -183,6 +185,16 @@ def test_a_stop_counts_in_every_state_and_lasts_until_it_is_released(robot, rese
     robot.start()
 
 
+@pytest.mark.parametrize('state', [State.RUNNING, State.RESETTING])
+def test_another_environment_that_commands_is_not_disturbed(robot, state):
+    robot = robot()
+    robot.resetter.done = state is State.RUNNING
+    while robot.session.state is not state:
+        robot.tick()
+    robot.session.on_other('/robot_environment_1', robot.now)
+    assert robot.log[-1] == 'waits: another environment commands the robot'
+
+
 def test_somebody_else_who_commands_is_not_disturbed(robot):
     robot = robot()
     robot.start()
@@ -221,6 +233,19 @@ def test_a_robot_that_a_person_or_a_standstill_stopped_waits_for_a_confirmation(
     assert robot.session.confirm()
     robot.start()
     assert not robot.session.confirm()
+
+
+def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(robot):
+    first = robot(launch='one')
+    first.start()
+    first.session.on_other('/teleop', first.now, moving=False)
+    second = robot(launch='one')
+    for _ in range(60):
+        assert second.tick() is None
+    assert second.log[-1].startswith('waits: /teleop switched the motors off')
+    robot(launch='two').start()
+    assert second.session.confirm()
+    robot(launch='one').start()
 
 
 def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():

@@ -23,6 +23,8 @@ VIEWER_S = 1.0
 
 # A command that a driver needs after a stop may come so long before the news of its end, s.
 _STATE_S = 0.5
+# After a longer time between two updates what is read may have waited, and for so long, s.
+_PAUSE_S, _DRAIN_S = 0.1, 0.1
 
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
@@ -70,7 +72,7 @@ class StandstillDetector:
     What was sent meanwhile arrives afterwards, when nobody expects motion any more.
 
     Args:
-        max_gap: between two updates, s; infinity: nothing is a standstill.
+        max_gap: between two updates, s; infinity: nothing is a standstill or a pause.
         settling: for how long after a standstill input may still be old, s.
         clock: s.
     """
@@ -80,12 +82,16 @@ class StandstillDetector:
         clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._max_gap, self._settling, self._clock = max_gap, settling, clock
+        self._max_pause = _PAUSE_S if max_gap < math.inf else math.inf
         # Input that arrives before the first update is not old: the process has just started.
         self._updated_at, self._went_on_at = math.inf, -math.inf
+        self._paused_at, self._resumed_at = math.inf, -math.inf
 
     def update(self) -> bool:
         """Note that the process runs; call it at a steady rate. Return :attr:`recent`."""
         now = self._clock()
+        if now - self._updated_at > self._max_pause:
+            self._paused_at, self._resumed_at = now - self.input_age, now
         if now - self._updated_at > self._max_gap:
             self._went_on_at = now
         self._updated_at = now
@@ -97,6 +103,18 @@ class StandstillDetector:
         now = self._clock()
         return (now - self._updated_at > self._max_gap
                 or now - self._went_on_at < self._settling)
+
+    @property
+    def input_age(self) -> float:
+        """Return for how long input that is read now may have waited, s.
+
+        What arrived within a pause, also one that is no standstill, is read in any order.
+        """
+        now = self._clock()
+        is_paused = now - self._updated_at > self._max_pause
+        if (self._updated_at if is_paused else now) - self._resumed_at < _DRAIN_S:
+            return now - self._paused_at
+        return now - self._updated_at if is_paused else 0.0
 
 
 class Consent:
@@ -126,7 +144,7 @@ class Consent:
         self._standstill = StandstillDetector(max_gap, clock=clock)
         self.given = False
         self.stopped = False
-        self._stop_ended_at = -math.inf
+        self._stop_ended_at = self._off_at = -math.inf
         # Senders of the neutral command that a driver needs after a stop, and the first command
         # of this kind that came before its end was known.
         self._neutral: set[str] = set()
@@ -151,7 +169,18 @@ class Consent:
             return 'emergency stop'
         if self._moves and self._clock() - self._moved_at < YIELD_S:
             return f'{self._other} moves the robot'
-        return 'the process stood still' if self._standstill.recent else ''
+        if self._standstill.recent:
+            return 'the process stood still'
+        # The request may be older than what came with it.
+        since = self._clock() - self.input_age
+        if self._stop_ended_at > since:
+            return 'emergency stop'
+        return 'the motors were switched off meanwhile' if self._off_at > since else ''
+
+    @property
+    def input_age(self) -> float:
+        """As :attr:`StandstillDetector.input_age`."""
+        return self._standstill.input_age
 
     @property
     def pause(self) -> str:
@@ -181,6 +210,8 @@ class Consent:
               else shown(sender) or 'a person')
         is_released = self._moves and by == self._other and (
             self._clock() - self._moved_at < YIELD_S)
+        if not (moving or for_lamp or is_program(sender)):
+            self._off_at = self._clock()
         if moving:
             self._other, self._moves, self._moved_at = by, True, self._clock()
             if not self._resumes:

@@ -210,7 +210,7 @@ class ActorNode(BaseNode):
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
         with set_up():
-            register(self._modules, self, stop)
+            register(self._modules, self, stop, self.settings(ProcessConfig).launch_id)
         self.get_logger().info('waiting for a policy')
         acted, patience = False, time.monotonic() + PATIENCE_S
         try:

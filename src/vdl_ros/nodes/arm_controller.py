@@ -65,7 +65,8 @@ class ArmControllerNode(BaseNode):
         self.sub('arm/joint_states', self._on_joint_states)
         self._action = TrajectoryAction(
             self, self._controller, self._take, self._cancel,
-            is_busy=lambda: self._waiting is not None or self._controller.state == 'running')
+            is_busy=lambda: self._waiting is not None or self._controller.state == 'running',
+            input_age=lambda: self._consent.input_age)
         self.every(1.0 / RATE_HZ, self._update, simulated=True)
         self._report()
 

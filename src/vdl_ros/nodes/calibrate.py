@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import select as io
 import sys
+import termios
 import threading
 import time
 from collections.abc import Sequence
@@ -221,6 +222,8 @@ def _agreed(executor: Executor, stop: threading.Event) -> bool:
     print('The arm is going to move for some minutes, each joint by itself, about its upright '
           'pose.\nKeep clear of it; Ctrl-C, or the emergency stop, ends it. Move it? [y/N] ',
           end='', flush=True)
+    # An answer that was typed before the question is none.
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
     while not stop.is_set():
         if io.select([sys.stdin], [], [], 0.05)[0]:
             return sys.stdin.readline().strip().lower() in ('y', 'yes')

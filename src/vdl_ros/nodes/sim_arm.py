@@ -57,7 +57,7 @@ class SimArmNode(BaseNode):
             self, self.settings(SafetyConfig), signs,
             lambda: SimulatedLink(self._simulation, signs), Guard(),
             clock=lambda: self._simulation.time, values=self._values,
-            real_time=not (self._config.stepped or self._config.publish_clock))
+            real_time=not self._config.stepped)
         self._topics.driver.open()
         self._topics.driver.activate()
         self._states = self.pub('arm/joint_states')

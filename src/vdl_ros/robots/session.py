@@ -12,7 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.common.consent import MAX_GAP, YIELD_S, Consent, is_program, time_since_boot
+from vdl_ros.common.consent import (
+    MAX_GAP,
+    ROBOT_ENVIRONMENT,
+    YIELD_S,
+    Consent,
+    is_program,
+    time_since_boot,
+)
+from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract, Reading, StopTopic
 from vdl_ros.robots.task import HISTORY, Measured, Task
 
@@ -147,6 +155,7 @@ class Session:
         send: sends an action, float64 [parts].
         log: takes a line when the robot is lost, and when it is back.
         name: of the node that sends, as its messages name it.
+        confirmation: keeps what a person has to confirm.
         clock: s, by which others, stops and standstills are judged.
 
     Attributes:
@@ -162,7 +171,8 @@ class Session:
     def __init__(
         self, contract: Contract, task: Task, resetter: Resetter | None,
         send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None], *,
-        name: str = '', clock: Callable[[], float] = time_since_boot,
+        name: str = '', confirmation: Confirmation | None = None,
+        clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._send, self._log = send, log
@@ -179,8 +189,7 @@ class Session:
             name, self._on_withdrawn, resumes=True, clock=clock,
             max_gap=math.inf if contract.simulated_clock else MAX_GAP)
         self.consent.ask()
-        #: Why a person has to confirm that it may go on, or ''.
-        self.unconfirmed = ''
+        self._confirmation = confirmation or Confirmation()
         self._moved_until = -np.inf
         self._logged = ''
         self._retry_at = self._neutral_at = self._settled = -np.inf
@@ -207,7 +216,8 @@ class Session:
         # A controller that follows the trajectory of the reset, or the person who resets.
         by_hand = self._resetter is not None and self._resetter.by_hand and (
             moving or self.state is State.RESETTING)
-        if self.state in (State.RESETTING, State.SETTLING) and (is_program(sender) or by_hand):
+        is_helper = is_program(sender) and ROBOT_ENVIRONMENT not in sender
+        if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
             self._moved_until = now + YIELD_S
             return
         self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
@@ -216,14 +226,28 @@ class Session:
             self.lose(self.consent.pause, command=False)
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self.unconfirmed = f'{reason}; ros2 run vdl_ros confirm lets it go on'
+        self._confirmation.reason = f'{reason}; ros2 run vdl_ros confirm lets it go on'
+        # The motors first: disk and terminal can block.
         self.lose(self.unconfirmed)
+        self._save_confirmation()
+
+    @property
+    def unconfirmed(self) -> str:
+        """Why a person has to confirm that it may go on, or ''."""
+        return self._confirmation.reason
+
+    def _save_confirmation(self) -> None:
+        try:
+            self._confirmation.save()
+        except OSError as error:
+            self._log(f'what a person has to confirm does not survive this process: {error}')
 
     def confirm(self) -> bool:
         """Take a person's word that the robot may move; return whether it waited for that."""
         if self.unconfirmed:
             if not self.consent.ask():
-                self.unconfirmed = ''
+                self._confirmation.reason = ''
+                self._save_confirmation()
             return not self.unconfirmed
         return self._resetter is not None and self._resetter.confirm()
 

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import TypeVar
 
 import rclpy
@@ -68,6 +69,13 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
     if process.launch_id:
         die_with_parent()
     return given, process
+
+
+def state_file(node: Node, kind: str, name: str) -> Path:
+    """Return the file of what survives a process, for one full name of ``node``'s domain."""
+    home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
+    name = name.strip('/').replace('/', '.')
+    return home / 'vdl_ros' / kind / f'{node.context.get_domain_id()}.{name}.json'
 
 
 def make_executor(kind: str, context: Context | None = None) -> Executor:

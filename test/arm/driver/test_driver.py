@@ -166,6 +166,10 @@ def test_watchdog_stops_within_a_tick_and_logs_once(make):
     assert len(arm.warned('no command for 0.5 s')) == 1
     arm.driver.command(Motors(base=1))
     assert arm.motors == Motors(base=1)
+    # The time that a command may have waited counts.
+    arm.driver.command(Motors(base=1), age=0.46)
+    arm.run(0.06)
+    assert arm.motors == Motors(lamp=False)
     arm = make()
     arm.driver.command(Motors(lamp=True))
     arm.run(2.0)

@@ -36,7 +36,10 @@ def written(line):
 def test_terminal_is_restored_after_success_and_error(line):
     master, slave = line
     before = termios.tcgetattr(slave)
+    os.write(master, b'typed ahead\n')
+    assert select.select([slave], [], [], 60.0)[0]
     with Terminal(slave, slave):
+        assert not select.select([slave], [], [], 0.0)[0], 'what was typed before is dropped'
         assert not termios.tcgetattr(slave)[3] & (termios.ICANON | termios.ECHO | termios.ISIG)
     assert termios.tcgetattr(slave) == before
     with contextlib.suppress(KeyError), Terminal(slave, slave) as terminal:

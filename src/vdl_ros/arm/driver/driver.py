@@ -253,8 +253,11 @@ class ArmDriver:
         self._guard.end(stopped=stopped)
         return stopped
 
-    def command(self, motors: Motors, sender: str = '') -> None:
-        """Run the motors like this until the next command, for ``command_timeout`` at most."""
+    def command(self, motors: Motors, sender: str = '', age: float = 0.0) -> None:
+        """Run the motors like this until the next command, for ``command_timeout`` at most.
+
+        ``age``: for how long the command may have waited before it was read, s.
+        """
         if not self.active:
             return
         now = self._clock()
@@ -265,7 +268,7 @@ class ArmDriver:
             self._held_until = -math.inf
         elif now < self._held_until:
             self._require_release(motors)
-        self._desired, self._commanded_at = motors, now
+        self._desired, self._commanded_at = motors, now - age
         self._apply(now)
 
     def keep_off(self, motors: Motors, sender: str) -> None:

@@ -193,6 +193,8 @@ class Terminal:
         raw[0] &= ~(termios.IXON | termios.ICRNL | termios.INLCR | termios.ISTRIP)
         raw[3] &= ~(termios.ICANON | termios.ECHO | termios.ISIG | termios.IEXTEN)
         raw[6][termios.VMIN], raw[6][termios.VTIME] = 1, 0
+        # Without what was typed before: nobody saw what it would move.
+        termios.tcflush(self._source, termios.TCIFLUSH)
         termios.tcsetattr(self._source, termios.TCSANOW, raw)
         self._write(_BEGIN + _FLAGS)
         return self

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from std_msgs.msg import Empty
 
-from vdl_ros.common.consent import MAX_GAP, Consent
+from vdl_ros.common.consent import Consent
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.base_node import BaseNode
+
+_UPDATE_S = 0.02
 
 
 class ArmConsent(Consent):
@@ -22,12 +23,14 @@ class ArmConsent(Consent):
     ) -> None:
         super().__init__(
             node.get_fully_qualified_name(), withdrawn, yields_to_programs=yields_to_programs,
-            viewer_timeout=viewer_timeout, max_gap=math.inf if node.is_simulated else MAX_GAP)
+            viewer_timeout=viewer_timeout)
         #: None before the driver's first message.
         self.stop_state: EmergencyStopState | None = None
         node.sub('arm/motors', self._on_motors)
         node.sub('arm/emergency_stop_state', self._on_stop_state)
         node.sub('arm/viewer_alive', self._on_viewer_alive)
+        # By the steady clock: a simulated one may be slower, or stand still.
+        node.every(_UPDATE_S, self.update)
 
     def _on_motors(self, message: MotorCommand) -> None:
         self.on_command(message.sender, moving=moves(message), for_lamp=message.lamp != 0)

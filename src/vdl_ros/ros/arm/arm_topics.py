@@ -7,15 +7,12 @@ Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from builtin_interfaces.msg import Time
 from rclpy.clock import Clock
 from rclpy.duration import Duration
-from rclpy.node import Node
 from rclpy.publisher import Publisher
 from std_msgs.msg import Header
 
@@ -32,6 +29,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import CommandConflictDetector, SecondArmDetector
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
+from vdl_ros.ros.process import state_file
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 
 _TICK_S = 0.02  # period of the driver's watchdog, s
@@ -128,7 +126,8 @@ class ArmTopics:
         self._stop_state = qos.pub(node, 'arm/emergency_stop_state')
         self._stop_marker = qos.pub(node, 'arm/emergency_stop_marker')
         self._published: EmergencyStopState | None = None
-        self._stop = EmergencyStop(_state_file(node), time.time_ns())
+        self._stop = EmergencyStop(
+            state_file(node, 'emergency_stop', self._name), time.time_ns())
         state = self._stop.state
         self.driver.emergency_stop(state.engaged, f'before this start, {state}')
         self._publish_stop()
@@ -162,7 +161,9 @@ class ArmTopics:
                                f'still for more than {self._max_gap:g} s')
             return
         if self._precedence.admits(sender, motors.moving, self._clock()):
-            self.driver.command(motors, sender)
+            self.driver.command(motors, sender, self._standstill.input_age)
+        elif motors.moving:
+            self.driver.keep_off(motors, sender)
         self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())
@@ -244,10 +245,3 @@ class ArmTopics:
 
 def _nanoseconds(stamp: Time) -> int:
     return int(stamp.sec * 10**9 + stamp.nanosec)
-
-
-def _state_file(node: Node) -> Path:
-    home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
-    name = node.get_fully_qualified_name().strip('/').replace('/', '.')
-    domain = node.context.get_domain_id()
-    return home / 'vdl_ros' / 'emergency_stop' / f'{domain}.{name}.json'

@@ -6,6 +6,7 @@ goal whose client is gone is aborted: nobody could cancel it.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -25,11 +26,13 @@ from vdl_ros.arm.control.controller import TrajectoryController
 from vdl_ros.arm.control.trajectory import GoalTolerances, ToleranceError
 from vdl_ros.arm.geometry import Positions
 from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.consent import MAX_GAP
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import seconds
 
 ACTION = 'arm/follow_joint_trajectory'
 _FEEDBACK_S = 0.2  # period of the feedback, s
+_QUEUED_S = 0.1  # for so long a goal may wait in a process that runs, s
 # A client that has not taken its feedback for this time is gone, s.
 _CLIENT_TIMEOUT_S = 2.0
 # How long the result of a goal is kept for a client that has not asked for it yet, s.
@@ -84,19 +87,24 @@ class TrajectoryAction:
     """Serves the action; the node gives it time by :meth:`update`.
 
     ``start`` starts a trajectory, or refuses it with a reason in ``controller.reason``; ``stop``
-    ends it with a reason, motors off; ``is_busy``: it runs, or waits for its time.
+    ends it with a reason, motors off; ``is_busy``: it runs, or waits for its time;
+    ``input_age``: for how long a goal that is taken may have waited, s.
     """
 
     def __init__(
         self, node: BaseNode, controller: TrajectoryController,
         start: Callable[[JointTrajectory], None], stop: Callable[[str], None],
-        is_busy: Callable[[], bool],
+        is_busy: Callable[[], bool], input_age: Callable[[], float],
     ) -> None:
         self._node, self._controller = node, controller
         self._start, self._stop, self._is_busy = start, stop, is_busy
+        self._input_age = input_age
         self._goal: _Goal | None = None
-        self._reported_at = 0.0
-        # Receivers of the feedback that did not take it, and those beside them.
+        self._reported_at = self._looked_at = 0.0
+        # Receivers of the feedback, with the time at which each was missed, s; infinity: it is
+        # there. Which of them has sent a goal cannot be known.
+        self._clients: dict[bytes, float] = {}
+        # Those that did not take it, and those beside them.
         self._gone: set[bytes] = set()
         # Of its own, not of the server, because it tells whether the client takes the messages;
         # with the profile of rcl_action.
@@ -118,11 +126,13 @@ class TrajectoryAction:
 
     def update(self) -> None:
         """Check the client and the tolerances, send feedback, and the result at the end."""
-        goal = self._goal
+        goal, now = self._goal, time.monotonic()
         if goal is None:
+            if (now - self._looked_at >= _FEEDBACK_S
+                    or self._feedback.get_subscription_count() != len(self._clients)):
+                self._look(now)
             return
         if self._is_busy():
-            now = time.monotonic()
             reason, code = self._reason_to_stop(goal, now)
             if not reason:
                 if now - self._reported_at >= _FEEDBACK_S:
@@ -165,7 +175,11 @@ class TrajectoryAction:
             return
         points = request.trajectory.points
         duration = seconds(points[-1].time_from_start) if points else 0.0
-        self._goal = _Goal(handle, tolerances, duration, self._controller.starts, now)
+        # Also those that left while the goal waited.
+        clients = {each for each, left_at in self._clients.items()
+                   if left_at > now - self._input_age() - _QUEUED_S}
+        self._goal = _Goal(
+            handle, tolerances, duration, self._controller.starts, now, clients=clients)
         self._start(request.trajectory)
         if not self._is_busy():
             self._abort(self._goal, _Result.INVALID_GOAL, self._controller.reason)
@@ -201,7 +215,7 @@ class TrajectoryAction:
     def _is_client_gone(self, goal: _Goal, now: float) -> bool:
         """Return whether a receiver of the feedback has left, or takes none any more."""
         if now - self._reported_at >= _FEEDBACK_S:
-            present = self._receivers()
+            present = self._look(now)
             if goal.clients - present:
                 return True
             goal.clients |= present
@@ -212,16 +226,21 @@ class TrajectoryAction:
                 return True
         return False
 
-    def _receivers(self) -> set[bytes]:
-        return {bytes(each.endpoint_gid) for each in
-                self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
+    def _look(self, now: float) -> set[bytes]:
+        """Return who receives the feedback."""
+        present = {bytes(each.endpoint_gid) for each in
+                   self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
+        left = {each: min(left_at, now) for each, left_at in self._clients.items()
+                if each not in present and now - left_at < MAX_GAP}
+        self._looked_at, self._clients = now, left | dict.fromkeys(present, math.inf)
+        return present
 
     def _on_request(self, _: FollowJointTrajectory.Goal) -> GoalResponse:
         """Refuse goals while DDS still knows a client that was killed, for its lease.
 
         Until then nothing would tell whether the client of another goal lives.
         """
-        self._gone &= self._receivers()
+        self._gone &= self._look(time.monotonic())
         if self._gone and not self._feedback.wait_for_all_acked(Duration()):
             self._node.get_logger().warning(
                 'goal refused: a client that was killed is still known, for 20 s at most; try '

@@ -59,13 +59,14 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     def __init__(
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
-        contract: Contract, namespace: str, stop: threading.Event,
+        contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
     ) -> None:
         if num_envs > contract.copies:
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
                            f'{contract.copies}, as many as its contract has copies')
         self.num_envs, self.render_mode = num_envs, render_mode
         self._contract, self._namespace, self._stop = contract, namespace, stop
+        self._launch = launch
         self._max_steps = max_episode_steps
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
@@ -87,7 +88,8 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         super().reset(seed=first, options=options)
         if self._graph is None:
             self._graph = RobotGraph(
-                self._contract, self._interfaces, self._tasks, self._namespace, self._max_steps)
+                self._contract, self._interfaces, self._tasks, self._namespace, self._launch,
+                self._max_steps)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
         while missing.any():
@@ -160,19 +162,26 @@ def _action_space(actions: Actions) -> spaces.Space[Any]:
     return spaces.Discrete(sizes[0]) if len(sizes) == 1 else spaces.MultiDiscrete(sizes)
 
 
-def register(config: EnvModulesConfig, node: Node, stop: threading.Event) -> None:
-    """Register ``robot/NAME`` for each contract of this host: messages can only choose one."""
+def register(
+    config: EnvModulesConfig, node: Node, stop: threading.Event, launch: str = '',
+) -> None:
+    """Register ``robot/NAME`` for each contract of this host: messages can only choose one.
+
+    ``launch``: as of :class:`RobotGraph`.
+    """
     for name, path in known_contracts(config.robots).items():
         gymnasium.registry.pop(f'{ROBOT}{name}', None)
         gymnasium.register(
-            f'{ROBOT}{name}', vector_entry_point=_creator(path, node.get_namespace(), stop))
+            f'{ROBOT}{name}',
+            vector_entry_point=_creator(path, node.get_namespace(), stop, launch))
 
 
-def _creator(path: Path, namespace: str, stop: threading.Event) -> Any:
+def _creator(path: Path, namespace: str, stop: threading.Event, launch: str) -> Any:
     # A function: Gymnasium copies what it registers, and an event cannot be copied.
     def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
         return RobotVectorEnv(
-            num_envs, contract=read_contract(path), namespace=namespace, stop=stop, **arguments)
+            num_envs, contract=read_contract(path), namespace=namespace, stop=stop, launch=launch,
+            **arguments)
     make.checkpoint_description = (  # type: ignore[attr-defined]
         lambda: describe_task(read_contract(path)))
     return make

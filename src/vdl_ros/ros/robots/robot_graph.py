@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,12 +16,13 @@ from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
 from vdl_ros.common.consent import ROBOT_ENVIRONMENT
+from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.session import Result, Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
-from vdl_ros.ros.process import call_back, make_executor
+from vdl_ros.ros.process import call_back, make_executor, state_file
 from vdl_ros.ros.robots.resetters import make_resetter
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces, RobotTopics
 
@@ -29,21 +31,19 @@ _OTHERS_S = 0.5  # time between two looks for other environments of the same rob
 # Longest wait for the last actions to arrive, s; the robots' watchdogs stop them otherwise.
 _ACK_S = 1.0
 _WAIT_S = 0.05  # longest wait for callbacks, s
-
-# What persons have to confirm, by namespace and topic of the actions: also for environments that
-# this process makes anew.
-_unconfirmed: dict[tuple[str, str], str] = {}
+_PROCESS = uuid.uuid4().hex
 
 
 class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
 
+    ``launch`` is of :class:`Confirmation`; '': this process is one.
     ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0.
     """
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
-        namespace: str, max_steps: int = 0,
+        namespace: str, launch: str = '', max_steps: int = 0,
     ) -> None:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The name says which environment was first; all else that launch files remap in this
@@ -66,13 +66,14 @@ class RobotGraph:
             make_resetter(contract, self._node, robot.full) for robot in self._robots]
         self._sessions = [
             Session(self._contract, task, resetter, robot.send, self._logger(copy),
-                    name=self._node.get_fully_qualified_name())
+                    name=self._node.get_fully_qualified_name(),
+                    confirmation=Confirmation(state_file(
+                        self._node, 'unconfirmed', self._node.resolve_topic_name(robot.topic)),
+                        launch or _PROCESS))
             for copy, (task, resetter, robot) in enumerate(zip(
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
-            session.unconfirmed = _unconfirmed.pop((namespace, robot.topic), '')
             robot.connect(session)
-        self._namespace = namespace
         if contract.simulated_clock:
             qos.sub(self._node, '/clock', self._on_clock)
         self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
@@ -115,8 +116,6 @@ class RobotGraph:
                 return
             self._is_closed = True
             self._stop_all()
-        for robot, session in zip(self._robots, self._sessions, strict=True):
-            _unconfirmed[self._namespace, robot.topic] = session.unconfirmed
         self._thread.join()
         late, lost, ticks = (sum(getattr(each, name) for each in self._sessions)
                              for name in ('late', 'lost', 'ticks'))

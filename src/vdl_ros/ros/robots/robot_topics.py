@@ -299,7 +299,9 @@ class RobotTopics:
         assert self._session is not None
         with self._lock:
             response.success = self._session.confirm()
-        response.message = 'the robot goes on' if response.success else 'nobody waits for this'
+            waits = self._session.unconfirmed
+        response.message = ('the robot goes on' if response.success
+                            else waits or 'nobody waits for this')
         return response
 
     def wait_for_acks(self, seconds: float) -> None:
