@@ -74,8 +74,7 @@ def test_a_damaged_bag_is_exported_up_to_the_damage(builder, tmp_path):
     middle = len(whole) // 2
     file.write_bytes(whole[:middle] + b'\xff' * 5000 + whole[middle + 5000:])
     found = export(bag, tmp_path / 'out', 'hdf5', ExportOptions())
-    assert any('cut off or damaged' in note and 'exported up to there' in note
-               for note in found.notes)
+    assert any('cut off or damaged' in note for note in found.notes)
     assert 100 < found.rows < 600
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
         np.testing.assert_array_equal(file['data/demo_0/obs/camera_image'][:],
