@@ -119,6 +119,24 @@ def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path)
         assert np.all(np.diff(demo['stamps'][:]) > 0)
 
 
+def test_a_joint_that_is_unknown_at_first_or_published_apart_is_in_every_row(builder, tmp_path):
+    """On one topic, the gripper at its own times, and the wrist never."""
+    nan = float('nan')
+    for number in range(20):
+        ns = START_NS + number * 50 * MS
+        builder.joints(ns, [0.0, 0.1, number, nan, nan])
+        if number >= 2:
+            builder.joints(ns - 20 * MS, [nan] * 4 + [number])
+        builder.image(ns, picture(number), late_ns=1 * MS)
+    found = export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
+    assert found.joints == ('base', 'shoulder', 'elbow', 'gripper')
+    assert '2 images became no row: without gripper of their time' in found.notes
+    assert 'never known, so that rows do not have it: wrist' in found.notes
+    with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
+        np.testing.assert_allclose(file['data/demo_0/obs/joint_positions'][:, 2:],
+                                   [[number, number] for number in range(2, 20)])
+
+
 def test_motors_are_off_before_the_first_command_and_the_last_one_is_kept(builder, tmp_path):
     stamps = [START_NS + number * 50 * MS for number in range(60)]
     for number, ns in enumerate(stamps):

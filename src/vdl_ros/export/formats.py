@@ -125,6 +125,9 @@ def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
     notes += [f'left out {count} messages: {why}' for why, count in refused.most_common(5)]
     noun = 'images' if bags[0].topics.has_camera else 'messages'
     notes += [f'{count} {noun} became no row: {why}' for why, count in found.dropped.items()]
+    missing = [each for each in bags[0].topics.names if each not in found.joints]
+    if missing:
+        notes.append(f'never known, so that rows do not have it: {", ".join(missing)}')
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
     if not found.motors:
