@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Annotated, Any, NamedTuple
 import gymnasium
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.bags.reader import BagReader, find_bags, read_labels
 from vdl_ros.common.memory import check_size, limited_memory
@@ -235,9 +236,12 @@ def demonstration_inbox(
     if not bc.demonstrations:
         raise SettingError("demonstrations: '' is not allowed with algorithm 'bc': a folder of "
                            'record_episodes, or of a LeRobot data set')
-    contracts, spaces = known_contracts(modules.robots), factory.spaces(env)
+    contracts = known_contracts(modules.robots)
+    with contextlib.closing(factory.make(env, seed=0, num_envs=1)) as envs:
+        spaces = envs.single_observation_space, envs.single_action_space
+        first = factory.first_actions(envs)
     try:
-        found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts)
+        found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts, first)
     except ValueError as error:
         raise ValueError(f'demonstrations: {error}') from error
     return DemonstrationInbox(found, learner.schema, bc.bc_batch, train.seed,
@@ -246,7 +250,7 @@ def demonstration_inbox(
 
 def load_demonstrations(
     folder: Path, env_id: str, spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
-    contracts: Mapping[str, Path],
+    contracts: Mapping[str, Path], first_actions: ArrayLike = 0,
 ) -> Demonstrations:
     """Return the demonstrations in a folder, as the environment observes and acts.
 
@@ -256,6 +260,8 @@ def load_demonstrations(
     Args:
         folder: of bags, or of a data set.
         contracts: files of this host's contracts by name; what a bag says only chooses one.
+        first_actions: the least numbers of discrete actions in the environment; ``spaces`` and
+            the result count from 0.
 
     Raises:
         ValueError: there are none, they cannot be read, or do not fit the environment; one line.
@@ -266,7 +272,7 @@ def load_demonstrations(
         contract = _contract_of(data, contracts)
         if contract is None:
             return Demonstrations(data.states, data.actions, len(np.unique(data.episodes)),
-                                  source).fitted(*spaces)
+                                  source).fitted(*spaces, first_actions)
         episodes = _episodes_of(data, contract, source)
     else:
         episodes, contract = _read_bags(folder, env_id, contracts)
