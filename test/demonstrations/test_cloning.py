@@ -149,8 +149,9 @@ def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys):
             (STATES, np.zeros((9, 2)), {}, '2 numbers in an action do not fit'),
             (STATES + np.nan, ACTIONS, {}, 'observations that are not finite'),
             (STATES, ACTIONS, {'codebase_version': 'v2.1'},
-             "info.json: codebase_version: 'v2.1' is not allowed: v3.0 of LeRobotDataset"),
-            (STATES[:0], ACTIONS[:0], {}, 'rows of null instead of lists of numbers'))):
+             "info.json: codebase_version: 'v2.1' is not allowed: v3.0 of LeRobotDataset; its "
+             'convert_dataset_v21_to_v30 makes it of v2.1'),
+            (STATES[:0], ACTIONS[:0], {}, 'rows of null instead of numbers'))):
         data = write(tmp_path / f'data{number}', states, actions, **info)
         assert clone(data, tmp_path / 'run') == 2
         line = capsys.readouterr().err

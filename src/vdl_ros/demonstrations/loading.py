@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -157,7 +158,8 @@ class _Feature(msgspec.Struct):
 
 
 class _Info(msgspec.Struct):
-    codebase_version: Annotated[str, matching(r'v3\..*', 'v3.0 of LeRobotDataset')]
+    codebase_version: Annotated[str, matching(
+        r'v3\..*', 'v3.0 of LeRobotDataset; its convert_dataset_v21_to_v30 makes it of v2.1')]
     fps: Annotated[float, msgspec.Meta(ge=0.1, le=1000.0)]
     features: dict[str, _Feature]
     robot_type: str | None = None
@@ -221,10 +223,13 @@ def _columns(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _vectors(column: Any) -> NDArray[np.float32]:
-    """Return a column of lists of numbers, float32 [rows, D]."""
-    if not hasattr(column.type, 'value_type'):
-        raise ValueError(f'rows of {column.type} instead of lists of numbers')
-    values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    """Return a column of lists of numbers, or of numbers, float32 [rows, D]."""
+    values = column.combine_chunks()
+    if hasattr(column.type, 'value_type'):
+        values = values.flatten()
+    values = values.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in 'fiub':
+        raise ValueError(f'rows of {column.type} instead of numbers, or lists of them')
     return np.asarray(values, np.float32).reshape(len(column), -1)
 
 
@@ -329,6 +334,9 @@ def _read_bags(
         BagReader(bag)
         labels = read_labels(bag)
         name = labels.robot or env_id.removeprefix(ROBOT)
+        if name == env_id:
+            raise ValueError(f'{bag / "metadata.yaml"}: custom_data: robot: missing, so that '
+                             f'nothing says whose bag it is: {", ".join(sorted(contracts))}')
         if robot and name != robot:
             raise ValueError(
                 f'{bag} is of robot {quoted(name)}, those before it of {quoted(robot)}')
@@ -351,8 +359,8 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
     topics = of_contract(contract).without_images()
     keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
     stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
-    episode = RobotEpisode(str(path))
-    for count, entry in enumerate(ArmBag(path, topics=topics).read(pixels=False)):
+    episode, bag = RobotEpisode(str(path)), ArmBag(path, topics=topics)
+    for count, entry in enumerate(bag.read(pixels=False)):
         if count % _CHECKED == 0:
             check_size(_READING * count, str(path))
         # Stamps of simulated time are not of the recorder's clock.
@@ -364,4 +372,7 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
                 readings.append(StateReading(at, stamp, entry.value))
         elif isinstance(entry.value, tuple):
             episode.commands.append((at, entry.value))
+    for line in (*bag.faults, *(f'{path}: left out {count} messages: {why}'
+                                for why, count in bag.refused.most_common(5))):
+        warnings.warn(line, stacklevel=1)
     return episode
