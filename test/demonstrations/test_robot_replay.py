@@ -33,9 +33,11 @@ def positions(time):
     return [SPEED * turned, -SPEED * np.clip(time - 6.0, 0.0, 1.0), 0.3, 0.1, 0.0]
 
 
-def record(path, labels):
+def record(path, labels, early=()):
     """Write what an arm does in 10 s: joints at 50 Hz, and what its motors do at 20 Hz."""
     bag = BagBuilder(path)
+    for ns in early:
+        bag.joints(ns, [1.0] * 5)
     # Recorded a millisecond after it was measured.
     for number in range(500):
         bag.joints(START_NS + number * 20 * MS, positions(number / 50), late_ns=MS)
@@ -106,6 +108,14 @@ def test_a_damaged_bag_is_learned_up_to_the_damage_with_a_warning(demos, spaces,
     file.write_bytes(file.read_bytes()[:-2000])
     with pytest.warns(UserWarning, match=rf'{file} is cut off or damaged after \d+ messages'):
         load_demonstrations(bag, REACH, spaces, known_contracts())
+
+
+def test_messages_before_a_clock_was_set_are_left_out_with_a_warning(demos, spaces, tmp_path):
+    record(tmp_path / 'bag', EpisodeLabels('reach', True, 'owi535'), early=[0, 1])
+    with pytest.warns(UserWarning, match=r'bag: its clock goes from 0.0 to 1700000000.0 s'):
+        found = load_demonstrations(tmp_path / 'bag', REACH, spaces, known_contracts())
+    wanted = load_demonstrations(demos, REACH, spaces, known_contracts())
+    np.testing.assert_array_equal(found.observations, wanted.observations)
 
 
 def test_an_episode_that_does_not_fit_in_memory_is_refused(demos, spaces, monkeypatch):

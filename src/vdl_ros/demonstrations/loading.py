@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,8 +35,9 @@ from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 # The last rest of an episode is learned for so long, and rests within it, s: what is observed does
 # not say why a person waits.
 _LAST_REST_S, _REST_S = 1.0, 0.5
-# Gaps in the clocks of a bag must not make ticks without end.
-_MAX_S = 3600.0
+# Gaps in the clocks of a bag must not make ticks without end: a longer one is a clock that was
+# set, or that did not run yet, as one that goes back by more than messages overtake each other.
+_MAX_S, _MAX_BACK_S = 3600.0, 1.0
 # Memory that a reading of an episode takes, bytes, and after how many that is checked.
 _READING, _CHECKED = 1000, 10_000
 
@@ -359,12 +361,17 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
     topics = of_contract(contract).without_images()
     keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
     stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
-    episode, bag = RobotEpisode(str(path)), ArmBag(path, topics=topics)
+    episode, bag, before = RobotEpisode(str(path)), ArmBag(path, topics=topics), math.nan
     for count, entry in enumerate(bag.read(pixels=False)):
         if count % _CHECKED == 0:
             check_size(_READING * count, str(path))
         # Stamps of simulated time are not of the recorder's clock.
         at = (entry.stamp_ns if contract.simulated_clock else entry.logged_ns) * 1e-9
+        if at - before > _MAX_S or at - before < -_MAX_BACK_S:
+            warnings.warn(f'{path}: its clock goes from {before:.1f} to {at:.1f} s: what comes '
+                          'before that is left out', stacklevel=1)
+            episode = RobotEpisode(str(path))
+        before = at
         if isinstance(entry.value, dict):
             stamp = entry.stamp_ns * 1e-9 if stamped[entry.topic] and topics.by_stamp else at
             readings = episode.readings.setdefault(keys[entry.topic], [])
