@@ -6,6 +6,7 @@ import zstandard
 from bag_files import write_bag
 from mcap.data_stream import RecordBuilder
 from mcap.records import Channel, Chunk, Header, Message
+from mcap.writer import Writer
 from rclpy.qos import DurabilityPolicy, ReliabilityPolicy
 from rclpy.serialization import serialize_message
 from rosbags.highlevel import AnyReader
@@ -70,7 +71,43 @@ def test_a_cut_or_damaged_bag_is_read_to_its_last_whole_chunk(tmp_path):
         stamps = [each.stamp_ns for each in bag]
         assert stamps == list(range(len(stamps)))
         assert 1000 < len(stamps) < most
-        assert bag.cut_off == f'{file} is cut off or damaged after {len(stamps)} messages'
+        assert bag.faults == [f'{file} is cut off or damaged after {len(stamps)} messages: what '
+                              'follows in it is left out']
+
+
+def test_a_file_is_read_in_the_order_of_time_and_its_messages_are_unpacked(tmp_path):
+    """Written topic by topic, by rosbag2 with compression_mode MESSAGE."""
+    def text(number):
+        return serialize_message(String(data=f'{number} ' + 'x' * 100))
+
+    for pack in (bytes, zstandard.compress):
+        with (tmp_path / 'x.mcap').open('wb') as stream:
+            writer = Writer(stream, chunk_size=500)
+            writer.start()
+            schema = writer.register_schema('std_msgs/msg/String', 'ros2msg', b'')
+            for topic in range(2):
+                channel = writer.register_channel(f'/{topic}', 'cdr', schema)
+                for number in range(topic, 100, 2):
+                    writer.add_message(channel, number, pack(text(number)), number)
+            writer.finish()
+        assert [each.data for each in BagReader(tmp_path)] == list(map(text, range(100)))
+
+
+def test_metadata_names_the_files_and_a_damaged_one_hides_no_other(tmp_path):
+    bag = tmp_path / 'bag'
+    write_bag(bag, [(2, '/talk', String(data='second'))])
+    (bag / 'bag_0.mcap').rename(bag / 'bag_1.mcap')
+    (bag / 'stray.mcap').write_bytes((bag / 'bag_1.mcap').read_bytes())
+    (bag / 'bag_0.mcap').write_text('not a bag')
+    (bag / 'metadata.yaml').write_text(
+        'rosbag2_bagfile_information:\n'
+        '  relative_file_paths: [bag_0.mcap, bag/bag_1.mcap, bag_2.mcap]\n')
+    found = BagReader(bag)
+    assert [each.stamp_ns for each in found] == [2]
+    assert found.faults == [
+        f'{bag}: bag_2.mcap is missing, which metadata.yaml names',
+        f'{bag}: stray.mcap is left out: metadata.yaml does not name it',
+        f'{bag}/bag_0.mcap is cut off or damaged after 0 messages: what follows in it is left out']
 
 
 def test_a_path_that_is_no_bag_is_an_error(tmp_path):
@@ -78,6 +115,10 @@ def test_a_path_that_is_no_bag_is_an_error(tmp_path):
         BagReader(tmp_path)
     with pytest.raises(BagError, match='no bag is there'):
         BagReader(tmp_path / 'missing.mcap')
+    (tmp_path / 'x_0.db3').touch()
+    for path in (tmp_path, tmp_path / 'x_0.db3'):
+        with pytest.raises(BagError, match=rf'db3: .*sqlite3 .* rosbags-convert --src {path} '):
+            BagReader(path)
     for content in (b'', b'not a bag at all, just words'):
         (tmp_path / 'x.mcap').write_bytes(content)
         with pytest.raises(BagError, match='not an MCAP file'):

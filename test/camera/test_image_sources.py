@@ -11,10 +11,10 @@ from types import SimpleNamespace
 import av
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from vdl_ros.arm import geometry
-from vdl_ros.camera import image_sources
+from vdl_ros.camera import encodings, image_sources
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.camera.image_sources import RateLimiter, Reader, SourceError, TimedImage, open_source
 from vdl_ros.common.settings import SettingError, build
@@ -75,6 +75,27 @@ def test_images_of_a_folder_are_in_the_order_of_their_names(tmp_path):
     scaled = open_source(str(tmp_path), (32, 24)).read().pixels
     assert scaled.shape == (24, 32, 3)
     assert set(np.unique(scaled)) == {70}
+
+
+def test_images_are_turned_as_their_metadata_say(tmp_path):
+    """As phones store them: EXIF of a picture, the display matrix of a video."""
+    pixels = np.zeros((40, 60, 3), np.uint8)
+    pixels[:20, :30] = 255
+    exif = Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6  # to be turned clockwise
+    Image.fromarray(pixels).save(tmp_path / 'a.png', exif=exif)
+    turned = np.rot90(pixels, -1)
+    np.testing.assert_array_equal(open_source(str(tmp_path)).read().pixels, turned)
+    np.testing.assert_array_equal(encodings.decode((tmp_path / 'a.png').read_bytes()), turned)
+    assert open_source(str(tmp_path), (20, 30)).read().pixels.shape == (30, 20, 3)
+    with av.open(str(tmp_path / 'v.mp4'), 'w') as container:
+        stream = container.add_stream('libx264', rate=10)
+        stream.width, stream.height, stream.pix_fmt = 60, 40, 'yuv420p'
+        stream.set_display_rotation(90)
+        container.mux(stream.encode(av.VideoFrame.from_ndarray(pixels, format='rgb24')))
+        container.mux(stream.encode(None))
+    found = open_source(str(tmp_path / 'v.mp4')).read().pixels
+    assert np.abs(found.astype(float) - np.rot90(pixels)).mean() < 10
 
 
 def test_corrupt_image_is_skipped_counted_and_reported_once(tmp_path, notices):

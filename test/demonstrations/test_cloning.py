@@ -1,6 +1,7 @@
 """Behaviour cloning: what is learned, what goes on from it, and what is refused."""
 
 import json
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -8,12 +9,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vdl_ros.demonstrations.loading import read_lerobot
+from vdl_ros.demonstrations.env_recorder import record_environment
+from vdl_ros.demonstrations.loading import demonstration_inbox, read_lerobot
 from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.local_training import main as train
 from vdl_ros.nodes.record_episodes import main as record_episodes
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
+from vdl_ros.rl.learning.flow_stats import FlowStats
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.settings import BcConfig, TrainConfig
 
 
 def push_under(observation):
@@ -87,6 +93,41 @@ def test_a_cloned_policy_acts_as_its_expert_and_is_recorded(cloned, tmp_path):
         again.states, again.actions, strict=True)]) > 0.75
 
 
+class ActionsFrom5(gymnasium.Env):
+    """One step, with actions that do not count from 0."""
+
+    observation_space = gymnasium.spaces.Box(0.0, 1.0, (1,))
+
+    def __init__(self, action_space):
+        self.action_space = action_space
+
+    def reset(self, **kwargs):
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action)
+        return np.zeros(1, np.float32), 0.0, True, False, {}
+
+
+@pytest.mark.parametrize(('space', 'act', 'stored'), [
+    (gymnasium.spaces.Discrete(3, start=5), 2, 7),
+    (gymnasium.spaces.MultiDiscrete([3, 4], start=[5, -2]), [2, 1], [7, -1])])
+def test_files_have_the_actions_as_the_environment_counts_them(tmp_path, space, act, stored):
+    gymnasium.register('ActionsFrom5-v0', partial(ActionsFrom5, space))
+    env, config = EnvConfig(env_id='ActionsFrom5-v0'), TrainConfig(algorithm='bc')
+    record_environment(lambda *_: np.array([act] * 2), env, 2, tmp_path / 'data', task='')
+    assert read_lerobot(tmp_path / 'data').actions.tolist() == [np.ravel(stored).tolist()] * 2
+    own = BcConfig(str(tmp_path / 'data'))
+    learner = Learner(config, *factory.spaces(env), algorithm_config=own)
+    inbox = demonstration_inbox(env, config, own, EnvModulesConfig(), learner, FlowStats())
+    assert np.unique(inbox.get(0.0).arrays['actions'].reshape(-1, np.size(act)), axis=0).tolist(
+        ) == [np.ravel(act).tolist()]
+    data = write(tmp_path / 'beyond', np.zeros((1, 1)), np.ravel(act)[None])
+    with pytest.raises(ValueError, match=r'action 2 of row 0, part 0, .* from \[5'):
+        demonstration_inbox(env, config, BcConfig(str(data)), EnvModulesConfig(), learner,
+                            FlowStats())
+
+
 def test_a_cloned_policy_is_a_start_for_ppo(cloned, tmp_path):
     """Nothing of it is lost by the first updates of another algorithm."""
     assert train(['--env_id', 'CartPole-v1', '--algorithm', 'ppo', '--total_steps', '4096',
@@ -108,8 +149,9 @@ def test_what_cannot_be_cloned_is_refused_in_one_line(tmp_path, capsys):
             (STATES, np.zeros((9, 2)), {}, '2 numbers in an action do not fit'),
             (STATES + np.nan, ACTIONS, {}, 'observations that are not finite'),
             (STATES, ACTIONS, {'codebase_version': 'v2.1'},
-             "info.json: codebase_version: 'v2.1' is not allowed: v3.0 of LeRobotDataset"),
-            (STATES[:0], ACTIONS[:0], {}, 'rows of null instead of lists of numbers'))):
+             "info.json: codebase_version: 'v2.1' is not allowed: v3.0 of LeRobotDataset; its "
+             'convert_dataset_v21_to_v30 makes it of v2.1'),
+            (STATES[:0], ACTIONS[:0], {}, 'rows of null instead of numbers'))):
         data = write(tmp_path / f'data{number}', states, actions, **info)
         assert clone(data, tmp_path / 'run') == 2
         line = capsys.readouterr().err

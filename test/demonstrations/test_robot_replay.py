@@ -1,5 +1,8 @@
 """Bags of the arm, and data sets exported from them, as demonstrations of reaching."""
 
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from bag_files import MS, START_NS, BagBuilder
@@ -30,9 +33,11 @@ def positions(time):
     return [SPEED * turned, -SPEED * np.clip(time - 6.0, 0.0, 1.0), 0.3, 0.1, 0.0]
 
 
-def record(path, labels):
+def record(path, labels, early=()):
     """Write what an arm does in 10 s: joints at 50 Hz, and what its motors do at 20 Hz."""
     bag = BagBuilder(path)
+    for ns in early:
+        bag.joints(ns, [1.0] * 5)
     # Recorded a millisecond after it was measured.
     for number in range(500):
         bag.joints(START_NS + number * 20 * MS, positions(number / 50), late_ns=MS)
@@ -96,6 +101,23 @@ def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
         bags.observations[:, tool], data.observations[:, tool], atol=0.01)
 
 
+def test_a_damaged_bag_is_learned_up_to_the_damage_with_a_warning(demos, spaces, tmp_path):
+    bag = Path(shutil.copytree(demos / 'episode_0000', tmp_path / 'cut'))
+    file = next(bag.glob('*.mcap'))
+    # Without its index, and the last of its messages.
+    file.write_bytes(file.read_bytes()[:-2000])
+    with pytest.warns(UserWarning, match=rf'{file} is cut off or damaged after \d+ messages'):
+        load_demonstrations(bag, REACH, spaces, known_contracts())
+
+
+def test_messages_before_a_clock_was_set_are_left_out_with_a_warning(demos, spaces, tmp_path):
+    record(tmp_path / 'bag', EpisodeLabels('reach', True, 'owi535'), early=[0, 1])
+    with pytest.warns(UserWarning, match=r'bag: its clock goes from 0.0 to 1700000000.0 s'):
+        found = load_demonstrations(tmp_path / 'bag', REACH, spaces, known_contracts())
+    wanted = load_demonstrations(demos, REACH, spaces, known_contracts())
+    np.testing.assert_array_equal(found.observations, wanted.observations)
+
+
 def test_an_episode_that_does_not_fit_in_memory_is_refused(demos, spaces, monkeypatch):
     monkeypatch.setattr(loading, '_CHECKED', 100)
     monkeypatch.setattr(memory, 'free_memory', lambda: 1_000_000)
@@ -106,11 +128,13 @@ def test_an_episode_that_does_not_fit_in_memory_is_refused(demos, spaces, monkey
 def test_bags_of_another_robot_are_refused(tmp_path):
     for robot, env_id, reason in (
             ('cleaner', REACH, "of robot 'cleaner', of which this host has no contract: owi535"),
+            ('', REACH, 'metadata.yaml: custom_data: robot: missing, so that nothing says'),
             ('owi535', 'CartPole-v1',
              "of robot 'owi535', whose observations of shape [59] do not fit")):
-        record(tmp_path / robot / 'episode_0000', EpisodeLabels('reach', True, robot))
+        folder = tmp_path / f'of {robot}'
+        record(folder / 'episode_0000', EpisodeLabels('reach', True, robot))
         with pytest.raises(ValueError, match=f'episode_0000|{robot}') as error:
-            load_demonstrations(tmp_path / robot, env_id,
+            load_demonstrations(folder, env_id,
                                 factory.spaces(EnvConfig(env_id=env_id)), known_contracts())
         assert reason in str(error.value)
         assert '\n' not in str(error.value)

@@ -50,7 +50,8 @@ def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):
     assert info['features']['observation.state']['names'] == ['speed']
     assert info['features']['action']['names'] == ['forward']
     assert not any(each['dtype'] == 'video' for each in info['features'].values())
-    rows, speeds = rows_of(output), 0.01 * np.arange(30)[:, None]
+    # As LeRobot has one number: not in a list.
+    rows, speeds = rows_of(output), 0.01 * np.arange(30)
     np.testing.assert_allclose([row['observation.state'] for row in rows], speeds, atol=1e-6)
     np.testing.assert_allclose([row['action'] for row in rows], 0.5 - speeds, atol=1e-6)
     assert run(driven, tmp_path / 'hdf5', 'hdf5', contract) == 0

@@ -109,6 +109,24 @@ def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(
     assert '\x1b' not in output
 
 
+def test_clocks_that_were_set_are_no_pauses_and_a_name_without_a_slash_is_a_topic(
+        run_here, tmp_path):
+    path = tmp_path / 'x.mcap'
+    with path.open('wb') as stream:
+        writer = Writer(stream, use_chunking=False)  # without an index, in the order of the file
+        writer.start()
+        schema = writer.register_schema('std_msgs/msg/String', 'ros2msg', b'')
+        channel = writer.register_channel('talk', 'cdr', schema)
+        for ns in (0, 10**18, 10**9):
+            writer.add_message(channel, ns, serialize_message(String()), ns)
+        writer.finish()
+    status, output = run_here(player.main, f'bag:={path}', 'play_delay:=0.0')
+    assert status == 0, output
+    assert "1000000000.0 s from one message to the next, on 'talk', are skipped" in output
+    assert "-999999999.0 s from one message to the next, on 'talk', are skipped" in output
+    assert '3 messages played, to the end of the bag' in output
+
+
 ACTORS = {11: 'a', 22: 'b'}
 CREDIT = 3
 # Numbers of the actors' trajectories in the bag; b's first one was not recorded.

@@ -1,8 +1,9 @@
-"""Read the messages of an MCAP bag in the order in which they were written, one at a time."""
+"""Read the messages of an MCAP bag in the order of time, one at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import heapq
 import io
 import math
 import os
@@ -11,16 +12,20 @@ import struct
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 import zstandard
 from mcap.exceptions import EndOfFile, McapError
-from mcap.records import Channel, Chunk, McapRecord, Message, Schema
+from mcap.reader import make_reader
+from mcap.records import Channel, Chunk, ChunkIndex, McapRecord, Message, Schema
 from mcap.stream_reader import StreamReader, lz4  # type: ignore[attr-defined]
+from mcap.summary import Summary
 
 from vdl_ros.common.memory import memory_limit
 from vdl_ros.common.plain_yaml import YamlError, parse_yaml, read_yaml
+from vdl_ros.common.quoting import shown
 
 # What reading a damaged file raises.
 _BROKEN = (McapError, EOFError, ValueError, RuntimeError, struct.error, zstandard.ZstdError,
@@ -39,6 +44,12 @@ class _File(io.BufferedReader):
     def __init__(self, path: Path) -> None:
         super().__init__(io.FileIO(path))
         self._size = os.fstat(self.fileno()).st_size
+        self._most = memory_limit()
+
+    def check_size(self, size: int, what: str, most: int = _MAX_CHUNK) -> None:
+        """Check the bytes that something of this file takes in memory; BagError: too many."""
+        if size > (most := min(most, self._most)):
+            raise BagError(f'{self.name}: {what} of {size} bytes is not allowed: at most {most}')
 
     def read(self, size: int | None = -1) -> bytes:
         rest = max(self._size - self.tell(), 0)
@@ -88,72 +99,171 @@ class BagPart:
 class BagReader:
     """A folder of .mcap files, or one; it can be iterated more than once. BagError: there is none.
 
+    Of a folder, metadata.yaml names the files, if there is one.
+
     Attributes:
-        cut_off: which file ends early or is damaged, and after how many messages; '' if none is.
-            Known at the end of an iteration.
+        faults: a line for each file that is missing, left out, damaged or ends early. The last
+            two are known at the end of an iteration.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.cut_off = path, ''
-        self._files = sorted(path.glob('*.mcap'), key=_order) if path.is_dir() else [path]
-        if not self._files or not all(file.is_file() for file in self._files):
-            raise BagError(f'{path}: no bag is there: a folder with a .mcap file, or the file')
+        self.path = path
+        self._files, self._left_out = _find_files(path)
+        self.faults = list(self._left_out)
 
     def __iter__(self) -> Iterator[BagMessage]:
-        """Yield every whole message, file by file; BagError: there is none."""
-        self.cut_off = ''
-        total = 0
+        """Yield every whole message, file by file, in the order of time; BagError: there is none.
+
+        A file without an index, such as of a recorder that was killed, is read in its own order.
+        """
+        self.faults = list(self._left_out)
+        total, broken = 0, None
         for file in self._files:
             count = 0
             try:
-                for message in self._read(file):
-                    count, total = count + 1, total + 1
-                    yield message
+                with _File(file) as stream:
+                    for message in _messages(stream):
+                        count, total = count + 1, total + 1
+                        yield message
             except BagError:
                 raise
+            except OSError as error:
+                raise BagError(f'{file} cannot be read: {error.strerror}') from None
             except _BROKEN as error:
-                if not total:
-                    raise BagError(
-                        f'{file}: not an MCAP file, or no whole message is in it') from error
-                self.cut_off = f'{file} is cut off or damaged after {count} messages'
-
-    def _read(self, file: Path) -> Iterator[BagMessage]:
-        schemas: dict[int, str] = {}
-        channels: dict[int, Channel] = {}
-        profiles: dict[int, list[dict[str, Any]]] = {}
-        for record in _records(file):
-            if isinstance(record, Schema):
-                schemas[record.id] = record.name
-            elif isinstance(record, Channel):
-                channels[record.id] = record
-            elif isinstance(record, Message):
-                if record.channel_id not in channels:
-                    raise McapError(f'no channel {record.channel_id}')
-                channel = channels[record.channel_id]
-                if channel.id not in profiles:
-                    profiles[channel.id] = _offered(channel.metadata)
-                encoding = channel.message_encoding
-                name = schemas.get(channel.schema_id) if encoding == 'cdr' else None
-                yield BagMessage(
-                    channel.topic, name or encoding, profiles[channel.id], record.log_time,
-                    record.data)
+                broken = broken or error
+                self.faults.append(f'{file} is cut off or damaged after {count} messages: what '
+                                   'follows in it is left out')
+        if broken and not total:
+            raise BagError(f'{self._files[0]}: not an MCAP file, or no whole message is in it'
+                           ) from broken
 
 
-def _records(file: Path) -> Iterator[McapRecord]:
-    """Yield the records of a file and of its chunks; BagError: a chunk is too large."""
-    most = min(_MAX_CHUNK, memory_limit())
-    # Not by the index: a bag that was cut off has none.
-    with _File(file) as stream:
-        for record in StreamReader(stream, emit_chunks=True, validate_crcs=True).records:
-            if not isinstance(record, Chunk):
-                yield record
-                continue
-            if record.uncompressed_size > most:
-                raise BagError(f'{file}: a chunk of {record.uncompressed_size} bytes is not '
-                               f'allowed: at most {most}')
-            with contextlib.suppress(EndOfFile):  # of the chunk
-                yield from StreamReader(
-                    io.BytesIO(_unpacked(record)), skip_magic=True, emit_chunks=True).records
+def _find_files(path: Path) -> tuple[list[Path], list[str]]:
+    """Return the files of a bag, and a line for each that is missing or no part of it."""
+    if not path.is_dir():
+        files, left_out = [path], []
+    else:
+        found = sorted(path.glob('*.mcap'), key=_order)
+        named = _metadata(path).get('relative_file_paths')
+        # Old versions of rosbag2 wrote the name of the folder before them.
+        files = [path / Path(str(each)).name for each in named] if isinstance(named, list) \
+            else found
+        left_out = [f'{path}: {shown(each.name)} is missing, which metadata.yaml names'
+                    for each in files if not each.is_file()]
+        left_out += [f'{path}: {shown(each.name)} is left out: metadata.yaml does not name it'
+                     for each in found if each not in files]
+    files = [each for each in files if each.is_file()]
+    others = [each for each in files or (path.glob('*') if path.is_dir() else ())
+              if each.suffix in _OTHERS]
+    if others:
+        raise BagError(f'{others[0]}: {_OTHERS[others[0].suffix]} is not read, only MCAP: '
+                       f'rosbags-convert --src {path} --dst FOLDER --dst-storage mcap makes it')
+    if not files:
+        raise BagError('; '.join([
+            f'{path}: no bag is there: a folder with a .mcap file, or the file', *left_out]))
+    return files, left_out
+
+
+# What rosbags-convert reads.
+_OTHERS = {'.db3': 'a bag of the storage sqlite3', '.zstd': 'a file that is compressed as a whole',
+           '.bag': 'a bag of ROS 1'}
+
+
+def _metadata(folder: Path) -> dict[str, Any]:
+    """Return what metadata.yaml says of a bag, {} without it; BagError: it is damaged."""
+    file = folder / 'metadata.yaml'
+    try:
+        content = read_yaml(file) if file.is_file() else {}
+    except YamlError as error:
+        raise BagError(f'{file}: {error}') from None
+    found = content.get('rosbag2_bagfile_information') if isinstance(content, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _messages(stream: _File) -> Iterator[BagMessage]:
+    schemas: dict[int, str] = {}
+    channels: dict[int, Channel] = {}
+    profiles: dict[int, list[dict[str, Any]]] = {}
+    for record in _records(stream):
+        if isinstance(record, Schema):
+            schemas[record.id] = record.name
+        elif isinstance(record, Channel):
+            channels[record.id] = record
+        elif isinstance(record, Message):
+            if record.channel_id not in channels:
+                raise McapError(f'no channel {record.channel_id}')
+            channel = channels[record.channel_id]
+            if channel.id not in profiles:
+                profiles[channel.id] = _offered(channel.metadata)
+            encoding, data = channel.message_encoding, record.data
+            name = schemas.get(channel.schema_id) if encoding == 'cdr' else None
+            if name and data.startswith(zstandard.FRAME_HEADER):
+                # compression_mode MESSAGE of rosbag2; CDR begins with a zero.
+                size = zstandard.get_frame_parameters(data).content_size
+                if size == zstandard.CONTENTSIZE_UNKNOWN:
+                    raise McapError('a compressed message that does not say its size')
+                stream.check_size(size, 'a message')
+                data = zstandard.decompress(data)
+            yield BagMessage(
+                channel.topic, name or encoding, profiles[channel.id], record.log_time, data)
+
+
+def _records(stream: _File) -> Iterator[McapRecord]:
+    """Yield the records of a file and of its chunks; BagError: they are too large."""
+    try:
+        summary = make_reader(stream).get_summary()
+    except _BROKEN:
+        summary = None
+    if summary is not None and summary.channels and summary.chunk_indexes:
+        yield from summary.schemas.values()
+        yield from summary.channels.values()
+        yield from _in_order(stream, summary)
+        return
+    stream.seek(0)
+    for record in StreamReader(stream, emit_chunks=True, validate_crcs=True).records:
+        if isinstance(record, Chunk):
+            yield from _records_of(record, stream)
+        else:
+            yield record
+
+
+def _in_order(stream: _File, summary: Summary) -> Iterator[Message]:
+    """Yield the messages of a file in the order of their times, by its index.
+
+    Chunks whose times overlap are in memory together.
+    """
+    held = 0
+
+    def messages(index: ChunkIndex) -> Iterator[tuple[int, Message | None]]:
+        nonlocal held
+        # The chunk is read when it is its turn.
+        yield index.message_start_time, None
+        stream.seek(index.chunk_start_offset)
+        chunk = next(StreamReader(stream, skip_magic=True, emit_chunks=True).records)
+        if not isinstance(chunk, Chunk):
+            raise McapError('no chunk where the index says')
+        held += (size := chunk.uncompressed_size)
+        stream.check_size(held, 'an overlap in time', held)
+        yield from sorted(((each.log_time, each) for each in _records_of(chunk, stream)
+                           if isinstance(each, Message)), key=itemgetter(0))
+        held -= size
+
+    by_place = {each.chunk_start_offset: each for each in summary.chunk_indexes}
+    count = 0
+    for _, message in heapq.merge(
+            *(messages(by_place[place]) for place in sorted(by_place)), key=itemgetter(0)):
+        if message is not None:
+            count += 1
+            yield message
+    if summary.statistics is not None and count < summary.statistics.message_count:
+        raise McapError('messages that the index lacks')
+
+
+def _records_of(chunk: Chunk, stream: _File) -> Iterator[McapRecord]:
+    stream.check_size(chunk.uncompressed_size, 'a chunk')
+    with contextlib.suppress(EndOfFile):  # of the chunk
+        yield from StreamReader(
+            io.BytesIO(_unpacked(chunk)), skip_magic=True, emit_chunks=True).records
 
 
 def _unpacked(chunk: Chunk) -> bytes:
@@ -238,13 +348,7 @@ def find_bags(path: Path) -> list[Path]:
 
 def read_labels(bag: Path) -> EpisodeLabels:
     """Return the labels in metadata.yaml, unknown ones without it; BagError: it is damaged."""
-    file = bag / 'metadata.yaml'
-    try:
-        content = read_yaml(file) if file.is_file() else {}
-    except YamlError as error:
-        raise BagError(f'{file}: {error}') from None
-    for name in ('rosbag2_bagfile_information', 'custom_data'):
-        content = content.get(name) if isinstance(content, dict) else None
+    content = _metadata(bag).get('custom_data')
     if not isinstance(content, dict):
         return EpisodeLabels()
     task, success, robot = (

@@ -7,7 +7,7 @@ import warnings
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
+from PIL import Image, ImageOps
 
 #: Number of channels by encoding, and which of them are red, green and blue; a byte each.
 ENCODINGS: dict[str, tuple[int, tuple[int, int, int]]] = {
@@ -70,6 +70,7 @@ def decode(data: bytes) -> NDArray[np.uint8]:
         raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
     check_size(image.width, image.height)
     try:
-        return np.asarray(image.convert('RGB'), np.uint8)
+        # As OpenCV does, with which ROS decodes such messages.
+        return np.asarray(ImageOps.exif_transpose(image).convert('RGB'), np.uint8)
     except Exception as error:
         raise JpegError('compressed image: damaged') from error

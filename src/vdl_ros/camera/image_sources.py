@@ -123,17 +123,24 @@ def open_container(device: str, options: dict[str, str]) -> InputContainer:
 
 
 class _Scaler:
-    """Converts frames to RGB, scaled; keeps its reformatter, which is expensive to make."""
+    """Converts frames to RGB, scaled and as their metadata turn them.
+
+    Keeps its reformatter, which is expensive to make.
+    """
 
     def __init__(self, size: Size) -> None:
         self._size = size
         self._reformatter = VideoReformatter()
 
     def pixels(self, frame: av.VideoFrame) -> Pixels:
+        # Of a video, or EXIF; quarters of a turn, counterclockwise.
+        turns = round(frame.rotation / 90)
         width, height = self._size or (frame.width, frame.height)
+        if self._size and turns % 2:
+            width, height = height, width
         check_size(width, height)
         scaled = self._reformatter.reformat(frame, width, height, 'rgb24')
-        return np.asarray(scaled.to_ndarray(), np.uint8)
+        return np.ascontiguousarray(np.rot90(np.asarray(scaled.to_ndarray(), np.uint8), turns))
 
 
 class _Nameless:

@@ -61,6 +61,7 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
     shares[:episodes % envs.num_envs] += 1
     rows: list[list[tuple[NDArray[Any], NDArray[Any]]]] = [[] for _ in shares]
     stepper, rewards = EnvStepper(envs, seed), np.zeros(envs.num_envs)
+    first = factory.first_actions(envs)
     while shares.any():
         before, is_reset = stepper.observation.copy(), stepper.is_reset
         actions = act(before, is_reset, rewards)
@@ -69,7 +70,7 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
         for index in np.flatnonzero(shares):
             if step.is_reset[index]:
                 continue
-            rows[index].append((before[index], np.atleast_1d(actions[index]).ravel()))
+            rows[index].append((before[index], np.ravel(actions[index]) + first))
             if not (step.terminated[index] or step.truncated[index]):
                 continue
             if step.success is None or step.success[index]:
@@ -88,7 +89,8 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
 def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[Write]:
     """Yield a function that writes an episode of an environment to a LeRobot data set.
 
-    It takes the observations, [N, D], and the actions, [N] or [N, A]. The folder, which must not
+    It takes the observations, [N, D], and the actions, [N] or [N, A], as the environment counts
+    them. The folder, which must not
     exist, is there when the block ends; ValueError: no episode was written.
     """
     with new_folder(output) as root:

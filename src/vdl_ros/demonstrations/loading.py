@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import gymnasium
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.bags.reader import BagReader, find_bags, read_labels
 from vdl_ros.common.memory import check_size, limited_memory
@@ -32,8 +35,9 @@ from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 # The last rest of an episode is learned for so long, and rests within it, s: what is observed does
 # not say why a person waits.
 _LAST_REST_S, _REST_S = 1.0, 0.5
-# Gaps in the clocks of a bag must not make ticks without end.
-_MAX_S = 3600.0
+# Gaps in the clocks of a bag must not make ticks without end: a longer one is a clock that was
+# set, or that did not run yet, as one that goes back by more than messages overtake each other.
+_MAX_S, _MAX_BACK_S = 3600.0, 1.0
 # Memory that a reading of an episode takes, bytes, and after how many that is checked.
 _READING, _CHECKED = 1000, 10_000
 
@@ -156,7 +160,8 @@ class _Feature(msgspec.Struct):
 
 
 class _Info(msgspec.Struct):
-    codebase_version: Annotated[str, matching(r'v3\..*', 'v3.0 of LeRobotDataset')]
+    codebase_version: Annotated[str, matching(
+        r'v3\..*', 'v3.0 of LeRobotDataset; its convert_dataset_v21_to_v30 makes it of v2.1')]
     fps: Annotated[float, msgspec.Meta(ge=0.1, le=1000.0)]
     features: dict[str, _Feature]
     robot_type: str | None = None
@@ -220,10 +225,13 @@ def _columns(folder: Path) -> dict[str, NDArray[Any]]:
 
 
 def _vectors(column: Any) -> NDArray[np.float32]:
-    """Return a column of lists of numbers, float32 [rows, D]."""
-    if not hasattr(column.type, 'value_type'):
-        raise ValueError(f'rows of {column.type} instead of lists of numbers')
-    values = column.combine_chunks().flatten().to_numpy(zero_copy_only=False)
+    """Return a column of lists of numbers, or of numbers, float32 [rows, D]."""
+    values = column.combine_chunks()
+    if hasattr(column.type, 'value_type'):
+        values = values.flatten()
+    values = values.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in 'fiub':
+        raise ValueError(f'rows of {column.type} instead of numbers, or lists of them')
     return np.asarray(values, np.float32).reshape(len(column), -1)
 
 
@@ -235,9 +243,12 @@ def demonstration_inbox(
     if not bc.demonstrations:
         raise SettingError("demonstrations: '' is not allowed with algorithm 'bc': a folder of "
                            'record_episodes, or of a LeRobot data set')
-    contracts, spaces = known_contracts(modules.robots), factory.spaces(env)
+    contracts = known_contracts(modules.robots)
+    with contextlib.closing(factory.make(env, seed=0, num_envs=1)) as envs:
+        spaces = envs.single_observation_space, envs.single_action_space
+        first = factory.first_actions(envs)
     try:
-        found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts)
+        found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts, first)
     except ValueError as error:
         raise ValueError(f'demonstrations: {error}') from error
     return DemonstrationInbox(found, learner.schema, bc.bc_batch, train.seed,
@@ -246,7 +257,7 @@ def demonstration_inbox(
 
 def load_demonstrations(
     folder: Path, env_id: str, spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
-    contracts: Mapping[str, Path],
+    contracts: Mapping[str, Path], first_actions: ArrayLike = 0,
 ) -> Demonstrations:
     """Return the demonstrations in a folder, as the environment observes and acts.
 
@@ -256,6 +267,8 @@ def load_demonstrations(
     Args:
         folder: of bags, or of a data set.
         contracts: files of this host's contracts by name; what a bag says only chooses one.
+        first_actions: the least numbers of discrete actions in the environment; ``spaces`` and
+            the result count from 0.
 
     Raises:
         ValueError: there are none, they cannot be read, or do not fit the environment; one line.
@@ -266,7 +279,7 @@ def load_demonstrations(
         contract = _contract_of(data, contracts)
         if contract is None:
             return Demonstrations(data.states, data.actions, len(np.unique(data.episodes)),
-                                  source).fitted(*spaces)
+                                  source).fitted(*spaces, first_actions)
         episodes = _episodes_of(data, contract, source)
     else:
         episodes, contract = _read_bags(folder, env_id, contracts)
@@ -323,6 +336,9 @@ def _read_bags(
         BagReader(bag)
         labels = read_labels(bag)
         name = labels.robot or env_id.removeprefix(ROBOT)
+        if name == env_id:
+            raise ValueError(f'{bag / "metadata.yaml"}: custom_data: robot: missing, so that '
+                             f'nothing says whose bag it is: {", ".join(sorted(contracts))}')
         if robot and name != robot:
             raise ValueError(
                 f'{bag} is of robot {quoted(name)}, those before it of {quoted(robot)}')
@@ -345,12 +361,17 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
     topics = of_contract(contract).without_images()
     keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
     stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
-    episode = RobotEpisode(str(path))
-    for count, entry in enumerate(ArmBag(path, topics=topics).read(pixels=False)):
+    episode, bag, before = RobotEpisode(str(path)), ArmBag(path, topics=topics), math.nan
+    for count, entry in enumerate(bag.read(pixels=False)):
         if count % _CHECKED == 0:
             check_size(_READING * count, str(path))
         # Stamps of simulated time are not of the recorder's clock.
         at = (entry.stamp_ns if contract.simulated_clock else entry.logged_ns) * 1e-9
+        if at - before > _MAX_S or at - before < -_MAX_BACK_S:
+            warnings.warn(f'{path}: its clock goes from {before:.1f} to {at:.1f} s: what comes '
+                          'before that is left out', stacklevel=1)
+            episode = RobotEpisode(str(path))
+        before = at
         if isinstance(entry.value, dict):
             stamp = entry.stamp_ns * 1e-9 if stamped[entry.topic] and topics.by_stamp else at
             readings = episode.readings.setdefault(keys[entry.topic], [])
@@ -358,4 +379,7 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
                 readings.append(StateReading(at, stamp, entry.value))
         elif isinstance(entry.value, tuple):
             episode.commands.append((at, entry.value))
+    for line in (*bag.faults, *(f'{path}: left out {count} messages: {why}'
+                                for why, count in bag.refused.most_common(5))):
+        warnings.warn(line, stacklevel=1)
     return episode

@@ -214,6 +214,11 @@ class Actions:
             raise ValueError(f'actions: {self.space} is not supported: at most {_MAX_ACTIONS} '
                              'choices, of all parts together')
 
+    @property
+    def first(self) -> NDArray[np.int64]:
+        """The least number of each part of a discrete action in the environment, else [0]."""
+        return np.atleast_1d(np.asarray(self._first, np.int64)).ravel()
+
     def convert(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return actions [B] or [B, A] of ``self.space`` as the environment takes them."""
         space = self._original

@@ -127,6 +127,11 @@ class CheckedVectorEnv(Wrapper):
     def observation_columns(self) -> list[Column]:
         return self._observations.columns
 
+    @property
+    def first_actions(self) -> NDArray[np.int64]:
+        """What the environment adds to actions, which count from 0; files have its numbers."""
+        return self._actions.first
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         if seed is None:
             seed, self._first_seed = self._first_seed, None

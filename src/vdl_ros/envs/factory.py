@@ -15,6 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+from numpy.typing import NDArray
 
 from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.quoting import cause, in_one_line, quoted
@@ -175,6 +176,13 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
         return env.single_observation_space, env.single_action_space
     finally:
         env.close()
+
+
+def first_actions(envs: VectorEnvironment) -> NDArray[Any]:
+    """Return the least number of each part of an action, as the environment itself counts them."""
+    while not isinstance(envs, CheckedVectorEnv):
+        envs = envs.env  # type: ignore[attr-defined]
+    return envs.first_actions
 
 
 def frames_per_observation(config: EnvConfig) -> int:

@@ -120,11 +120,14 @@ def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[
 
 
 def _notes(bags: Sequence[ArmBag], found: BagSummary) -> list[str]:
-    notes = [f'{bag.cut_off}: exported up to there' for bag in bags if bag.cut_off]
+    notes = [fault for bag in bags for fault in bag.faults]
     refused = sum((bag.refused for bag in bags), Counter())
     notes += [f'left out {count} messages: {why}' for why, count in refused.most_common(5)]
     noun = 'images' if bags[0].topics.has_camera else 'messages'
     notes += [f'{count} {noun} became no row: {why}' for why, count in found.dropped.items()]
+    missing = [each for each in bags[0].topics.names if each not in found.joints]
+    if missing:
+        notes.append(f'never known, so that rows do not have it: {", ".join(missing)}')
     if found.repeated:
         notes.append(f'{found.repeated} rows repeat the image before')
     if not found.motors:

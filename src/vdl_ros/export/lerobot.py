@@ -170,9 +170,10 @@ class LeRobotWriter:
         self._features = _features(layout)
         types = {name: getattr(self._arrow, each['dtype'])()
                  for name, each in self._features.items() if each['dtype'] != 'video'}
+        # LeRobot has one number as a column of numbers, not of lists.
         self._schema = self._arrow.schema([
-            (name, self._arrow.list_(kind, self._features[name]['shape'][0])
-             if self._features[name]['names'] else kind) for name, kind in types.items()])
+            (name, kind if (size := self._features[name]['shape'][0]) == 1
+             else self._arrow.list_(kind, size)) for name, kind in types.items()])
         self._data: Any = None
         self._episodes: Any = None
         self._video: VideoWriter | None = None
@@ -290,8 +291,8 @@ class LeRobotWriter:
         return rows, int(episode[-1]) + 1
 
     def _column(self, values: np.ndarray[Any, Any]) -> Any:
-        if values.ndim == 1:
-            return self._arrow.array(values)
+        if values.ndim == 1 or values.shape[1] == 1:
+            return self._arrow.array(values.reshape(-1))
         return self._arrow.FixedSizeListArray.from_arrays(
             self._arrow.array(values.reshape(-1)), values.shape[1])
 

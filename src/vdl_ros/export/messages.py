@@ -162,14 +162,15 @@ class ArmBag:
         namespace: of the topics, where a bag holds several robots.
 
     Attributes:
-        cut_off: where the bag is cut off or damaged, '' if it is whole; known after reading.
+        faults: lines about files of the bag, as of a BagReader; known after reading.
         refused: how many messages could not be used, by reason.
     """
 
     def __init__(self, path: Path, namespace: str = '', topics: BagTopics = ARM) -> None:
         self.path, self._namespace, self.topics = path, namespace.strip('/'), topics
-        self.cut_off, self.refused = '', Counter[str]()
+        self.refused = Counter[str]()
         self._reader = BagReader(path)
+        self.faults = self._reader.faults
 
     def read(self, *, pixels: bool) -> Iterator[Entry]:
         """Yield the messages of the topics that are exported, in the order of the recording.
@@ -184,7 +185,7 @@ class ArmBag:
                     yield self._entry(topic, message.stamp_ns, message.data, pixels)
                 except MessageError as error:
                     self.refused[f'{topic}: {error}'] += 1
-        self.cut_off = self._reader.cut_off
+        self.faults = self._reader.faults
 
     def _entry(self, topic: str, logged_ns: int, data: bytes, pixels: bool) -> Entry:
         topics = self.topics
@@ -205,9 +206,10 @@ class ArmBag:
     def _topic(self, name: str, kind: str, names: dict[str, str]) -> str:
         """Return the last names of a topic that is exported, '' of another."""
         for topic, expected in self.topics.types.items():
-            if not name.endswith(f'/{topic}') or kind != expected:
+            # Some writers leave out the first slash.
+            if not f'/{name}'.endswith(f'/{topic}') or kind != expected:
                 continue
-            if self._namespace and name != f'/{self._namespace}/{topic}':
+            if self._namespace and name.lstrip('/') != f'{self._namespace}/{topic}':
                 continue
             if names.setdefault(topic, name) != name:
                 raise ValueError(f'{self.path}: {shown(names[topic])} and {shown(name)}: '
@@ -221,7 +223,7 @@ class CapturedFrames(ArmBag):
 
     def __init__(self, path: Path, topics: BagTopics = ARM) -> None:
         self.path, self.topics = path, topics
-        self.cut_off, self.refused = '', Counter()
+        self.faults, self.refused = [], Counter()
         self._frames = Frames(path)
 
     def read(self, *, pixels: bool) -> Iterator[Entry]:

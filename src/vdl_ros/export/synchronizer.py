@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from array import array
 from collections import Counter
@@ -133,7 +134,6 @@ _NEAR_NS = 2_000_000_000
 # Joint states older than this are not used for an image.
 _STALE_NS = 500_000_000
 _DEFAULT_RATE = 30
-_WITHOUT_JOINTS = 'without joint states of their time'
 _WITHOUT_SCENE = 'without a capture/scene of their stamp'
 
 
@@ -156,12 +156,14 @@ class _Series:
     def at(self, rows: _Series, oldest_ns: int, *, keep_last: bool = False) -> NDArray[np.float64]:
         """Return for each row the newest numbers at or before its stamp, NaN if there are none.
 
+        Each number is the newest on its own: messages may hold some of them.
         ``keep_last``: also a message that was recorded long before the row.
         """
-        # Clocks of robots may go back; the one of the recorder does not.
-        logged = np.maximum.accumulate(np.array(self._logged, np.int64))
-        stamps = self.stamps
-        values = np.array(self._values).reshape(-1, self._width)
+        # A file without an index is in its own order.
+        order = np.argsort(np.array(self._logged, np.int64), kind='stable')
+        logged, stamps = np.array(self._logged, np.int64)[order], self.stamps[order]
+        values = np.array(self._values).reshape(-1, self._width)[order]
+        columns, never = np.arange(self._width), np.iinfo(np.int64).min
         found = np.full((len(rows.stamps), self._width), np.nan)
         moments = np.array(rows._logged, np.int64)
         ends = np.searchsorted(logged, moments + _NEAR_NS, 'right')
@@ -169,10 +171,14 @@ class _Series:
         if keep_last:
             begins = np.maximum(begins - 1, 0)
         for row, (stamp, begin, end) in enumerate(zip(rows.stamps, begins, ends, strict=True)):
-            near = stamps[begin:end]
-            near = np.where(near <= stamp, near, np.iinfo(np.int64).min)
-            if len(near) and stamp - oldest_ns <= (newest := near.max()):
-                found[row] = values[begin + np.flatnonzero(near == newest)[-1]]
+            # Of equal stamps the last.
+            near, numbers = stamps[begin:end][::-1], values[begin:end][::-1]
+            usable = (near <= stamp) & (near >= stamp - oldest_ns)
+            if usable.any():
+                times = np.where(usable[:, None] & np.isfinite(numbers), near[:, None], never)
+                newest = times.argmax(0)
+                found[row] = np.where(times[newest, columns] == never, np.nan,
+                                      numbers[newest, columns])
         return found
 
 
@@ -224,13 +230,14 @@ def scan_bags(
     found.motors = topics.motors if topics.command in seen else ()
     found.camera = 'capture/scene' in seen
     has_state = [np.isfinite(scan.state) for scan in scans]
-    first = next(row for each in has_state for row in each if row.any())
-    found.joints = tuple(name for name, known in zip(topics.names, first, strict=True) if known)
+    columns = np.any([each.any(axis=0) for each in has_state], axis=0)
+    found.joints = tuple(itertools.compress(topics.names, columns))
     # Why images cannot become rows, '' if they can.
     reasons: list[NDArray[np.str_]] = [np.where(
-        known[:, first].all(1),
+        known[:, columns].all(1),
         np.where(found.camera & ~np.isfinite(scan.camera).all(1), _WITHOUT_SCENE, ''),
-        _WITHOUT_JOINTS) for scan, known in zip(scans, has_state, strict=True)]
+        _without(known[:, columns], found.joints))
+        for scan, known in zip(scans, has_state, strict=True)]
     found.measured = mean_rate(np.concatenate(
         [scan.stamps[why == ''] for scan, why in zip(scans, reasons, strict=True)]))
     found.fps = options.fps or _rate(bags[0], found)
@@ -247,6 +254,14 @@ def scan_bags(
         raise ValueError('no image can become a row: ' + '; '.join(
             f'{count} {why}' for why, count in found.dropped.items()))
     return found, scans
+
+
+def _without(known: NDArray[np.bool_], names: Sequence[str]) -> NDArray[np.str_]:
+    """Return which names are missing in each row, as a reason."""
+    kinds, kind = np.unique(known, axis=0, return_inverse=True)
+    return np.array([
+        f'without {", ".join(itertools.compress(names, ~each)) if each.any() else "joint states"} '
+        'of their time' for each in kinds])[kind.ravel()]
 
 
 def _scan(

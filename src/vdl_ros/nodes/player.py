@@ -30,6 +30,9 @@ COMMANDS = ('motors', 'joint_trajectory', 'target', 'emergency_stop', 'emergency
             'viewer_alive', 'cmd_vel', 'policy', 'actions')
 EXIT_FAILED = 1
 _CLOCK_S = 0.02
+# What is no pause, but a clock that was set, or that did not run yet.
+_MIN_PAUSE_S, _MAX_PAUSE_S = -1.0, 3600.0
+_LONG_S = 10.0
 
 
 class PlayerNode(BaseNode):
@@ -68,10 +71,11 @@ class PlayerNode(BaseNode):
     def work(self, executor: Executor, stop: threading.Event) -> int:
         if self.trajectories is not None:
             return self._relearn(self.trajectories, stop, executor)
+        for fault in self.bag.faults:
+            self.get_logger().warning(fault)
         count = self.play(stop, executor)
         end = '' if stop.is_set() else ', to the end of the bag'
-        cut = ', which was cut off' if self.bag.cut_off else ''
-        self.get_logger().info(f'{count} messages played{end}{cut}')
+        self.get_logger().info(f'{count} messages played{end}')
         return EXIT_OK
 
     def _relearn(
@@ -92,18 +96,26 @@ class PlayerNode(BaseNode):
         if trajectories.missing:
             log.warning(
                 f'{trajectories.missing} trajectories that its actors sent are not in the bag')
-        if self.bag.cut_off:
-            log.warning(self.bag.cut_off)
+        for fault in self.bag.faults:
+            log.warning(fault)
         return EXIT_OK
 
     def _play_once(self, stop: threading.Event, executor: Executor) -> int:
         count = 0
-        begun, first, clock_at = 0.0, None, -1.0
+        # Only now: the time to open the bag must not shorten the first intervals.
+        due, before, clock_at = 0.0, None, -1.0
         for message in self.bag:
-            if first is None:
-                # Only now: the time to open the bag must not shorten the first intervals.
-                begun, first = time.monotonic(), message.stamp_ns
-            due = begun + (message.stamp_ns - first) * 1e-9 / self._config.play_rate
+            if before is None:
+                due, before = time.monotonic(), message.stamp_ns
+            pause = (message.stamp_ns - before) * 1e-9
+            if not _MIN_PAUSE_S <= pause <= _MAX_PAUSE_S:
+                self.get_logger().warning(
+                    f'{pause:.1f} s from one message to the next, on {quoted(message.topic)}, are '
+                    f'skipped: {_MIN_PAUSE_S:g} to {_MAX_PAUSE_S:g} s')
+                pause = 0.0
+            elif pause > _LONG_S:
+                self.get_logger().info(f'the next message comes after {pause:.1f} s')
+            due, before = due + pause / self._config.play_rate, message.stamp_ns
             self._wait(due, stop, executor)
             if stop.is_set():
                 break
@@ -130,6 +142,8 @@ class PlayerNode(BaseNode):
 
     def _make_publisher(self, message: BagMessage) -> Publisher | None:
         name = message.topic
+        if not name.startswith('/'):
+            name = f'{self.get_namespace().rstrip("/")}/{name}'
         if not self._is_selected(name) or (name == '/clock' and self._time is not None):
             return None
         try:

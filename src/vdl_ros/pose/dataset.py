@@ -144,7 +144,7 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
 
     reader = BagReader(bag)
     for message in reader:
-        topic = next((each for each in readers if message.topic.endswith(f'/{each}')), '')
+        topic = next((each for each in readers if f'/{message.topic}'.endswith(f'/{each}')), '')
         if not topic:
             continue
         kind, read = readers[topic]
@@ -168,8 +168,7 @@ def _convert(bag: Path, writer: FrameWriter) -> Counter[str]:
             drop(pending.pop(next(iter(pending))))
     for parts in pending.values():
         drop(parts)
-    if reader.cut_off:
-        left_out['end of a file that is cut off or damaged'] += 1
+    left_out.update(reader.faults)
     if not writer.frames:
         for missing in readers:
             if missing not in names:

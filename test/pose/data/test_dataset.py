@@ -112,7 +112,7 @@ def test_a_bag_is_converted_once_and_again_when_it_changes(data_sets):
     file.write_bytes(file.read_bytes()[:-1_500_000])
     shorter = PoseDataset([bag])
     assert 0 < len(shorter) < 59
-    assert shorter.left_out['end of a file that is cut off or damaged'] == 1
+    assert any('cut off or damaged after' in each for each in shorter.left_out)
     assert len(PoseDataset([file])) == len(shorter)
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -30,8 +30,12 @@ class Demonstrations:
 
     def fitted(
         self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
+        first: ArrayLike = 0,
     ) -> Demonstrations:
-        """Return the same with the dtypes of the spaces; ValueError: they do not fit them."""
+        """Return the same with the dtypes of the spaces; ValueError: they do not fit them.
+
+        ``first`` are the least numbers of discrete actions here; the result counts from 0.
+        """
         if not isinstance(observation_space, gymnasium.spaces.Box) or (
                 observation_space.dtype != np.float32 or len(observation_space.shape) != 1):
             raise ValueError(f'{self.source}: observations of the space {observation_space} '
@@ -52,7 +56,7 @@ class Demonstrations:
         if actions.shape[1] != max(1, int(np.prod(shape))):
             raise ValueError(f'{self.source}: {actions.shape[1]} numbers in an action do not fit '
                              f'the actions of the environment: {action_space}')
-        low, high = _range(action_space)
+        low, high = _range(action_space, first)
         spare = _ROUNDED * np.where(np.isfinite(high - low), high - low, 0.0)
         outside = (actions < low - spare) | (actions > high + spare)
         is_discrete = not isinstance(action_space, gymnasium.spaces.Box)
@@ -62,22 +66,24 @@ class Demonstrations:
             row, part = np.argwhere(outside)[0]
             raise ValueError(
                 f'{self.source}: action {actions[row, part]:g} of row {row}, part {part}, does '
-                f'not fit the actions of the environment: {action_space}')
+                f'not fit the actions of the environment: {action_space}'
+                + (f' from {low.astype(int).tolist()}' if np.any(first) else ''))
         if is_discrete:
-            # They count from 0 in unrolls.
             actions = actions - low
         return Demonstrations(
             found, actions.reshape(len(found), *shape).astype(
                 np.int64 if is_discrete else np.float32), self.episodes, self.source)
 
 
-def _range(space: gymnasium.Space[Any]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _range(
+    space: gymnasium.Space[Any], first: ArrayLike,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the least and the largest number of each part of an action, float64 [A]."""
     if isinstance(space, gymnasium.spaces.Box):
         return space.low.reshape(-1).astype(float), space.high.reshape(-1).astype(float)
-    start = np.atleast_1d(np.asarray(getattr(space, 'start', 0), float))
-    sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
-    return start, start + sizes.reshape(-1) - 1.0
+    sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0))).reshape(-1)
+    low = np.broadcast_to(np.asarray(first, float), sizes.shape)
+    return low, low + sizes - 1.0
 
 
 # Source of these unrolls.
