@@ -22,8 +22,10 @@ from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.checked_vector_env import (
-    CheckedObservation,
+    FOREIGN_ERRORS,
+    CheckedEnv,
     CheckedVectorEnv,
+    CopiedObservation,
     EnvError,
     VectorEnvironment,
     check_memory,
@@ -38,8 +40,10 @@ ATARI = 'ALE/'
 ROBOT = 'robot/'
 # Environments of Gymnasium that import what an argument names.
 _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
-# Modules whose environments have observations of their space.
+# Modules whose environments return what they should, and whose vector environments arrays that
+# they leave alone.
 _TESTED = ('vdl_ros.', 'gymnasium.')
+_TESTED_VECTOR = ('vdl_ros.', 'gymnasium.envs.classic_control.')
 
 dummy.register_counters()
 
@@ -136,9 +140,11 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
             env: VectorEnvironment = gymnasium.make_vec(
                 spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
             # All copies share one random stream, which takes one seed.
-            return CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
+            tested = str(spec.vector_entry_point).startswith(_TESTED_VECTOR)
+            return CheckedVectorEnv(
+                env, seed, seeds=lambda seeds: seeds[0], copies=not tested)
         if not str(spec.entry_point).startswith(_TESTED):
-            wrappers = [*wrappers, CheckedObservation]
+            wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
         # Gymnasium's checker checks only the first step, and slows all others.
         env = gymnasium.make_vec(
             spec.id, count, vectorization_mode='sync', disable_env_checker=True,
@@ -153,7 +159,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
         yield
     except EnvError:
         raise
-    except Exception as error:
+    except FOREIGN_ERRORS as error:
         refuses = isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError)
         # Other errors of this package are bugs, of anybody else's code they are what it refuses.
         if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
@@ -209,7 +215,7 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     try:
         known = inspect.signature(found).parameters
         description = found(**{name: value for name, value in kwargs.items() if name in known})
-    except Exception as error:
+    except FOREIGN_ERRORS as error:
         raise EnvError(f'env_id: {spec.id}: its description: {in_one_line(error)}') from error
     return {'environment': description} if description else {}
 
