@@ -9,12 +9,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gymnasium
 from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.vector import AutoresetMode
 
 from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.quoting import cause, in_one_line, quoted
@@ -132,24 +134,40 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
         kwargs['render_mode'] = 'rgb_array'
         draw_without_display()
     with _refusals(spec, config):
-        if render and not _draws(spec):
+        if render and not _draws(spec, _creator(spec)):
             raise EnvError(f'env_id: {spec.id} cannot render images')
         kwargs |= delay_arguments(config, _creator(spec), kwargs)
-        # Wrappers are of single environments.
-        if spec.vector_entry_point is not None and not wrappers:
-            env: VectorEnvironment = gymnasium.make_vec(
-                spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
+        env = _make_copies(spec, count, wrappers, kwargs, seed)
+    # An entry point that is a function does not say it.
+    if render and not _draws(spec, env):
+        env.close()
+        raise EnvError(f'env_id: {spec.id} cannot render images')
+    return env
+
+
+def _make_copies(
+    spec: EnvSpec, count: int, wrappers: Sequence[Any], kwargs: dict[str, Any], seed: int,
+) -> CheckedVectorEnv:
+    # Wrappers are of single environments.
+    if spec.vector_entry_point is not None and not wrappers:
+        env: VectorEnvironment = gymnasium.make_vec(
+            spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
+        mode = env.metadata.get('autoreset_mode')
+        if mode is AutoresetMode.NEXT_STEP or spec.entry_point is None:
             # All copies share one random stream, which takes one seed.
             tested = str(spec.vector_entry_point).startswith(_TESTED_VECTOR)
             return CheckedVectorEnv(
                 env, seed, seeds=lambda seeds: seeds[0], copies=not tested)
-        if not str(spec.entry_point).startswith(_TESTED):
-            wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
-        # Gymnasium's checker checks only the first step, and slows all others.
-        env = gymnasium.make_vec(
-            spec.id, count, vectorization_mode='sync', disable_env_checker=True,
-            wrappers=wrappers, **kwargs)
-    return CheckedVectorEnv(env, seed)
+        with contextlib.suppress(*FOREIGN_ERRORS):
+            env.close()
+        warnings.warn(f'env_id: {spec.id}: single copies are stepped, because its vector '
+                      f'environment has the autoreset mode {mode}, not NEXT_STEP', stacklevel=2)
+    if not str(spec.entry_point).startswith(_TESTED):
+        wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
+    # Gymnasium's checker checks only the first step, and slows all others.
+    return CheckedVectorEnv(gymnasium.make_vec(
+        spec.id, count, vectorization_mode='sync', disable_env_checker=True, wrappers=wrappers,
+        **kwargs), seed)
 
 
 @contextlib.contextmanager
@@ -244,10 +262,11 @@ def _spec(env_id: str) -> EnvSpec:
     return spec
 
 
-def _draws(spec: EnvSpec) -> bool:
-    if is_world(spec.id):
-        return True
-    return 'rgb_array' in getattr(_creator(spec), 'metadata', {}).get('render_modes', ())
+def _draws(spec: EnvSpec, made: Any) -> bool:
+    """Return whether ``made``, or what it creates, draws; True if it does not say it."""
+    metadata = getattr(made, 'metadata', None)
+    return is_world(spec.id) or metadata is None or 'rgb_array' in (
+        metadata.get('render_modes') or ())
 
 
 def _creator(spec: EnvSpec) -> Any:

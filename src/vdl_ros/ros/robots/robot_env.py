@@ -173,6 +173,7 @@ def _creator(path: Path, namespace: str, stop: threading.Event) -> Any:
     def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
         return RobotVectorEnv(
             num_envs, contract=read_contract(path), namespace=namespace, stop=stop, **arguments)
+    make.metadata = RobotVectorEnv.metadata  # type: ignore[attr-defined]
     make.checkpoint_description = (  # type: ignore[attr-defined]
         lambda: describe_task(read_contract(path)))
     return make
