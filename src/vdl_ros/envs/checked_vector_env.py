@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import math
-import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -21,6 +20,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from vdl_ros.common.command_line import say
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.common.quoting import cause, in_one_line, quoted
 from vdl_ros.envs.canonical_spaces import Actions, Column, ObservationError, Observations
@@ -104,7 +104,7 @@ class CheckedVectorEnv(Wrapper):
     * Actions of the wrong shape, dtype or range raise an error before they reach the environment.
       Box actions beyond the bounds are not clipped.
     * Whatever the environment raises, or returns that is not allowed, becomes an EnvFailedError of
-      one line, except in ``close``, which warns of it.
+      one line, except in ``close``, which only prints it.
 
     ``seeds`` converts a list of B seeds to the seed argument of this ``env``. With ``copies`` its
     arrays are copied, because it may write to them in later steps.
@@ -179,7 +179,7 @@ class CheckedVectorEnv(Wrapper):
             super().close(**kwargs)
         except FOREIGN_ERRORS as error:
             # What follows still has to be closed.
-            warnings.warn(str(failure(self.env, f'close(): {cause(error)}')), stacklevel=2)
+            say(str(failure(self.env, f'close(): {cause(error)}')))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return actions as the environment takes them."""

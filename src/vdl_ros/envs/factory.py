@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from gymnasium.vector import AutoresetMode
 
+from vdl_ros.common.command_line import say
 from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.quoting import cause, in_one_line, quoted
 from vdl_ros.common.settings import suggestion
@@ -160,8 +160,8 @@ def _make_copies(
                 env, seed, seeds=lambda seeds: seeds[0], copies=not tested)
         with contextlib.suppress(*FOREIGN_ERRORS):
             env.close()
-        warnings.warn(f'env_id: {spec.id}: single copies are stepped, because its vector '
-                      f'environment has the autoreset mode {mode}, not NEXT_STEP', stacklevel=2)
+        say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
+            f'the autoreset mode {mode}, not NEXT_STEP')
     if not str(spec.entry_point).startswith(_TESTED):
         wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
     # Gymnasium's checker checks only the first step, and slows all others.
