@@ -22,6 +22,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
+from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.common.quoting import quoted
 from vdl_ros.envs.canonical_spaces import ObservationError
 from vdl_ros.envs.checked_vector_env import (
@@ -155,8 +156,10 @@ class ParallelWorlds:
                 if reason := difference(space, item):
                     raise ObservationError(f' of {name}{reason}')
             out: Any = create_empty_array(space, n=self.num_worlds)
-            self.outcomes[name] = self.outcomes[name]._replace(
-                observations=concatenate(space, items, out))
+            out = concatenate(space, items, out)
+            if isinstance(out, np.ndarray) and (reason := number_error(out)):
+                raise ObservationError(f' of {name}: {reason}')
+            self.outcomes[name] = self.outcomes[name]._replace(observations=out)
 
     def render(self) -> tuple[Any, ...] | None:
         images = tuple(world.render() for world in self._worlds)
