@@ -1,7 +1,5 @@
 """Evaluate a trained policy: print mean and spread of its returns; optionally record a video."""
 
-from functools import partial
-
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.rl.settings import EvaluateConfig
@@ -14,8 +12,7 @@ ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 def start(context):
     given = launch_arguments.given(context, *SETTINGS, node='evaluate')
     evaluate = launch_nodes.node(context, 'evaluate', given, SETTINGS, 'evaluate')
-    ends = partial(launch_nodes.end_with, on_success=True)
-    return [*launch_nodes.announced(context), *launch_nodes.watched([evaluate], ends),
+    return [*launch_nodes.announced(context), *launch_nodes.watched([evaluate]),
             *launch_nodes.recorder(context)]
 
 

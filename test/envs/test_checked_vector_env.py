@@ -4,9 +4,9 @@ import gymnasium
 import numpy as np
 import pytest
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, seeds_for
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
@@ -130,11 +130,13 @@ def test_wrong_actions_are_refused_before_they_can_hang_a_worker(monkeypatch):
 
 
 FOUR = spaces.Box(-1.0, 1.0, (4,), np.float32)
+WIDE = spaces.Box(-np.inf, np.inf, (1,), np.float32)
 PARTS = spaces.Dict({'arm': FOUR, 'goal': spaces.Discrete(3)})
+ZEROS = np.zeros(4, np.float32)
 
 
 class Answers(gymnasium.Env):
-    """Returns what it was given, from reset and from every step."""
+    """Returns from reset and step what it was given, or raises it."""
 
     action_space = spaces.Discrete(2)
 
@@ -142,34 +144,121 @@ class Answers(gymnasium.Env):
         self.observation_space, self._at_reset, self._at_step = space, at_reset, at_step
 
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        return self._at_reset, {}
+        return self._at_reset
 
     def step(self, action):
-        return self._at_step, 0.0, False, False, {}
+        if isinstance(self._at_step, BaseException):
+            raise self._at_step
+        return self._at_step
 
 
-def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(monkeypatch):
+@pytest.fixture
+def answers(monkeypatch):
+    """Return two copies of an environment, from its space and what it returns."""
     def answers(*given):
         monkeypatch.setitem(gymnasium.registry, 'test/Answers-v0', gymnasium.envs.registration.
                             EnvSpec('test/Answers-v0', lambda render_mode=None: Answers(*given)))
         return make(EnvConfig(env_id='test/Answers-v0'), seed=0, num_envs=2)
+    return answers
 
-    four = np.zeros(4, np.float32)
+
+def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(answers):
     for space, wrong, reason in (
-            (FOUR, four[:3], ' has the shape (3,), its space has (4,)'),
+            (FOUR, ZEROS[:3], ' has the shape (3,), its space has (4,)'),
             (FOUR, [[0.0], [0.0, 1.0]],
              ' is a list of unequal parts, its space has the shape (4,)'),
-            (PARTS, four, ' is of ndarray, its space is Dict'),
-            (PARTS, {'arm': four, 'target': 1},
+            (PARTS, ZEROS, ' is of ndarray, its space is Dict'),
+            (PARTS, {'arm': ZEROS, 'target': 1},
              " has the parts ['arm', 'target'], its space has ['arm', 'goal']"),
-            (PARTS, {'arm': four[:, None], 'goal': 1},
+            (PARTS, {'arm': ZEROS[:, None], 'goal': 1},
              "['arm'] has the shape (4, 1), its space has (4,)")):
-        with pytest.raises(EnvError) as caught:
-            answers(space, wrong, wrong).reset()
+        with pytest.raises(EnvFailedError) as caught:
+            answers(space, (wrong, {}), None).reset()
         assert str(caught.value) == f'env_id: test/Answers-v0: the observation of reset(){reason}'
     # Those beyond the bounds of their space pass.
-    env = answers(FOUR, [0.0, 0.0, 0.0, 1.5], four[:3])
+    env = answers(FOUR, ([0.0, 0.0, 0.0, 1.5], {}), (ZEROS[:3], 0.0, False, False, {}))
     assert env.reset()[0][0, 3] == 1.5
-    with pytest.raises(EnvError, match='^env_id: test/Answers-v0: the observation of step()'):
+    with pytest.raises(EnvFailedError, match='^env_id: test/Answers-v0: the observation of step'):
         env.step(np.zeros(2, np.int64))
+
+
+@pytest.mark.filterwarnings('ignore:overflow encountered in cast')
+def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its_value(answers):
+    def of(observation=(0.0,), reward=0.0):
+        return observation, reward, False, False, {}
+
+    limits = 'is not allowed: from -1e+09 to 1e+09'
+    for space, outcome, reason in (
+            (WIDE, of([np.nan]), f'the observation of step(): nan {limits}'),
+            (WIDE, of([-np.inf]), f'the observation of step(): -inf {limits}'),
+            (WIDE, of([1e300]), f'the observation of step(): inf {limits}'),
+            (WIDE, of([2e9]), f'the observation of step(): 2e+09 {limits}'),
+            (WIDE, of(['up']), "the observation of step(): ['up'] of <U2 is not allowed: float32"),
+            (PARTS, of({'arm': ZEROS + np.nan, 'goal': 1}),
+             f"the observation of step()['arm']: nan {limits}"),
+            (PARTS, of({'arm': ZEROS, 'goal': 3}),
+             "the observation of step()['goal']: 3 is not allowed: 0 to 2"),
+            (WIDE, of(reward=np.nan), f'the reward of step(): nan {limits}'),
+            (WIDE, of(reward=-1e300), f'the reward of step(): -1e+300 {limits}'),
+            (WIDE, of(reward=np.ones(1)),
+             'the reward of step(): array([1.]) is not allowed: one number'),
+            (WIDE, of(reward='good'), "step(): ValueError: could not convert string to float"),
+            (WIDE, of()[:4], 'step() returns 4 values, which is not allowed: observation, reward'),
+            (WIDE, SystemExit(0), 'step(): SystemExit: 0 (test_checked_vector_env.py')):
+        env = answers(space, ({'arm': ZEROS, 'goal': 1} if space is PARTS else [0.0], {}), outcome)
+        env.reset()
+        with pytest.raises(EnvFailedError) as caught:
+            env.step(np.zeros(2, np.int64))
+        assert str(caught.value).startswith(f'env_id: test/Answers-v0: {reason}')
+    with pytest.raises(EnvFailedError, match=r'reset\(\) returns array.* allowed: observation, i'):
+        answers(WIDE, np.zeros(1), None).reset()
+
+
+class OneArray(gymnasium.Env):
+    """Has one array for all observations, which counts the steps."""
+
+    observation_space = WIDE
+    action_space = spaces.Discrete(2)
+
+    def __init__(self, render_mode=None):
+        self.array = np.zeros(1, np.float32)
+
+    def reset(self, *, seed=None, options=None):
+        self.array[:] = 0
+        return self.array, {}
+
+    def step(self, action):
+        self.array += 1
+        return self.array, float(self.array[0]), False, False, {}
+
+
+class ReadOnly(VectorWrapper):
+    """Returns read-only arrays, as libraries such as JAX do."""
+
+    def reset(self, **more):
+        observations, info = self.env.reset(**more)
+        return np.broadcast_to(observations, observations.shape), info
+
+    def step(self, actions):
+        *arrays, info = self.env.step(actions)
+        return *(np.broadcast_to(each, each.shape) for each in arrays), info
+
+
+def test_an_environment_may_have_one_array_for_all_observations_or_read_only_ones(monkeypatch):
+    def vector(num_envs, render_mode=None):
+        return SyncVectorEnv([OneArray] * num_envs, copy=False)
+
+    for spec, wrappers in (
+            ({'entry_point': OneArray}, '[{"FrameStackObservation": {"stack_size": 2}}]'),
+            ({'vector_entry_point': vector}, ''),
+            ({'vector_entry_point': lambda **more: ReadOnly(vector(**more))}, '')):
+        monkeypatch.setitem(gymnasium.registry, 'test/One-v0',
+                            gymnasium.envs.registration.EnvSpec('test/One-v0', **spec))
+        env = make(EnvConfig(env_id='test/One-v0', env_wrappers=wrappers), seed=0, num_envs=2)
+        found = [env.reset()[0], *(array for _ in range(3) for array in env.step(
+            np.zeros(2, np.int64))[:4])]
+        assert [each.ravel()[-1] for each in found[:1] + found[1::4]] == [0, 1, 2, 3]
+        # The first of two stacked frames.
+        assert found[1].ravel()[0] == (0 if wrappers else 1)
+        assert [each[-1] for each in found[2::4]] == [1, 2, 3]
+        assert all(each.flags.writeable for each in found)

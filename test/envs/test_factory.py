@@ -1,13 +1,16 @@
 """Factory: environments by id, their limits, and error messages."""
 
+import contextlib
 import sys
 
 import gymnasium
 import pytest
-from gymnasium.envs.classic_control.cartpole import CartPoleVectorEnv
-from gymnasium.vector import SyncVectorEnv
+from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.dummy import CounterEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import frames_per_observation, make, spaces
 
@@ -18,6 +21,29 @@ def test_the_vector_version_of_an_environment_is_used_if_there_is_one():
         assert isinstance(env.unwrapped, kind)
         assert env.num_envs == 16
         env.close()
+
+
+def test_single_copies_are_stepped_if_the_vector_environment_resets_at_once(monkeypatch, capsys):
+    def at_once(num_envs, **kwargs):
+        return SyncVectorEnv([CartPoleEnv] * num_envs, autoreset_mode=AutoresetMode.SAME_STEP)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/AtOnce-v0', EnvSpec(
+        'test/AtOnce-v0', CartPoleEnv, vector_entry_point=at_once))
+    env = make(EnvConfig(env_id='test/AtOnce-v0'), seed=0, num_envs=2)
+    assert capsys.readouterr().out.startswith('env_id: test/AtOnce-v0: single copies are stepped')
+    assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
+    env.close()
+
+
+def test_an_environment_that_a_function_creates_is_asked_whether_it_draws(monkeypatch):
+    for create, draws in ((lambda **kwargs: CartPoleEnv(**kwargs), True),
+                          (lambda render_mode: CounterEnv(), False)):
+        monkeypatch.setitem(gymnasium.registry, 'test/Made-v0', EnvSpec('test/Made-v0', create))
+        with contextlib.nullcontext() if draws else pytest.raises(EnvError, match='cannot render'):
+            env = make(EnvConfig(env_id='test/Made-v0'), seed=0, num_envs=1, render=True)
+            env.reset()
+            assert env.render()[0].shape == (400, 600, 3)
+            env.close()
 
 
 def test_spaces_and_frames():
@@ -35,7 +61,7 @@ def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):
     def refuse():
         raise ImportError('a library\n  is missing')
 
-    monkeypatch.setitem(gymnasium.registry, 'vdl/Broken-v0', gymnasium.envs.registration.EnvSpec(
+    monkeypatch.setitem(gymnasium.registry, 'vdl/Broken-v0', EnvSpec(
         'vdl/Broken-v0', entry_point=refuse))
     # Each of these settings is allowed.
     large = {'num_envs': 4096, 'frame_stack': 64, 'screen_size': 210}

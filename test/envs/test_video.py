@@ -6,7 +6,8 @@ import pytest
 
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.video import enlarge, record_episodes
+from vdl_ros.envs.factory import make
+from vdl_ros.envs.video import enlarge, only_image, record_episodes
 
 
 def decode(path):
@@ -82,6 +83,19 @@ def test_a_failed_policy_or_an_environment_without_images_leaves_no_file(tmp_pat
     with pytest.raises(EnvError, match='vdl/Counter-v0 cannot render images'):
         record_episodes(EnvConfig(env_id='vdl/Counter-v0'), 0, act, tmp_path / 'x.mp4')
     assert not list(tmp_path.iterdir())
+
+
+def test_an_image_of_floats_is_scaled_and_what_is_no_image_is_named():
+    env = make(EnvConfig(), seed=0, num_envs=1)
+    image, limits = np.full((2, 3, 3), 0.5), r'is not allowed: \[height, width, 3\], from 0 to 255'
+    for given, value in ((image, 128), (image * 300, 150), (image.astype(np.uint8) + 7, 7)):
+        env.env.render = lambda given=given: (given,)
+        assert only_image(env.render()).dtype == np.uint8
+        assert (only_image(env.render()) == value).all()
+    for given in (image - 1, image * np.nan, image[..., 0], [image], 'image'):
+        env.env.render = lambda given=given: (given,)
+        with pytest.raises(EnvError, match=rf'render\(\): an array .* {limits}'):
+            env.render()
 
 
 def test_small_images_are_enlarged_and_sides_are_even():

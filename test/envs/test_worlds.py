@@ -6,7 +6,7 @@ import duel_world
 import numpy as np
 import pytest
 
-from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make, make_shared
 from vdl_ros.rl.acting.actor import EnvStepper
@@ -44,6 +44,29 @@ def test_a_body_that_is_gone_waits_for_the_next_episode_of_its_world():
     assert all(each.terminated and not each.truncated for each in episodes)
     # The step that follows the reset is number 6 of the seed.
     assert steps[6].observation[:, 0].tolist() == [6.0] * 4
+
+
+def test_a_world_may_reuse_its_arrays_and_what_a_body_may_not_observe_is_named(monkeypatch):
+    arrays = {name: np.zeros(2, np.float32) for name in ('red_0', 'red_1')}
+    wrong = {}
+
+    def reuse(self):
+        for array in arrays.values():
+            array[:] = self.steps
+        return {name: (arrays | wrong).get(name, np.zeros(3, np.float32)) for name in self.agents}
+
+    monkeypatch.setattr(duel_world.DuelEnv, '_observations', reuse)
+    env = make(dataclasses.replace(DUEL, bodies='red_*'), seed=0, num_envs=1)
+    steps, _ = play(EnvStepper(env, 0), np.zeros(2, np.int64), 5)
+    # One is gone after three steps.
+    assert steps[-1].observation[:, 0].tolist() == [3, 5]
+    for observation, reason in ((np.zeros(3), ' has the shape (3,), its space has (2,)'),
+                                (np.full(2, np.inf), ': inf is not allowed: from -1e+09 to 1e')):
+        wrong['red_1'] = observation
+        with pytest.raises(EnvFailedError) as caught:
+            make(DUEL, 0).reset()
+        assert str(caught.value).startswith(
+            f'env_id: test/duel: the observation of reset() of red_1{reason}')
 
 
 def test_a_time_limit_truncates_all_bodies_that_are_there():

@@ -1,11 +1,15 @@
 """What a user gets wrong: one line that names it, and an exit status."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
+from launch import LaunchContext
 
 from vdl_ros.common import opengl
 from vdl_ros.common.settings import SettingError
 from vdl_ros.nodes import evaluate, learner
+from vdl_ros.ros import launch_nodes
 
 RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 
@@ -65,6 +69,16 @@ def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, tmp_path):
             plan(f'{file}.launch.py', *arguments)
         assert line in str(refusal.value), (file, arguments)
         assert '\n' not in str(refusal.value), (file, arguments)
+
+
+def test_an_evaluation_that_crashes_fails_its_launch(plan, monkeypatch):
+    handlers = []
+    monkeypatch.setattr(launch_nodes, 'watched', lambda processes, on_exit=launch_nodes.end_all: (
+        handlers.append(on_exit) or []))
+    plan('evaluate.launch.py')
+    event = SimpleNamespace(returncode=-11, process_name='evaluate-1')
+    with pytest.raises(RuntimeError, match='evaluate-1 ended with status -11'):
+        handlers[0](event, LaunchContext())
 
 
 def test_without_opengl_the_arm_has_no_camera_and_who_needs_one_is_refused(plan, monkeypatch):

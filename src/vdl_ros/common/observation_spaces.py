@@ -14,8 +14,27 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from vdl_ros.common.quoting import quoted
+
 # The smallest image size that every network accepts.
 SMALLEST_IMAGE = 36
+#: Of observations and rewards. Squares of their sums, in float32, are finite.
+MAX_NUMBER = 1e9
+
+
+def number_error(values: NDArray[Any]) -> str:
+    """Return which number of an observation or reward is not allowed, and what is; or ''."""
+    kind = values.dtype.kind
+    if kind not in 'biuf':
+        return f'{quoted(values.tolist())} is not allowed: numbers'
+    # This is done in every step: one pass if all are allowed. No number is above the root of the
+    # sum of squares, which is NaN if one is.
+    if values.dtype.itemsize == 1 or (
+            kind == 'f' and np.vdot(values, values) <= MAX_NUMBER * MAX_NUMBER):
+        return ''
+    wrong = values[~((values >= -MAX_NUMBER) & (values <= MAX_NUMBER))]
+    return '' if not wrong.size else (
+        f'{wrong[0]:g} is not allowed: from {-MAX_NUMBER:g} to {MAX_NUMBER:g}')
 
 
 class ScaledImage(spaces.Box):

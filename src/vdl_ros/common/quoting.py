@@ -73,7 +73,7 @@ def cause(error: BaseException) -> str:
     return f'{type(error).__name__}{": " if text else ""}{text}{place}'
 
 
-def in_one_line(error: Exception) -> str:
+def in_one_line(error: BaseException) -> str:
     """Return the message of a ValueError, which names what is wrong; of another :func:`cause`."""
     text = ' '.join(str(error).split()) if isinstance(error, ValueError) else ''
     return text or cause(error)

@@ -21,13 +21,17 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatdim
 from numpy.typing import NDArray
 
-from vdl_ros.common.observation_spaces import ImageAndVector, is_image
+from vdl_ros.common.observation_spaces import ImageAndVector, is_image, number_error
 
 _NUMBERS = (spaces.Box, spaces.Discrete, spaces.MultiDiscrete, spaces.MultiBinary)
 _ONE_HOT = (spaces.Discrete, spaces.MultiDiscrete)
 # A Discrete space may be large, its one-hot vector and the outputs for its actions not.
 _MAX_NUMBERS = 1 << 20
 _MAX_ACTIONS = 1 << 16
+
+
+class ObservationError(ValueError):
+    """An observation that its space has not; the message begins with its part, in brackets."""
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,21 @@ class _Part:
     def name(self) -> str:
         return '.'.join(map(str, self.path))
 
+    def error(self, reason: str) -> ObservationError:
+        return ObservationError(f'{"".join(f"[{key!r}]" for key in self.path)}: {reason}')
+
     def of(self, observations: Any) -> NDArray[Any]:
         """Return this part of a batch of observations, [B, ...]."""
         for key in self.path:
             observations = observations[key]
         return np.asarray(observations)
+
+    def checked(self, observations: Any) -> NDArray[Any]:
+        """Return this part as :meth:`of`; ObservationError: a number that is not allowed."""
+        values = self.of(observations)
+        if reason := number_error(values):
+            raise self.error(reason)
+        return values
 
 
 def _parts(space: spaces.Space[Any], path: tuple[str | int, ...] = ()) -> Iterator[_Part]:
@@ -96,7 +110,7 @@ class _OneHot:
 
     def __init__(self, part: _Part) -> None:
         space: Any = part.space
-        self._name = _named('observations', part.path)
+        self._part = part
         self._sizes = np.atleast_1d(space.nvec if hasattr(space, 'nvec') else space.n).ravel()
         self._first = np.atleast_1d(space.start).ravel()
         # Column of the value 0.
@@ -105,8 +119,12 @@ class _OneHot:
     def write(self, values: NDArray[Any], out: NDArray[np.float32]) -> None:
         """Write values [B, ...] to ``out`` [B, sum of the sizes]."""
         index = values.reshape(len(values), -1) - self._first
-        if (index < 0).any() or (index >= self._sizes).any():
-            raise ValueError(f'{self._name}{values.min()} to {values.max()} is outside the space')
+        wrong = (index < 0) | (index >= self._sizes)
+        if wrong.any():
+            row, column = np.argwhere(wrong)[0]
+            first = self._first[column]
+            raise self._part.error(f'{first + index[row, column]} is not allowed: {first} to '
+                                   f'{first + self._sizes[column] - 1}')
         out[...] = 0.0
         out[np.arange(len(out))[:, None], index + self._column] = 1.0
 
@@ -130,6 +148,8 @@ class Observations:
         self._numbers: list[tuple[_Part, slice, _OneHot | None]] = []
         if self._only is not None:
             self.space: Any = self._only.space
+            if not flatdim(self.space):
+                raise ValueError(f'observations: {self.space} is not supported: it has no numbers')
             return
         size = 0
         for part in parts:
@@ -161,17 +181,18 @@ class Observations:
     def convert(self, observations: Any) -> NDArray[Any]:
         """Return observations of a vector environment as one array [B, ...].
 
-        A whole number outside its space is a ValueError.
+        A number that is not allowed is an ObservationError.
         """
         if self._only is not None:
-            return self._only.of(observations)
+            values = self._only.checked(observations)
+            return values.astype(self.space.dtype, casting='same_kind', copy=False)
         first = self._numbers[0][0].of(observations)
         rows = np.empty((len(first), *self.space.shape), self.space.dtype)
         vectors = rows
         if isinstance(self.space, ImageAndVector):
             assert self._image is not None
             images, vectors = self.space.split(rows)
-            images[...] = self._image.of(observations)
+            np.copyto(images, self._image.of(observations), casting='same_kind')
         for part, columns, one_hot in self._numbers:
             values = part.of(observations)
             if one_hot is not None:
@@ -180,6 +201,9 @@ class Observations:
             vectors[:, columns] = values.reshape(len(values), -1)
             if values.dtype == np.uint8:
                 vectors[:, columns] *= np.float32(1 / 255)
+        if number_error(vectors):
+            for part, _, _ in self._numbers:
+                part.checked(observations)
         return rows
 
 
@@ -209,6 +233,8 @@ class Actions:
         else:
             raise ValueError(f'actions: {space} is not supported: Discrete, MultiDiscrete, '
                              'MultiBinary, or a Box of floating-point numbers')
+        if self.space.shape and not flatdim(self.space):
+            raise ValueError(f'actions: {space} is not supported: it has no action')
         sizes = np.asarray(getattr(self.space, 'nvec', getattr(self.space, 'n', 0)), float)
         if sizes.sum() > _MAX_ACTIONS:
             raise ValueError(f'actions: {self.space} is not supported: at most {_MAX_ACTIONS} '

@@ -1,15 +1,16 @@
 """The common behaviour of all vector environments that the factory creates.
 
 Gymnasium does not specify the seeding of sub-environments, the dtype of rewards and the step after
-the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes them.
+the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes them. It is the
+border to code of others: what that raises or returns is checked here once, and then trusted.
 """
 
 from __future__ import annotations
 
+import copy
 import math
-import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import gymnasium
 import numpy as np
@@ -19,9 +20,12 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from vdl_ros.common.quoting import cause, in_one_line
-from vdl_ros.envs.canonical_spaces import Actions, Column, Observations
+from vdl_ros.common.command_line import say
+from vdl_ros.common.observation_spaces import number_error
+from vdl_ros.common.quoting import cause, in_one_line, quoted
+from vdl_ros.envs.canonical_spaces import Actions, Column, ObservationError, Observations
 
+T = TypeVar('T')
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
 Seeds: TypeAlias = Callable[[list[int]], Any]
 #: Observations and info.
@@ -36,6 +40,9 @@ else:
     # At run time its number of type parameters depends on the version of Gymnasium.
     Wrapper = VectorWrapper
 
+_SHOWN = 40  # characters of a value in an error
+#: What code of others may raise: some simulators exit when their window is closed.
+FOREIGN_ERRORS = (Exception, SystemExit)
 # Bytes; settings come over the network.
 _MAX_OBSERVATION_BYTES = 1 << 30
 
@@ -45,11 +52,17 @@ class EnvError(ValueError):
 
 
 class EnvFailedError(EnvError):
-    """An error of the environment's own in a call, or an observation that its space has not."""
+    """An error of the environment's own in a call, or a result of it that is not allowed."""
 
 
 class EnvStopped(Exception):  # noqa: N818
     """The process ends while an environment waits for something, such as a robot."""
+
+
+def failure(env: Any, reason: str) -> EnvFailedError:
+    """Return what to raise for an environment that fails."""
+    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
+    return EnvFailedError(f'env_id: {name}: {reason}')
 
 
 def check_memory(num_envs: int, size: int) -> None:
@@ -80,8 +93,9 @@ class CheckedVectorEnv(Wrapper):
       reward 0.
     * ``terminated`` and ``truncated`` bool [B] are those of the environment. Both may be true in
       one step (a pole that falls at the time limit); then do not bootstrap.
-    * Rewards are float32 [B], never clipped.
-    * Later steps do not write to returned observations.
+    * Rewards are float32 [B], never clipped. They and observations are finite numbers that a
+      learner accepts.
+    * Later steps do not write to returned arrays.
     * The first ``reset()`` uses the seed given at construction, so the same seed gives the same
       episodes; a later ``reset()`` continues the same random streams. ``reset(seed=...)`` starts
       new ones.
@@ -89,14 +103,18 @@ class CheckedVectorEnv(Wrapper):
       ``envs/canonical_spaces.py``.
     * Actions of the wrong shape, dtype or range raise an error before they reach the environment.
       Box actions beyond the bounds are not clipped.
-    * Whatever the environment raises becomes an EnvFailedError of one line, except in ``close``,
-      which warns of it.
+    * Whatever the environment raises, or returns that is not allowed, becomes an EnvFailedError of
+      one line, except in ``close``, which only prints it.
 
-    ``seeds`` converts a list of B seeds to the seed argument of this ``env``.
+    ``seeds`` converts a list of B seeds to the seed argument of this ``env``. With ``copies`` its
+    arrays are copied, because it may write to them in later steps.
     """
 
-    def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list) -> None:
+    def __init__(
+        self, env: VectorEnvironment, seed: int, seeds: Seeds = list, *, copies: bool = False,
+    ) -> None:
         super().__init__(env)
+        self._copies = copies
         mode = env.metadata.get('autoreset_mode')
         if mode is not AutoresetMode.NEXT_STEP:
             self.close()
@@ -120,6 +138,7 @@ class CheckedVectorEnv(Wrapper):
         # Of discrete actions, the largest of each part.
         self._largest: Any = getattr(space, 'nvec', getattr(space, 'n', 0)) - 1
         self._action_shape = (self.num_envs, *(space.shape or ()))
+        self._shape = (self.num_envs, *self._observations.space.shape)
         self._seeds = seeds
         self._first_seed: int | None = seed
 
@@ -138,35 +157,34 @@ class CheckedVectorEnv(Wrapper):
         else:
             self._first_seed = None
         each = None if seed is None else self._seeds(seeds_for(seed, self.num_envs))
-        try:
+
+        def reset() -> ResetResult:
             observations, info = self.env.reset(seed=each, options=options)
-            return self._observations.convert(observations), info
-        except (EnvError, EnvStopped):
-            raise
-        except Exception as error:
-            raise self.failure('reset', error) from error
+            return self._observed(observations), info
+
+        return self.call('reset', reset)
 
     def step(self, actions: NDArray[Any]) -> StepResult:
         chosen = self.to_environment(actions)
+        return self.call('step', lambda: self.from_environment(self.env.step(chosen)))
+
+    def call(self, name: str, function: Callable[[], T]) -> T:
+        """Return what ``function`` returns; errors are those of the environment's ``name``()."""
         try:
-            return self.from_environment(self.env.step(chosen))
+            return function()
         except (EnvError, EnvStopped):
             raise
-        except Exception as error:
-            raise self.failure('step', error) from error
-
-    def failure(self, call: str, error: Exception) -> EnvFailedError:
-        """Return what to raise for an error of the environment's own."""
-        spec = self.env.spec
-        name = spec.id if spec is not None else type(self.env.unwrapped).__name__
-        return EnvFailedError(f'env_id: {name}: {call}(): {cause(error)}')
+        except ObservationError as error:
+            raise failure(self.env, f'the observation of {name}(){error}') from error
+        except FOREIGN_ERRORS as error:
+            raise failure(self.env, f'{name}(): {cause(error)}') from error
 
     def close(self, **kwargs: Any) -> None:
         try:
             super().close(**kwargs)
-        except Exception as error:
+        except FOREIGN_ERRORS as error:
             # What follows still has to be closed.
-            warnings.warn(str(self.failure('close', error)), stacklevel=2)
+            say(str(failure(self.env, f'close(): {cause(error)}')))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         """Return actions as the environment takes them."""
@@ -175,18 +193,49 @@ class CheckedVectorEnv(Wrapper):
     def from_environment(self, outcome: tuple[Any, ...]) -> StepResult:
         """Return what a step of the environment returned, as :meth:`step`."""
         observations, rewards, terminated, truncated, info = outcome
-        return (self._observations.convert(observations), np.asarray(rewards, np.float32),
-                terminated, truncated, info)
+        rewards = np.asarray(rewards)
+        if reason := number_error(rewards):
+            raise failure(self.env, f'the reward of step(): {reason}')
+        rewards = rewards.astype(np.float32, copy=self._copies)
+        terminated, truncated = (np.array(terminated, np.bool_, copy=self._copies or None),
+                                 np.array(truncated, np.bool_, copy=self._copies or None))
+        if not rewards.shape == terminated.shape == truncated.shape == self._shape[:1]:
+            raise failure(
+                self.env, f'step(): rewards {rewards.shape}, terminated {terminated.shape} and '
+                f'truncated {truncated.shape} are not of the shape {self._shape[:1]}')
+        return self._observed(observations), rewards, terminated, truncated, info
+
+    def _observed(self, observations: Any) -> NDArray[Any]:
+        """Return observations as one array [B, ...]."""
+        found = self._observations.convert(observations)
+        if found.shape != self._shape:
+            raise ObservationError(f' has the shape {found.shape}, its space has {self._shape}')
+        return found.copy() if self._copies else found
 
     def render(self) -> tuple[Any, ...] | None:
         """Return an image uint8 [H, W, 3] of each sub-environment, None without rendering."""
-        try:
-            images = self.env.render()
-        except DependencyNotInstalled as error:
-            raise EnvError(f'rendering: {error}') from error
-        except Exception as error:
-            raise self.failure('render', error) from error
-        return None if images is None else tuple(images)
+        def render() -> tuple[Any, ...] | None:
+            try:
+                images = self.env.render()
+            except DependencyNotInstalled as error:
+                raise EnvError(f'rendering: {error}') from error
+            return None if images is None else tuple(map(self._image, images))
+
+        return self.call('render', render)
+
+    def _image(self, given: Any) -> NDArray[np.uint8] | None:
+        if given is None:
+            return None
+        image = np.asarray(given)
+        if image.ndim == 3 and image.shape[2] == 3 and image.size:
+            if image.dtype == np.uint8:
+                return image
+            if image.dtype.kind in 'fiu' and image.min() >= 0 and image.max() <= 255:
+                if image.dtype.kind == 'f' and image.max() <= 1:
+                    image = np.round(image * 255)
+                return image.astype(np.uint8)
+        raise failure(self.env, f'render(): an array {image.shape} of {image.dtype} is not '
+                      'allowed: [height, width, 3], from 0 to 255, or floats from 0 to 1')
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
         shape = self._action_shape
@@ -207,33 +256,57 @@ class CheckedVectorEnv(Wrapper):
         return actions.astype(np.int64, copy=False)
 
 
-class CheckedObservation(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Compares each observation with its space, which the batch would not name.
+class CopiedObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
+    """Copies each observation, for wrappers that keep some of an environment with one array."""
 
-    Bounds are not compared, because many environments leave theirs by a rounding error.
+    def observation(self, observation: Any) -> Any:
+        return copy.deepcopy(observation)
+
+
+class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """Compares what reset and step return with what they have to; the batch would not name it.
+
+    Values are compared in the batch. Bounds of a Box are not, because many environments leave
+    theirs by a rounding error.
     """
 
+    def __init__(self, env: gymnasium.Env[Any, Any]) -> None:
+        super().__init__(env)
+        self._space = env.observation_space
+
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
-        observation, info = self.env.reset(seed=seed, options=options)
-        self._check(observation, 'reset')
-        return observation, info
+        outcome = self.env.reset(seed=seed, options=options)
+        if not isinstance(outcome, tuple | list) or len(outcome) != 2:
+            raise self._wrong('reset', outcome, 'observation, info')
+        self._check(outcome[0], 'reset')
+        return outcome
 
     def step(self, action: Any) -> SingleStepResult:
         outcome = self.env.step(action)
+        if not isinstance(outcome, tuple | list) or len(outcome) != 5:
+            raise self._wrong('step', outcome, 'observation, reward, terminated, truncated, info')
         self._check(outcome[0], 'step')
+        reward: Any = outcome[1]
+        if reward is None or getattr(reward, 'shape', None):
+            raise failure(self, f'the reward of step(): {quoted(reward, _SHOWN)} is not allowed: '
+                          'one number')
         return outcome
 
+    def _wrong(self, source: str, outcome: Any, allowed: str) -> EnvFailedError:
+        found = f'{len(outcome)} values' if isinstance(outcome, tuple | list) else quoted(
+            outcome, _SHOWN)
+        return failure(self, f'{source}() returns {found}, which is not allowed: {allowed}')
+
     def _check(self, observation: Any, source: str) -> None:
-        space = self.env.observation_space
+        space = self._space
         # The usual case first: this is done in every step.
-        if isinstance(observation, np.ndarray) and observation.shape == space.shape:
-            return
-        if reason := _difference(space, observation, ''):
-            name = self.env.spec.id if self.env.spec else type(self.env.unwrapped).__name__
-            raise EnvFailedError(f'env_id: {name}: the observation of {source}(){reason}')
+        if not (isinstance(observation, np.ndarray) and observation.shape == space.shape
+                and observation.dtype == space.dtype) and (
+                    reason := difference(space, observation)):
+            raise failure(self, f'the observation of {source}(){reason}')
 
 
-def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:
+def difference(space: spaces.Space[Any], observation: Any, part: str = '') -> str:
     """Return how an observation's structure differs from its space, or ''; ``part`` is its key."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
         wanted = list(space.spaces) if isinstance(space, spaces.Dict) else [*range(len(space))]
@@ -245,14 +318,18 @@ def _difference(space: spaces.Space[Any], observation: Any, part: str) -> str:
             return f'{part} has the parts {keys}, its space has {wanted}'
         spaces_by_key: Any = space
         observations: Any = observation
-        return next((reason for key in wanted if (reason := _difference(
+        return next((reason for key in wanted if (reason := difference(
             spaces_by_key[key], observations[key], f'{part}[{key!r}]'))), '')
     if space.shape is None:
         return ''
     try:
-        shape = np.shape(observation)
+        array = np.asarray(observation)
     except ValueError:
         return f'{part} is a {type(observation).__name__} of unequal parts, its space has the ' \
                f'shape {space.shape}'
-    return '' if shape == space.shape else (
-        f'{part} has the shape {shape}, its space has {space.shape}')
+    # As NumPy joins the observations of several copies.
+    if not np.can_cast(array.dtype, space.dtype or array.dtype, 'same_kind'):
+        return f'{part}: {quoted(observation, _SHOWN)} of {array.dtype} is not allowed: ' \
+               f'{space.dtype}'
+    return '' if array.shape == space.shape else (
+        f'{part} has the shape {array.shape}, its space has {space.shape}')

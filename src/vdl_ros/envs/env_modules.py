@@ -21,7 +21,7 @@ import gymnasium.wrappers
 
 from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import SettingError, suggestion
-from vdl_ros.envs.checked_vector_env import EnvError, check_memory
+from vdl_ros.envs.checked_vector_env import FOREIGN_ERRORS, EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
 
 Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
@@ -43,8 +43,7 @@ def import_modules(config: EnvModulesConfig) -> None:
                                'such as my_package.envs, separated by commas')
         try:
             importlib.import_module(name)
-        # A module that ends the process, too.
-        except (Exception, SystemExit) as error:
+        except FOREIGN_ERRORS as error:
             raise SettingError(
                 f'env_modules: {name!r} cannot be imported: {_reason(name, error)}') from error
         if name not in _imported:
@@ -194,7 +193,7 @@ def _wrap(
             env, **{key: tuple(value) if isinstance(value, list) else value
                     for key, value in arguments.items()})
     # Their code may raise anything; Gymnasium's asserts.
-    except Exception as error:
+    except FOREIGN_ERRORS as error:
         raise EnvError(f'env_wrappers: {name}: {cause(error)}') from error
     space = wrapped.observation_space
     if isinstance(space, gymnasium.spaces.Box):

@@ -15,16 +15,20 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
+from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
+from vdl_ros.common.command_line import say
 from vdl_ros.common.opengl import draw_without_display
 from vdl_ros.common.quoting import cause, in_one_line, quoted
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.checked_vector_env import (
-    CheckedObservation,
+    FOREIGN_ERRORS,
+    CheckedEnv,
     CheckedVectorEnv,
+    CopiedObservation,
     EnvError,
     VectorEnvironment,
     check_memory,
@@ -39,8 +43,10 @@ ATARI = 'ALE/'
 ROBOT = 'robot/'
 # Environments of Gymnasium that import what an argument names.
 _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
-# Modules whose environments have observations of their space.
+# Modules whose environments return what they should, and whose vector environments arrays that
+# they leave alone.
 _TESTED = ('vdl_ros.', 'gymnasium.')
+_TESTED_VECTOR = ('vdl_ros.', 'gymnasium.envs.classic_control.')
 
 dummy.register_counters()
 
@@ -129,22 +135,40 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
         kwargs['render_mode'] = 'rgb_array'
         draw_without_display()
     with _refusals(spec, config):
-        if render and not _draws(spec):
+        if render and not _draws(spec, _creator(spec)):
             raise EnvError(f'env_id: {spec.id} cannot render images')
         kwargs |= delay_arguments(config, _creator(spec), kwargs)
-        # Wrappers are of single environments.
-        if spec.vector_entry_point is not None and not wrappers:
-            env: VectorEnvironment = gymnasium.make_vec(
-                spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
+        env = _make_copies(spec, count, wrappers, kwargs, seed)
+    # An entry point that is a function does not say it.
+    if render and not _draws(spec, env):
+        env.close()
+        raise EnvError(f'env_id: {spec.id} cannot render images')
+    return env
+
+
+def _make_copies(
+    spec: EnvSpec, count: int, wrappers: Sequence[Any], kwargs: dict[str, Any], seed: int,
+) -> CheckedVectorEnv:
+    # Wrappers are of single environments.
+    if spec.vector_entry_point is not None and not wrappers:
+        env: VectorEnvironment = gymnasium.make_vec(
+            spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
+        mode = env.metadata.get('autoreset_mode')
+        if mode is AutoresetMode.NEXT_STEP or spec.entry_point is None:
             # All copies share one random stream, which takes one seed.
-            return CheckedVectorEnv(env, seed, seeds=lambda seeds: seeds[0])
-        if not str(spec.entry_point).startswith(_TESTED):
-            wrappers = [*wrappers, CheckedObservation]
-        # Gymnasium's checker checks only the first step, and slows all others.
-        env = gymnasium.make_vec(
-            spec.id, count, vectorization_mode='sync', disable_env_checker=True,
-            wrappers=wrappers, **kwargs)
-    return CheckedVectorEnv(env, seed)
+            tested = str(spec.vector_entry_point).startswith(_TESTED_VECTOR)
+            return CheckedVectorEnv(
+                env, seed, seeds=lambda seeds: seeds[0], copies=not tested)
+        with contextlib.suppress(*FOREIGN_ERRORS):
+            env.close()
+        say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
+            f'the autoreset mode {mode}, not NEXT_STEP')
+    if not str(spec.entry_point).startswith(_TESTED):
+        wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
+    # Gymnasium's checker checks only the first step, and slows all others.
+    return CheckedVectorEnv(gymnasium.make_vec(
+        spec.id, count, vectorization_mode='sync', disable_env_checker=True, wrappers=wrappers,
+        **kwargs), seed)
 
 
 @contextlib.contextmanager
@@ -154,7 +178,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
         yield
     except EnvError:
         raise
-    except Exception as error:
+    except FOREIGN_ERRORS as error:
         refuses = isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError)
         # Other errors of this package are bugs, of anybody else's code they are what it refuses.
         if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
@@ -217,7 +241,7 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     try:
         known = inspect.signature(found).parameters
         description = found(**{name: value for name, value in kwargs.items() if name in known})
-    except Exception as error:
+    except FOREIGN_ERRORS as error:
         raise EnvError(f'env_id: {spec.id}: its description: {in_one_line(error)}') from error
     return {'environment': description} if description else {}
 
@@ -246,10 +270,11 @@ def _spec(env_id: str) -> EnvSpec:
     return spec
 
 
-def _draws(spec: EnvSpec) -> bool:
-    if is_world(spec.id):
-        return True
-    return 'rgb_array' in getattr(_creator(spec), 'metadata', {}).get('render_modes', ())
+def _draws(spec: EnvSpec, made: Any) -> bool:
+    """Return whether ``made``, or what it creates, draws; True if it does not say it."""
+    metadata = getattr(made, 'metadata', None)
+    return is_world(spec.id) or metadata is None or 'rgb_array' in (
+        metadata.get('render_modes') or ())
 
 
 def _creator(spec: EnvSpec) -> Any:

@@ -96,4 +96,5 @@ def only_image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
     """Return the image of one environment's ``render()``, uint8 [H, W, 3]."""
     if images is None or images[0] is None:
         raise EnvError('the environment cannot render images')
-    return np.asarray(images[0], np.uint8)
+    image: NDArray[np.uint8] = images[0]
+    return image

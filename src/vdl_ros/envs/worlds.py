@@ -22,12 +22,15 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
+from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.common.quoting import quoted
+from vdl_ros.envs.canonical_spaces import ObservationError
 from vdl_ros.envs.checked_vector_env import (
     CheckedVectorEnv,
     EnvError,
     ResetResult,
     StepResult,
+    difference,
     seeds_for,
 )
 
@@ -108,8 +111,12 @@ class ParallelWorlds:
         self._observe()
 
     def _reset(self, w: int, world: Any, seed: int | None = None) -> None:
-        self._last[w].update(world.reset(seed=seed)[0])
+        self._keep(w, world.reset(seed=seed)[0])
         self._steps[w] = 0
+
+    def _keep(self, w: int, observations: Mapping[str, Any]) -> None:
+        # Copies: a body that is gone keeps its last one, and the world may reuse the array.
+        self._last[w].update(copy.deepcopy(dict(observations)))
 
     def step(self, actions: Mapping[str, NDArray[Any]]) -> None:
         """Step every world by actions [W] or [W, A] of bodies; others act at random."""
@@ -123,7 +130,7 @@ class ParallelWorlds:
             observations, rewards, terminated, truncated, _ = world.step({
                 key: actions[name][w] if (name := str(key)) in actions
                 else self.action_spaces[name].sample() for key in live})
-            self._last[w].update(observations)
+            self._keep(w, observations)
             self._steps[w] += 1
             is_cut = self._steps[w] >= self._limit
             for key in live:
@@ -145,9 +152,14 @@ class ParallelWorlds:
         for name, key in self._keys.items():
             space = self.observation_spaces[name]
             items = [last[key] if key in last else _zeros(space) for last in self._last]
+            for item in items:
+                if reason := difference(space, item):
+                    raise ObservationError(f' of {name}{reason}')
             out: Any = create_empty_array(space, n=self.num_worlds)
-            self.outcomes[name] = self.outcomes[name]._replace(
-                observations=concatenate(space, items, out))
+            out = concatenate(space, items, out)
+            if isinstance(out, np.ndarray) and (reason := number_error(out)):
+                raise ObservationError(f' of {name}: {reason}')
+            self.outcomes[name] = self.outcomes[name]._replace(observations=out)
 
     def render(self) -> tuple[Any, ...] | None:
         images = tuple(world.render() for world in self._worlds)
@@ -286,12 +298,13 @@ class SharedWorlds:
         chosen: dict[str, NDArray[Any]] = {}
         for view, bodies, each in zip(self.views, self._bodies, actions, strict=True):
             chosen |= bodies.split(view.to_environment(each))
-        try:
+
+        def step() -> list[StepResult]:
             self.worlds.step(chosen)
             return [view.from_environment(bodies.outcome())
                     for view, bodies in zip(self.views, self._bodies, strict=True)]
-        except Exception as error:
-            raise self.views[0].failure('step', error) from error
+
+        return self.views[0].call('step', step)
 
     def close(self) -> None:
         for view in self.views:

@@ -87,8 +87,7 @@ class ActorNode(BaseNode):
                 self._policies.choice.stay_with(message.learner_id)
         if self._mode is not None:
             with self._policies.refusing(self.stop):
-                if acted := self._mode.act():
-                    self._policies.succeeded()
+                acted = self._mode.act()
         return acted
 
     def _load(self, message: Policy) -> None:
@@ -124,7 +123,7 @@ class ActorNode(BaseNode):
         mode: ActorMode
         context = ActorContext(
             self, self._id, self._start_id, seed, self._settings.actor_threads,
-            self._settings.credit_timeout, self.timer, self._publish_episodes,
+            self._settings.credit_timeout, self.timer, self._on_acted,
             self._policies.choice.heard, self._reaction_time.add)
         try:
             if train.inference == 'learner':
@@ -194,7 +193,8 @@ class ActorNode(BaseNode):
         return f'attacks what the policy observes: {mode}, epsilon {epsilon:g}', {
             'mode': mode, 'epsilon': epsilon, 'observations attacked': self._attacked.perturbed}
 
-    def _publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
+    def _on_acted(self, episodes: list[FinishedEpisode], version: int) -> None:
+        self._policies.succeeded()
         for episode in episodes:
             self._episodes.publish(to_episode(
                 episode, stamp=self.get_clock().now(), actor_id=self._id,

@@ -42,7 +42,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from vdl_ros.common.metrics import PARTS
-from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.common.observation_spaces import MAX_NUMBER, ImageAndVector
 from vdl_ros.common.quoting import quoted
 
 
@@ -126,8 +126,7 @@ def _check_positions(positions: NDArray[np.int32], steps: int, batch: int) -> No
 Arrays = dict[str, NDArray[Any]]
 # Bytes of one unroll: the number of environments comes over the network.
 _MAX_BYTES = 1 << 31
-# Squares of sums of these, in float32, are finite: one trajectory must not end a run.
-_MAX_VALUE = 1e9
+# One trajectory must not end a run.
 _MAX_BY_NAME = {'actions': 1e6, 'behaviour_log_probs': 1e6}
 
 
@@ -239,7 +238,7 @@ def _check_magnitude(name: str, array: NDArray[Any]) -> None:
     low, high = float(array.min()), float(array.max())
     if not math.isfinite(low) or not math.isfinite(high):
         raise UnrollError(f'{name}: not all finite')
-    largest = _MAX_BY_NAME.get(name, _MAX_VALUE)
+    largest = _MAX_BY_NAME.get(name, MAX_NUMBER)
     if max(-low, high) > largest:
         raise UnrollError(f'{name}: {low if -low > high else high:g} is not allowed: '
                           f'from {-largest:g} to {largest:g}')

@@ -182,6 +182,7 @@ def _creator(path: Path, namespace: str, stop: threading.Event, launch: str) -> 
         return RobotVectorEnv(
             num_envs, contract=read_contract(path), namespace=namespace, stop=stop, launch=launch,
             **arguments)
+    make.metadata = RobotVectorEnv.metadata  # type: ignore[attr-defined]
     make.checkpoint_description = (  # type: ignore[attr-defined]
         lambda: describe_task(read_contract(path)))
     return make

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
 _RECORDER_S = 30.0
 # Time after a policy was refused until latched ones are received again, s.
 _AGAIN_S = 5.0
-# Failures in a row of the environment of a user's own launch that end the process.
-_MAX_FAILURES = 3
+# Failures of the environment of a user's own launch that end the process, unless it has acted
+# without one for so long, s.
+_MAX_FAILURES, _SOUND_S = 3, 60.0
 
 
 class PolicyInbox:
@@ -58,7 +59,7 @@ class PolicyInbox:
         self, node: Node, topic: str, patience: float, launch_id: str = '', own: str = '',
     ) -> None:
         self.choice = LearnerChoice(patience, launch_id=launch_id)
-        self.last_error, self._failures = '', 0
+        self.last_error, self._failures, self._acts_since = '', 0, math.inf
         self._own, self._learner_id = own, ''
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
@@ -108,8 +109,11 @@ class PolicyInbox:
         return message
 
     def succeeded(self) -> None:
-        """Take note that the latest policy acts."""
-        self.last_error, self._failures = '', 0
+        """Take note that the latest policy has acted."""
+        self.last_error, now = '', time.monotonic()
+        self._acts_since = min(self._acts_since, now)
+        if now - self._acts_since > _SOUND_S:
+            self._failures = 0
 
     def receive_again(self) -> None:
         self._again_at = time.monotonic() + _AGAIN_S
@@ -120,7 +124,7 @@ class PolicyInbox:
 
         A message ends no process, and the environments and networks that it names may raise
         anything. The reason is logged, once although the policy is published again. Only the
-        environment of the user's own launch ends it with one line, when it fails each time.
+        environment of the user's own launch ends it with one line, when it fails again and again.
         """
         try:
             yield
@@ -129,7 +133,8 @@ class PolicyInbox:
         except Exception as error:
             end()
             self.receive_again()
-            self._failures += isinstance(error, EnvFailedError)
+            failed, self._acts_since = isinstance(error, EnvFailedError), math.inf
+            self._failures += failed
             is_own = bool(self._own) and launch_of(self._learner_id) == self._own
             if is_own and self._failures >= _MAX_FAILURES:
                 with set_up():
@@ -137,7 +142,9 @@ class PolicyInbox:
             reason = in_one_line(error)
             if reason != self.last_error:
                 self.last_error = reason
-                self._node.get_logger().error(f'policy refused, waiting for another: {reason}')
+                what = 'environment failed, trying again' if failed else (
+                    'policy refused, waiting for another')
+                self._node.get_logger().error(f'{what}: {reason}')
 
 
 @dataclass(frozen=True)
@@ -151,7 +158,7 @@ class ActorContext:
     threads: int
     credit_timeout: float
     timer: ThreadTimer
-    # Called with finished episodes and the policy version that acted last.
+    # Called after a step or unroll with its finished episodes and the policy version of its last.
     finished: Callable[[list[FinishedEpisode], int], None]
     heard: Callable[[], None]  # called when the learner has sent something besides policies
     # Called with the extras of steps, by the names of rl/data/unroll.py.

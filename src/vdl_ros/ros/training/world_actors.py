@@ -47,7 +47,8 @@ class WorldAgent:
         self.has_begun = self._records = False
         self._episodes = qos.pub(node, 'episodes', name=f'{name}/episodes')
 
-    def publish_episodes(self, episodes: list[FinishedEpisode], version: int) -> None:
+    def on_acted(self, episodes: list[FinishedEpisode], version: int) -> None:
+        self.policies.succeeded()
         for episode in episodes:
             self._episodes.publish(to_episode(
                 episode, stamp=self._node.get_clock().now(), actor_id=self._actor_id,
@@ -171,7 +172,7 @@ class WorldActors:
                 train = select(TrainConfig, agent.config)
                 context = ActorContext(
                     self._node, self._actor_id, self._start_id, seed, self._threads,
-                    self._credit_timeout, self._timer, agent.publish_episodes,
+                    self._credit_timeout, self._timer, agent.on_acted,
                     agent.policies.choice.heard)
                 agent.mode = LocalInferenceMode(
                     context, view, train, make_algorithm_config(train, agent.config),
