@@ -70,6 +70,33 @@ def test_a_request_is_refused_while_somebody_moves_and_just_after_a_standstill()
     assert program.consent.ask() == ''
 
 
+@pytest.mark.parametrize('is_training', [True, False])
+def test_all_off_soon_after_a_stop_ends_a_consent(is_training):
+    program = Program(resumes=is_training)
+    program.consent.ask()
+    program.consent.on_stop(True)
+    program.wait(1.0)
+    program.consent.on_stop(False)
+    program.consent.on_command('/viewer', moving=False)  # the one that the driver needs
+    program.wait(0.3)
+    if not is_training:
+        assert program.consent.ask() == ''
+    program.ended.clear()
+    program.consent.on_command('/teleop', moving=False)
+    assert program.ended == [('/teleop switched the motors off', False)]
+
+
+def test_another_mark_is_a_stop_that_came_and_went():
+    program = Program(resumes=True)
+    program.consent.on_stop(False, mark=1)
+    program.consent.ask()
+    for state, mark in ((True, 2), (False, 3), (False, 3)):
+        program.consent.on_stop(state, mark=mark)
+    assert program.ended == []
+    program.consent.on_stop(False, mark=4)
+    assert program.ended == [('the robot was stopped meanwhile', False)]
+
+
 @pytest.mark.parametrize('event', ['all off', 'stop and release'])
 def test_a_request_that_waited_in_a_pause_with_what_ends_it_is_refused(event):
     program = Program()

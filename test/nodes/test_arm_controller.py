@@ -144,7 +144,7 @@ def test_the_emergency_stop_ends_a_trajectory_and_refuses_the_next(peer, control
     stop.publish(EmergencyStopState())
     # A stop that was released before the controller looked: only the stamp tells.
     stamps = itertools.count(1)
-    arm.turn_until('emergency stop', lambda: stop.publish(EmergencyStopState(
+    arm.turn_until('the robot was stopped meanwhile', lambda: stop.publish(EmergencyStopState(
         header=Header(stamp=Time(sec=next(stamps))))))
     arm.turn()
 

@@ -79,13 +79,15 @@ class Person:
 
     def move(self):
         """Let the base turn, for some transfers."""
+        # A driver that was just activated moves nothing for who has not let go.
+        self.go_on(base=0)
         count = len(self.bench.data)
         self.hold(lambda: self.bench.data[count:].count('000200') > 1, 'moving', base=1)
 
-    def go_on(self):
+    def go_on(self, base=1):
         """Command the same a few times more, for longer than the driver's watchdog waits."""
         end = time.monotonic() + 0.7
-        self.hold(lambda: time.monotonic() > end, 'time', base=1)
+        self.hold(lambda: time.monotonic() > end, 'time', base=base)
 
     def stopped(self, begin, senders=('/person',), past=None):
         """Command all the time until a stop after ``begin``, not by ``past``; return it."""
@@ -311,7 +313,8 @@ def test_emergency_stop_outranks_commands(person, bench):
     person.hold(lambda: len(bench.data) >= count + 3, 'refreshed', base=1, elbow=-1)
     assert person.diagnosed('emergency stop')['emergency_stop'] == 'True'
     detector = driver.node._topics._standstill
-    driver.node._topics._standstill = SimpleNamespace(update=lambda: True, recent=True)
+    driver.node._topics._standstill = SimpleNamespace(
+        update=lambda: True, recent=True, input_age=0.0)
     person.hold(lambda: person.release() or "release by '/person' is ignored: it may be old"
                 in driver.output, 'a release that may have waited', base=1)
     driver.node._topics._standstill = detector

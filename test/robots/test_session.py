@@ -1,5 +1,7 @@
 """One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
 
+import os
+
 import numpy as np
 import pytest
 import yaml
@@ -51,7 +53,8 @@ class Robot:
         self.session = Session(contract, Forward(contract), self.resetter,
                                lambda action: self.sent.append(float(action[0])),
                                self.log.append, name='/robot', clock=lambda: self.now,
-                               confirmation=Confirmation(path / 'unconfirmed', launch))
+                               confirmation=Confirmation(
+                                   path / 'unconfirmed' if launch else None, launch))
         for index, stop in enumerate(self.session.stops):
             stop.on_publishers(1)
             self.session.on_stop(index)
@@ -235,7 +238,7 @@ def test_a_robot_that_a_person_or_a_standstill_stopped_waits_for_a_confirmation(
     assert not robot.session.confirm()
 
 
-def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(robot):
+def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(robot, tmp_path):
     first = robot(launch='one')
     first.start()
     first.session.on_other('/teleop', first.now, moving=False)
@@ -243,9 +246,39 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     for _ in range(60):
         assert second.tick() is None
     assert second.log[-1].startswith('waits: /teleop switched the motors off')
-    robot(launch='two').start()
+    robot(launch='two').session.close()
     assert second.session.confirm()
+    second.start()
+    # One that died does not say why.
+    file = tmp_path / 'unconfirmed'
+    file.write_text(file.read_text().replace(str(os.getpid()), str(2**22 + 1)))
+    third = robot(launch='one')
+    assert third.session.unconfirmed.startswith('the actor before has died')
+    third.session.confirm()
+    third.session.close()
     robot(launch='one').start()
+
+
+def test_a_stop_that_came_and_went_and_a_silent_agent_need_a_confirmation(robot):
+    alone = robot(stops=(STOP,))
+    alone.session.on_stop(0, mark=1)
+    alone.start()
+    # Pressed and released.
+    alone.session.on_stop(0, pressed=True, mark=2)
+    alone.session.on_stop(0, mark=3)
+    for _ in range(40):
+        alone.tick()
+    assert alone.session.unconfirmed == ''
+    alone.session.on_stop(0, mark=4)
+    assert alone.session.unconfirmed.startswith('the robot was stopped meanwhile')
+    alone.session.confirm()
+    alone.start()
+    for _ in range(round(29.0 / PERIOD)):
+        alone.tick()
+    assert alone.session.unconfirmed == ''
+    for _ in range(round(2.0 / PERIOD)):
+        alone.tick()
+    assert alone.session.unconfirmed.startswith('the agent gave no action for 30 s')
 
 
 def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():

@@ -23,6 +23,8 @@ VIEWER_S = 1.0
 
 # A command that a driver needs after a stop may come so long before the news of its end, s.
 _STATE_S = 0.5
+# One that comes so long after this news is none, s: a person switches the motors off.
+_NEUTRAL_S = 0.25
 # After a longer time between two updates what is read may have waited, and for so long, s.
 _PAUSE_S, _DRAIN_S = 0.1, 0.1
 
@@ -144,7 +146,8 @@ class Consent:
         self._standstill = StandstillDetector(max_gap, clock=clock)
         self.given = False
         self.stopped = False
-        self._stop_ended_at = self._off_at = -math.inf
+        self._stop_ended_at = self._off_at = self._asked_at = -math.inf
+        self.mark: object = None
         # Senders of the neutral command that a driver needs after a stop, and the first command
         # of this kind that came before its end was known.
         self._neutral: set[str] = set()
@@ -156,6 +159,8 @@ class Consent:
         """Take a person's request to move; return why it is refused, or ''."""
         reason = self.refusal
         self.given = not reason
+        if self.given:
+            self._asked_at = self._clock()
         return reason
 
     def end(self) -> None:
@@ -227,14 +232,24 @@ class Consent:
         if self.stopped:
             self._off_in_stop = self._off_in_stop or (by, self._clock())
             return True
-        if self._clock() - self._stop_ended_at >= YIELD_S:
+        is_late = self._clock() - self._stop_ended_at >= _NEUTRAL_S
+        if self._asked_at >= self._stop_ended_at or (is_late and not self._neutral_required):
             return False
         is_first = by not in self._neutral
         self._neutral.add(by)
         return is_first
 
-    def on_stop(self, engaged: bool, neutral_required: bool = False) -> None:
-        """Take the state of the emergency stop."""
+    def on_stop(
+        self, engaged: bool, neutral_required: bool = False, mark: object = None,
+    ) -> None:
+        """Take the state of the emergency stop.
+
+        Of two states that are not engaged, a ``mark`` that has changed says that the robot was
+        stopped meanwhile, or that what drives it has stood still or has started again.
+        """
+        is_new, self.mark = self.mark not in (None, mark), mark
+        if is_new and not (engaged or self.stopped):
+            self.withdraw('the robot was stopped meanwhile')
         if self.stopped and not engaged:
             self._stop_ended_at = self._clock()
             self._neutral.clear()

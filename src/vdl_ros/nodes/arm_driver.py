@@ -78,7 +78,7 @@ class ArmDriverNode(BaseNode, LifecycleNode):
         return TransitionCallbackReturn.SUCCESS
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
-        self._driver.activate()
+        self._driver.activate(held=True)
         self.get_logger().info('active: the arm follows arm/motors')
         return TransitionCallbackReturn.SUCCESS
 

@@ -172,6 +172,9 @@ class CalibrateNode(BaseNode):
             if not said and time.monotonic() - since > SAY_S:
                 said = True
                 say(f'waiting for {self._missing}: is arm.launch.py running?')
+            # Without limit only where somebody answers a question afterwards.
+            if self._config.yes and time.monotonic() - since > ASK_S:
+                self._failure = f'no message on {self._missing} for {ASK_S:g} s'
         if self._failure:
             return _end(self._failure, 'the arm did not move')
         try:

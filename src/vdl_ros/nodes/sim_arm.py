@@ -126,9 +126,7 @@ class SimArmNode(BaseNode):
         except PoseError as error:
             response.message = str(error)
             return response
-        # Discard earlier commands.
-        driver.deactivate()
-        driver.activate()
+        driver.forget()
         self._publish()
         response.success = True
         return response

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import msgspec
+import psutil
 
 from vdl_ros.common.files import atomic_file
+
+# The process of this number had not ended its session.
+_DIED = 'the actor before has died'
 
 
 class _File(msgspec.Struct):
     launch: str
     reason: str
+    process: int
 
 
 class Confirmation:
     """Why a person has to confirm that a robot may go on: ``reason``, or ''.
 
-    It survives the process. It ends with its launch: who starts another one asks for motion.
+    It survives the process, and so does it that the process died. It ends with its launch: who
+    starts another one asks for motion.
 
     Args:
         path: the file, which may be missing; None: none.
@@ -31,19 +38,26 @@ class Confirmation:
             return
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_File)
-            self.reason = found.reason if found.launch == launch else ''
+            if found.launch == launch:
+                self.reason = found.reason or (
+                    '' if psutil.pid_exists(found.process) else _DIED)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             self.reason = f'{path} cannot be read: {type(error).__name__}'
 
-    def save(self) -> None:
-        """Write the reason to the file; raise OSError."""
+    def save(self, *, is_over: bool = False) -> None:
+        """Write the reason, and without one that the process died unless this ``is_over``.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         if self._path is None:
             return
-        if not self.reason:
+        if is_over and not self.reason:
             self._path.unlink(missing_ok=True)
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(self._path) as partial:
-            partial.write_bytes(msgspec.json.encode(_File(self._launch, self.reason)))
+            partial.write_bytes(msgspec.json.encode(_File(
+                self._launch, self.reason, os.getpid())))

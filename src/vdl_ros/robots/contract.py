@@ -149,12 +149,14 @@ class StopTopic(_Section, kw_only=True):
     """A topic whose ``field`` (bool) is true, or that is silent, while nothing may move.
 
     Without a ``field`` each message is a sign of life. Silence longer than ``timeout`` is a stop;
-    0: any time. Unless ``required``, it may be silent before its first message.
+    0: any time. Unless ``required``, it may be silent before its first message. A ``mark`` is a
+    field that changes with each stop, so that one that came and went is seen too.
     """
 
     topic: _TopicName
     type: _Message
     field: Annotated[str, matching(f'({_FIELD})?', "a dotted path such as data, or ''")] = ''
+    mark: Annotated[str, matching(f'({_FIELD})?', "a dotted path such as data, or ''")] = ''
     timeout: Annotated[float, Meta(ge=0.0, le=3600.0)] = 0.0
     required: bool = True
     # Of contracts of before: every profile of a publisher is subscribed to.

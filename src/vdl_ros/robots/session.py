@@ -85,6 +85,8 @@ class StopState:
 
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
+# Longest time without an action of the agent that is no standstill, s.
+_AGENT_S = 30.0
 
 
 class State(Enum):
@@ -190,6 +192,7 @@ class Session:
             max_gap=math.inf if contract.simulated_clock else MAX_GAP)
         self.consent.ask()
         self._confirmation = confirmation or Confirmation()
+        self._save_confirmation()
         self._moved_until = -np.inf
         self._logged = ''
         self._retry_at = self._neutral_at = self._settled = -np.inf
@@ -201,11 +204,13 @@ class Session:
     def on_reading(self, key: str, reading: Reading) -> None:
         self._readings[key] = reading
 
-    def on_stop(self, index: int, pressed: bool = False) -> None:
+    def on_stop(self, index: int, pressed: bool = False, mark: object = None) -> None:
         """Take a message of a stop, by its place in the contract."""
         stop = self.stops[index]
         stop.on_message(pressed)
-        self.consent.on_stop(any(each.is_pressed for each in self.stops))
+        if mark is None:
+            mark = self.consent.mark
+        self.consent.on_stop(any(each.is_pressed for each in self.stops), mark=mark)
         if pressed:
             self.lose(stop.problem)
 
@@ -226,7 +231,7 @@ class Session:
             self.lose(self.consent.pause, command=False)
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
-        self._confirmation.reason = f'{reason}; ros2 run vdl_ros confirm lets it go on'
+        self._confirmation.reason = reason
         # The motors first: disk and terminal can block.
         self.lose(self.unconfirmed)
         self._save_confirmation()
@@ -234,11 +239,12 @@ class Session:
     @property
     def unconfirmed(self) -> str:
         """Why a person has to confirm that it may go on, or ''."""
-        return self._confirmation.reason
+        reason = self._confirmation.reason
+        return reason and f'{reason}; ros2 run vdl_ros confirm lets it go on'
 
-    def _save_confirmation(self) -> None:
+    def _save_confirmation(self, *, is_over: bool = False) -> None:
         try:
-            self._confirmation.save()
+            self._confirmation.save(is_over=is_over)
         except OSError as error:
             self._log(f'what a person has to confirm does not survive this process: {error}')
 
@@ -294,6 +300,11 @@ class Session:
         """Return what the agent gets since the last call; None: nothing, or the robot is lost."""
         result, self._result = self._result, None
         return result
+
+    def close(self) -> None:
+        """End as :meth:`stop`; who begins another session need not confirm that."""
+        self.stop()
+        self._save_confirmation(is_over=True)
 
     def stop(self) -> None:
         """Send the neutral action, unless nothing was sent since others commanded, and wait."""
@@ -392,6 +403,9 @@ class Session:
         measured = self._measure(now)
         self._check_limits(measured)
         if episode.action_age is None:
+            if now - episode.observed > _AGENT_S and not self._contract.simulated_clock:
+                self.consent.withdraw(f'the agent gave no action for {_AGENT_S:g} s')
+                return
             self.late += 1
             episode.late += 1
             hold = (late.action == 'hold' and now - episode.observed < late.limit

@@ -48,7 +48,7 @@ class Arm:
 
     def __init__(self, bench, **settings):
         self.bench, self.now = bench, 100.0
-        self.guard, self.sent, self.notices = Guard(), [], []
+        self.guard, self.sent, self.notices, self.interrupted = Guard(), [], [], []
         self.signs = UsbConfig().signs
         self.backend = fake.FakeBackend(bench.folder)
         self.driver = ArmDriver(
@@ -56,7 +56,7 @@ class Arm:
             UsbPort(0, self.backend, 0.1).open, self.guard,
             sent=lambda motors: self.sent.append((self.now, motors)),
             notice=lambda level, text: self.notices.append((level, text)),
-            clock=lambda: self.now)
+            interrupted=self.interrupted.append, clock=lambda: self.now)
 
     def run(self, seconds, command=None, every=0.1):
         """Tick for a while, giving ``command`` every so often."""
@@ -325,6 +325,7 @@ def test_time_counts_that_a_motor_may_have_run_while_the_device_failed(make):
         assert arm.driver.locked_out == {'gripper': 1}, case
         arm.run(0.5, Motors(gripper=1))
         assert not arm.motors.moving, case
+        arm.driver.command(Motors())
         arm.run(0.6, Motors(gripper=-1))
         assert (arm.motors, arm.driver.locked_out) == (Motors(gripper=-1), {}), case
 
@@ -425,11 +426,16 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     arm.run(1.0, command)
     assert arm.driver.state == 'active'
     assert set(arm.bench.data[count:]) == {'000001'}, 'the command must be released first'
-    assert arm.driver.locked_out == {'base': 1}
-    arm.run(0.2, Motors(elbow=1))
+    # By its sender: another one neither is held nor releases it.
+    arm.driver.command(Motors(), '/viewer')
+    arm.run(0.2, command)
+    assert not arm.motors.moving
+    arm.driver.command(Motors(elbow=1), '/viewer')
     assert arm.motors == Motors(elbow=1)
+    arm.driver.command(Motors())
     arm.run(0.2, command)
     assert arm.motors == command
+    assert arm.interrupted == ['the arm was disconnected']
     # Also if its sender is silent for longer than the watchdog's time meanwhile.
     arm.bench.fail('unplugged')
     arm.run(1.0)
@@ -437,7 +443,7 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     arm.run(0.3)
     assert arm.driver.state == 'active'
     arm.run(1.0, command)
-    assert (arm.motors, arm.driver.locked_out) == (Motors(lamp=True), {'base': 1})
+    assert arm.motors == Motors(lamp=True)
     arm.run(0.1, Motors())
     arm.run(0.1, command)
     assert arm.motors == command

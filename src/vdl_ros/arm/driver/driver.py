@@ -157,24 +157,27 @@ class ArmDriver:
 
     Motors are off, whatever is commanded, while the driver is not active; during an emergency stop
     and until its neutral command; ``command_timeout`` after the last command; in the direction in
-    which a motor has reached its run time limit; and after a reconnection until what was commanded
-    before has been released.
+    which a motor has reached its run time limit; and after a reconnection until the sender of what
+    is commanded has let go.
 
     Args:
         connect: opens the device or raises ArmUsbError.
         sent: called with every command that the device accepted.
         notice: called with one line for the user, once for each event.
+        interrupted: called with a reason when the device was away, or commands were ignored.
         clock: monotonic, s; the arm follows its last command while the machine is suspended.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
+                 interrupted: Callable[[str], None] = lambda reason: None,
                  clock: Callable[[], float] = time_since_boot) -> None:
         self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock
+        self._on_interrupted = interrupted
         self._link: Link | None = None
-        self._opened = False
+        self._opened = self._was_away = False
         self.active = False
         self.emergency = False
         self.fault = ''
@@ -182,17 +185,16 @@ class ArmDriver:
         self._desired = Motors()
         self._commanded_at = -math.inf
         self.neutral_required = False
-        # When senders last commanded a motor that an emergency stop keeps off.
+        # When senders last commanded a motor that is kept off until they let go.
         self._held_back: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
         #: The command that the device follows; None: unknown, as the device reports nothing.
         self.sent: Motors | None = None
         self._sent_at = -math.inf
         self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
-        # The directions that have to be released after a reconnection, and until when commands
-        # count as older than that.
-        self._unreleased: dict[str, int] = {}
+        # Until when senders count as commanding since before a reconnection, and who does not.
         self._held_until = -math.inf
+        self._free: set[str] = set()
         self._reported: dict[tuple[str, int], float] = {}
         self._next_try = -math.inf
 
@@ -202,7 +204,7 @@ class ArmDriver:
 
     @property
     def locked_out(self) -> dict[str, int]:
-        return self._unreleased | self._run_time.exhausted
+        return self._run_time.exhausted
 
     @property
     def state(self) -> str:
@@ -220,23 +222,34 @@ class ArmDriver:
         try:
             self._attach()
         except (ArmUsbError, GuardianError) as error:
-            self.fault = str(error)
+            self.fault, self._was_away = str(error), True
             raise
         self._opened, self.fault = True, ''
 
-    def activate(self) -> None:
-        """Accept commands from now on; RuntimeError: the device is not open."""
+    def activate(self, *, held: bool = False) -> None:
+        """Accept commands from now on; RuntimeError: the device is not open.
+
+        With ``held``, who commands motion already has to let go first.
+        """
         if not self._opened:
             raise RuntimeError('activate() before open()')
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
-        self._unreleased.clear()
+        if held:
+            self._hold()
+        self.active = True
+        if self._was_away:
+            self._on_interrupted('the driver was activated')
+
+    def forget(self) -> None:
+        """Stop the motors and forget their run times: the joints were moved to other places."""
+        self._desired = self._desired.stopped()
+        self._apply(self._clock(), always=True)
         self._held_until = -math.inf
         self._run_time.reset(self._clock())
-        self.active = True
 
     def deactivate(self) -> bool:
         """Stop and ignore commands; return whether the device accepted the stop."""
-        self.active = False
+        self.active, self._was_away = False, True
         self._desired = self._desired.stopped()
         self._apply(self._clock(), always=True)
         return self._stopped
@@ -261,23 +274,16 @@ class ArmDriver:
         if not self.active:
             return
         now = self._clock()
-        motors = self._hold_back(motors, sender, now)
-        self._unreleased = {name: direction for name, direction in self._unreleased.items()
-                            if getattr(motors, name) == direction}
-        if not motors.moving:
-            self._held_until = -math.inf
-        elif now < self._held_until:
-            self._require_release(motors)
-        self._desired, self._commanded_at = motors, now - age
+        self._desired, self._commanded_at = self._hold_back(motors, sender, now), now - age
         self._apply(now)
 
     def keep_off(self, motors: Motors, sender: str) -> None:
         """Take note of a command that is not obeyed: its sender has not let go meanwhile."""
-        now = self._clock()
-        if self.emergency or self.neutral_required or sender in self._held_back:
-            self._held_back[sender] = now
-        if now < self._held_until:
-            self._require_release(motors)
+        self._hold_back(motors, sender, self._clock())
+
+    def expire(self, age: float) -> None:
+        """Take note that the last command, unless it is newer, is ``age`` old, s of any clock."""
+        self._commanded_at = min(self._commanded_at, self._clock() - age)
 
     def refuse(self, reason: str) -> None:
         """Stop because of an invalid command; log the reason at a limited rate."""
@@ -291,17 +297,20 @@ class ArmDriver:
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
-        """Return what a command may do during an emergency stop, and after it.
+        """Return what a command may do during an emergency stop, and after it or a reconnection.
 
-        Then the first command that counts has all motors off. A sender that has commanded motion
-        since before the release must send such a command itself, or pause.
+        After a stop the first command that counts has all motors off. A sender that has commanded
+        motion since before the end of either must send such a command itself, or pause.
         """
         timeout = self._config.command_timeout
         self._held_back = {name: at for name, at in self._held_back.items() if now - at < timeout}
         if not motors.moving:
             self._held_back.pop(sender, None)
+            if now < self._held_until:
+                self._free.add(sender)
             self.neutral_required &= self.emergency
-        elif self.emergency or self.neutral_required or sender in self._held_back:
+        elif (self.emergency or self.neutral_required or sender in self._held_back
+              or (now < self._held_until and sender not in self._free)):
             self._held_back[sender] = now
             return motors.stopped()
         return motors
@@ -415,18 +424,16 @@ class ArmDriver:
         self.fault = ''
         # A hand that plugs it in is near the arm: what is commanded now must be released first.
         # The same for a command that was held up on its way.
-        now, timeout = self._clock(), self._config.command_timeout
-        if now - self._commanded_at >= timeout:
-            self._held_until = now + timeout
-        elif self.active:
-            self._require_release(self._desired)
-        waiting = ('; off until they are commanded off or in the other direction: '
-                   + ', '.join(self._unreleased) if self._unreleased else '')
-        self._notice('info', f'the arm is connected again, motors off{waiting}')
+        self._desired = self._desired.stopped()
+        self._hold()
+        self._on_interrupted('the arm was disconnected')
+        self._notice('info', 'the arm is connected again, motors off; who commands them has to '
+                     'let go first')
 
-    def _require_release(self, motors: Motors) -> None:
-        self._unreleased.update({
-            name: getattr(motors, name) for name in JOINTS if getattr(motors, name)})
+    def _hold(self) -> None:
+        """Hold back who commands motion now, until it lets go."""
+        self._held_until = self._clock() + self._config.command_timeout
+        self._free.clear()
 
     def _attach(self) -> None:
         """Open the device, motors off, and start the guard; raise ArmUsbError, GuardianError."""

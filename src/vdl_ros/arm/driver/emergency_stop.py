@@ -84,6 +84,11 @@ class EmergencyStop:
         self._change(False, shown(sender, _MAX_LENGTH), reason, now)
         return True
 
+    def interrupt(self, reason: str, now: int) -> None:
+        """Change a state that is not engaged, which ends what programs do with the arm."""
+        if not self.state.engaged:
+            self._change(False, '', reason, now)
+
     def _change(self, engaged: bool, sender: str, reason: str, now: int) -> None:
         # Always a new stamp: a release of an earlier state does not count any more.
         stamp = max(now, self.state.stamp + 1)

@@ -36,12 +36,9 @@ class ArmConsent(Consent):
         self.on_command(message.sender, moving=moves(message), for_lamp=message.lamp != 0)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
-        before, self.stop_state = self.stop_state, message
-        # Each stop has a stamp of its own. One that was released before this node looked counts
-        # too, as does a driver that has started again.
-        if before is not None and before.header.stamp != message.header.stamp:
-            self.on_stop(True)
-        self.on_stop(message.engaged, message.neutral_required)
+        self.stop_state = message
+        stamp = message.header.stamp
+        self.on_stop(message.engaged, message.neutral_required, (stamp.sec, stamp.nanosec))
 
     def _on_viewer_alive(self, _: Empty) -> None:
         self.on_viewer_alive()

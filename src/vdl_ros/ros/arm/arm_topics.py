@@ -114,10 +114,14 @@ class ArmTopics:
         self._max_gap = min(config.command_timeout, MAX_GAP) if real_time else math.inf
         self._standstill = StandstillDetector(self._max_gap)
         self._standstill.update()
-        node.every(_TICK_S, self._standstill.update)
+        self._is_settled = True
         self._sent = qos.pub(node, 'arm/motors_sent')
+        self._stop = EmergencyStop(
+            state_file(node, 'emergency_stop', self._name), time.time_ns())
+        self._stop.interrupt('the driver has started', time.time_ns())
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
-                                notice=self._log, clock=clock)
+                                notice=self._log, interrupted=self._interrupt, clock=clock)
+        node.every(_TICK_S, self._look)
         self._conflicts = CommandConflictDetector(
             config.command_timeout, lambda: self._publishers('arm/motors'))
         self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
@@ -126,8 +130,6 @@ class ArmTopics:
         self._stop_state = qos.pub(node, 'arm/emergency_stop_state')
         self._stop_marker = qos.pub(node, 'arm/emergency_stop_marker')
         self._published: EmergencyStopState | None = None
-        self._stop = EmergencyStop(
-            state_file(node, 'emergency_stop', self._name), time.time_ns())
         state = self._stop.state
         self.driver.emergency_stop(state.engaged, f'before this start, {state}')
         self._publish_stop()
@@ -137,9 +139,24 @@ class ArmTopics:
         qos.sub(node, 'arm/emergency_stop', self._on_emergency_stop)
         qos.sub(node, 'arm/motors', self._on_motors, qos.MOTORS)
 
+    def _look(self) -> None:
+        """Look for pauses of this process: what was commanded before one is as old."""
+        self._standstill.update()
+        age = self._standstill.input_age
+        if age:
+            self.driver.expire(age)
+        if age > MAX_GAP and self._is_settled:
+            self._interrupt('the driver stood still')
+        self._is_settled = age <= MAX_GAP
+
+    def _interrupt(self, reason: str) -> None:
+        """Let programs that move the arm end that: a person has to ask them again."""
+        self._stop.interrupt(reason, time.time_ns())
+        self._publish_stop()
+
     def _tick(self) -> None:
         """Tick the driver: a flood of messages can starve the node's timers."""
-        self._standstill.update()
+        self._look()
         now = time.monotonic()
         if now - self._ticked_at >= _TICK_S:
             self._ticked_at = now

@@ -67,9 +67,7 @@ class RobotGraph:
         self._sessions = [
             Session(self._contract, task, resetter, robot.send, self._logger(copy),
                     name=self._node.get_fully_qualified_name(),
-                    confirmation=Confirmation(state_file(
-                        self._node, 'unconfirmed', self._node.resolve_topic_name(robot.topic)),
-                        launch or _PROCESS))
+                    confirmation=self._confirmation(robot.topic, launch or _PROCESS))
             for copy, (task, resetter, robot) in enumerate(zip(
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
@@ -115,7 +113,8 @@ class RobotGraph:
             if self._is_closed:
                 return
             self._is_closed = True
-            self._stop_all()
+            for session in self._sessions:
+                session.close()
         self._thread.join()
         late, lost, ticks = (sum(getattr(each, name) for each in self._sessions)
                              for name in ('late', 'lost', 'ticks'))
@@ -131,6 +130,13 @@ class RobotGraph:
             if resetter is not None:
                 resetter.close()
         self._node.destroy_node()
+
+    def _confirmation(self, topic: str, launch: str) -> Confirmation:
+        # A simulation waits for nobody.
+        if self._contract.simulated_clock:
+            return Confirmation()
+        return Confirmation(state_file(
+            self._node, 'unconfirmed', self._node.resolve_topic_name(topic)), launch)
 
     def _run(self) -> None:
         """Run callbacks and ticks; an error stops the robots and is raised in the agent."""

@@ -160,8 +160,10 @@ class RobotInterfaces:
             where = f'{file}: stops[{index}]'
             kind = _resolve_message(f'{where}: type', stop.type)
             # Without a field a message is a sign of life.
-            self.stops.append((stop, kind, _field_reader(where, kind, stop.field)
-                               if stop.field else lambda _: False))
+            self.stops.append((
+                stop, kind,
+                _field_reader(where, kind, stop.field) if stop.field else lambda _: False,
+                _field_reader(where, kind, stop.mark) if stop.mark else lambda _: None))
         actions = contract.actions
         self.action = _resolve_message(f'{file}: actions: type', actions.type)
         self.writers = [
@@ -275,7 +277,7 @@ class RobotTopics:
     def look_for_stops(self) -> None:
         """Count who publishes each stop, and subscribe to it with the profile that is offered."""
         assert self._session is not None
-        for index, (stop, kind, read) in enumerate(self._interfaces.stops):
+        for index, (stop, kind, *readers) in enumerate(self._interfaces.stops):
             name = self._node.resolve_topic_name(self.full(stop.topic))
             publishers = self._node.get_publishers_info_by_topic(name)
             with self._lock:
@@ -291,7 +293,7 @@ class RobotTopics:
                 if listener is not None:
                     self._node.destroy_subscription(listener)
                 self._stop_listeners[index] = self._node.create_subscription(
-                    kind, name, partial(self._on_stop, index, read), profile)
+                    kind, name, partial(self._on_stop, index, *readers), profile)
 
     def _on_confirmed(
         self, request: Trigger.Request, response: Trigger.Response,
@@ -330,10 +332,12 @@ class RobotTopics:
         with self._lock:
             self._session.on_reading(key, Reading(values, stamp, max(0.0, lag), now, wall))
 
-    def _on_stop(self, index: int, read: Callable[[Any], Any], message: Any) -> None:
+    def _on_stop(
+        self, index: int, read: Callable[[Any], Any], mark: Callable[[Any], Any], message: Any,
+    ) -> None:
         assert self._session is not None
         with self._lock:
-            self._session.on_stop(index, bool(read(message)))
+            self._session.on_stop(index, bool(read(message)), mark(message))
 
     def _on_other(self, message: Any) -> None:
         assert self._interfaces.sender is not None
