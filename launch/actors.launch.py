@@ -13,7 +13,7 @@ from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.rl.settings import ActorConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_nodes import restarted
-from vdl_ros.ros.node_settings import ProcessConfig
+from vdl_ros.ros.node_settings import ONLY_ACTORS, ProcessConfig
 
 SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig, ProcessConfig)
 
@@ -38,7 +38,7 @@ def start(context):
     ranks = [index % numbers.num_learners if numbers.learner_rank < 0 else numbers.learner_rank
              for index in range(numbers.num_actors)]
     # train.launch.py has that of the learner.
-    launch_id = context.launch_configurations.get('launch_id') or 'actors'
+    launch_id = context.launch_configurations.get('launch_id') or ONLY_ACTORS
     actors = [
         restarted(partial(
             launch_nodes.node, context, 'actor', given, SETTINGS, launch_id,

@@ -80,8 +80,8 @@ def test_a_row_that_cannot_be_written_leaves_no_part_of_it(tmp_path):
 
 def test_a_row_cut_short_by_a_crash_is_skipped_and_a_missing_column_has_its_default(tmp_path):
     path = tmp_path / 'progress.csv'
-    for rest in ('3', '3,', '3,x'):
-        path.write_text(f'step,loss\n1,0.5\n{rest}')
+    for rest in ('3', '3,', '3,x', '3,\xff'):
+        path.write_text(f'step,loss\n1,0.5\n{rest}', encoding='latin-1')
         table = ProgressTable(path, ('step', 'loss'))
         assert table.rows() == [{'step': 1.0, 'loss': 0.5}], rest
         table.truncate(9)

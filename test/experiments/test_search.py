@@ -1,6 +1,7 @@
 """Searches with trials that take no time: pruning, several hosts, samplers, storages."""
 
 import math
+import sqlite3
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,13 +60,13 @@ def make(tmp_path):
     specs, faults = read_specs(path)
     assert not faults
 
-    def make_searcher(folder='a', url='', fails=()):
+    def make_searcher(folder='a', url='', fails=(), log=lambda text: None):
         (tmp_path / folder).mkdir(exist_ok=True)
         runner = FakeRunner(specs['one'], tmp_path / folder, fails)
         return runner, Searcher(
             runner, specs['one'].search,
             lambda number, values: (values['learning_rate'], {'final_return': 0.0}),
-            url=url, log=lambda text: None)
+            url=url, log=log)
     return make_searcher
 
 
@@ -116,6 +117,28 @@ def test_a_trial_of_this_folder_that_was_abandoned_is_run_and_that_of_another_is
     runner, searcher = make('b', url)
     assert searcher.run(1, threading.Event())
     assert runner.ran == [1]
+
+
+def test_a_trial_whose_process_died_is_begun_again_by_whoever_comes(make, tmp_path):
+    path, lines = tmp_path / 'search.db', []
+    killed, searcher = make('a', f'sqlite:///{path}', log=lines.append)
+    trial = searcher._next()
+    searcher._spaces['learning_rate'].draw(trial)
+    searcher.study._storage.record_heartbeat(trial._trial_id)
+    runner, other = make('b', f'sqlite:///{path}', log=lines.append)
+    assert not other.run(1, threading.Event())
+    assert runner.ran == [1, 2, 3, 4, 5, 6, 7]
+    assert lines[-1].startswith('trials 0 run elsewhere, or their processes ended within the la')
+    with sqlite3.connect(path) as database:
+        database.execute("update trial_heartbeats set heartbeat = '2020-01-01 00:00:00'")
+    assert other.run(1, threading.Event())
+    found = {each.number: each for each in other.outcomes()}
+    assert sorted(found) == [1, 2, 3, 4, 5, 6, 7, 8]
+    assert found[8].values == {'learning_rate': 0.001}, 'of trial 0'
+    # A process that only stood still.
+    searcher._run_trial(trial, lambda: False, failures := [])
+    assert (killed.ran, failures) == ([0], [])
+    assert lines[-1].startswith('trial 0: was begun again elsewhere')
 
 
 def search(sampler, **spaces):
@@ -190,9 +213,10 @@ def test_a_file_of_something_else_and_a_changed_spec_are_one_line(tmp_path):
     study_of(open_storage(tmp_path))
     with pytest.raises(StorageError, match='the spec has changed'):
         study_of(open_storage(tmp_path), {'a': 2})
-    (tmp_path / 'search.journal').write_text('[1, 2]\n')
-    with pytest.raises(StorageError, match='is not the file of a search'):
-        open_storage(tmp_path)
+    for line in (b'[1, 2]', b'{"op_code": 99}', b'\xff'):
+        (tmp_path / 'search.journal').write_bytes(line + b'\n')
+        with pytest.raises(StorageError, match='search.journal is damaged, or not the file of a'):
+            open_storage(tmp_path)
 
 
 def test_a_storage_that_cannot_be_used_is_one_line_without_its_password(tmp_path):

@@ -37,7 +37,7 @@ def test_a_bad_setting_ends_a_node_and_leaves_folders_as_they_are(refused, run, 
     assert 'missing.pt: no such file' in refused(evaluate.main, 'checkpoint:=missing.pt')
 
 
-def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, tmp_path):
+def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, monkeypatch):
     def no_such(name, file, meant):
         return f'{name}: no such argument of {file}.launch.py; did you mean {meant!r}'
 
@@ -69,6 +69,9 @@ def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, tmp_path):
             plan(f'{file}.launch.py', *arguments)
         assert line in str(refusal.value), (file, arguments)
         assert '\n' not in str(refusal.value), (file, arguments)
+    monkeypatch.setenv('ROS_DOMAIN_ID', '232')
+    with pytest.raises(ValueError, match='^ROS_DOMAIN_ID is 232; allowed: a whole number from 0'):
+        plan('actors.launch.py')
 
 
 def test_an_evaluation_that_crashes_fails_its_launch(plan, monkeypatch):

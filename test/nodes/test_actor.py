@@ -25,8 +25,9 @@ from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.checkpoint import save_checkpoint
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
-from vdl_ros.ros import qos
+from vdl_ros.ros import process, qos
 from vdl_ros.ros.messages.tensors import to_tensors
+from vdl_ros.ros.node_settings import ONLY_ACTORS
 from vdl_ros.ros.training import actor as actor_modes
 
 SETTINGS = as_dict(EnvConfig(num_envs=1), TrainConfig(hidden_size=4, unroll_length=2))
@@ -42,8 +43,10 @@ def niceness(monkeypatch):
 
 
 @pytest.fixture
-def actor(niceness):
-    rclpy.init(args=['--ros-args', '-p', 'credit_timeout:=0.1'])
+def actor(niceness, request, monkeypatch):
+    monkeypatch.setattr(process, 'die_with_parent', lambda: None)
+    launch_id = getattr(request, 'param', "''")
+    rclpy.init(args=['--ros-args', '-p', 'credit_timeout:=0.1', '-p', f'launch_id:={launch_id}'])
     node = ActorNode()
     yield node
     node.stop()
@@ -237,6 +240,15 @@ def test_an_actor_stays_with_its_learner_when_a_second_training_starts(actor, ta
     # The first one ends.
     actor.destroy_publisher(publishers[0])
     act_until(actor, lambda: ' acts in 1 x vdl/Counter-v0' in said(), 'the second')
+
+
+@pytest.mark.parametrize(('actor', 'count'), [('mine', 0), (ONLY_ACTORS, 1)], indirect=['actor'])
+def test_an_actor_waits_for_the_learner_of_its_launch_if_it_has_one(actor, take, said, count):
+    take(SETTINGS, 'other/1')
+    output = said()
+    assert output.count(' acts in ') == count
+    line = "another learner, 'other/1', publishes on /policy: its policies are ignored; give each"
+    assert (line in output) == (not count)
 
 
 def test_an_actor_without_a_learner_logs_where_it_looked(actor, said):

@@ -8,6 +8,7 @@ import time
 import pytest
 import rclpy
 from diagnostic_msgs.msg import DiagnosticStatus
+from rclpy._rclpy_pybind11 import RCLError
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
@@ -29,6 +30,16 @@ def test_malformed_ros_arguments_give_one_line_and_status_2(capsys):
     assert 'doctor: error: Failed to parse ROS arguments' in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures('own_signals')
+def test_an_environment_in_which_no_node_starts_gives_a_line_for_each_fault(capsys, monkeypatch):
+    monkeypatch.setenv('ROS_DOMAIN_ID', '232')
+    monkeypatch.setenv('ROS_LOG_DIR', '/proc/none')
+    assert run_node('name', pytest.fail, pytest.fail, (), []) == 2
+    domain, logs = capsys.readouterr().err.splitlines()
+    assert domain == 'name: ROS_DOMAIN_ID is 232; allowed: a whole number from 0 to 231'
+    assert logs.startswith('name: no folder for the logs of ROS: /proc/none: No such file')
+
+
 @pytest.mark.usefixtures('ros_domain', 'own_signals')
 def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(capsys):
     def fail(*args):
@@ -44,6 +55,12 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
     for parts in ((fail, pytest.fail), (make, fail_in_set_up)):
         assert run_node('name', *parts, (), []) == 2
         assert capsys.readouterr().err == 'name: [Errno 28] full\n'
+
+    def refuse():
+        raise RCLError('no security\nlibraries, at a.cpp:1')
+
+    assert run_node('name', refuse, pytest.fail, (), []) == 2
+    assert capsys.readouterr().err == 'name: ROS: no security libraries\n'
     # Python prints the traceback and ends with status 1.
     with pytest.raises(OSError, match='full'):
         run_node('name', make, fail, (), [])

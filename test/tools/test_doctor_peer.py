@@ -143,8 +143,8 @@ def test_nobody_answers_or_only_another_host_is_answered(hosts, doctors):
 def test_input_that_cannot_be_used_is_one_line(monkeypatch, capsys):
     monkeypatch.setattr(doctor.transport, 'configure', lambda: None)  # keep os.environ
     for option, domain, line in (
-            ('--peer', 'lab', 'ROS_DOMAIN_ID is lab; allowed: a whole number from 0 to 232'),
-            ('--answer', '233', 'ROS_DOMAIN_ID is 233; allowed: a whole number from 0 to 232'),
+            ('--peer', 'lab', 'ROS_DOMAIN_ID is lab; allowed: a whole number from 0 to 231'),
+            ('--answer', '233', 'ROS_DOMAIN_ID is 233; allowed: a whole number from 0 to 231'),
             ('--answer', '1', 'no-such-host.invalid: ')):
         monkeypatch.setenv('ROS_DOMAIN_ID', domain)
         assert doctor.main([option, 'no-such-host.invalid']) == 2, line

@@ -27,7 +27,11 @@ def log_dir() -> str:
     base = os.path.normpath(os.path.expanduser(base))
     now = datetime.datetime.now().strftime('%Y-%m-%d-%H-%M-%S-%f')
     folder = os.path.join(base, f'{now}-{socket.gethostname()}-{os.getpid()}')
-    os.makedirs(folder, exist_ok=True)
+    try:
+        os.makedirs(folder, exist_ok=True)
+    except OSError as error:
+        raise RuntimeError(f'no folder for the logs of ROS: {base}: {error.strerror}; set '
+                           'ROS_LOG_DIR to a folder that can be written') from error
     link = os.path.join(base, 'latest')
     # Launches that start at the same time compete for the link.
     with contextlib.suppress(OSError):

@@ -175,7 +175,7 @@ class ProgressTable:
 
     def _lines(self) -> list[tuple[dict[str, float], dict[str, str]]]:
         try:
-            with self._path.open(newline='') as stream:
+            with self._path.open(newline='', errors='replace') as stream:
                 lines = list(csv.DictReader(stream))
         except FileNotFoundError:
             return []

@@ -101,7 +101,11 @@ class Experiments:
         complete = searcher.run(self.jobs, self.stop)
         outcomes = searcher.outcomes()
         self._deliver(runner, outcomes, searcher.importance(), 'search', complete=complete)
-        return complete and any(each.value is not None for each in outcomes)
+        if complete and all(each.value is None for each in outcomes):
+            self.log(f'{spec.name}: no trial has a result: ' + ', '.join(
+                f'trial {each.number} {each.state}' for each in outcomes))
+            return False
+        return complete
 
     def _deliver(self, runner: TrialRunner, outcomes: list[Outcome],
                  importance: Mapping[str, float], mode: str, *, complete: bool) -> None:

@@ -20,12 +20,19 @@ import optuna
 from cmaes import CMA
 from optuna._transform import _SearchSpaceTransform
 from optuna.distributions import BaseDistribution, CategoricalDistribution
-from optuna.exceptions import OptunaError
+from optuna.exceptions import ExperimentalWarning, OptunaError, UpdateFinishedTrialError
 from optuna.importance import PedAnovaImportanceEvaluator, get_param_importances
 from optuna.pruners import BasePruner, MedianPruner, NopPruner
 from optuna.samplers import BaseSampler, GridSampler, RandomSampler, TPESampler
 from optuna.search_space import intersection_search_space
-from optuna.storages import BaseStorage, JournalStorage, RDBStorage
+from optuna.storages import (
+    BaseStorage,
+    JournalStorage,
+    RDBStorage,
+    RetryHeartbeatStaleTrialCallback,
+    fail_stale_trials,
+)
+from optuna.storages._heartbeat import get_heartbeat_thread
 from optuna.storages.journal import JournalFileBackend
 from optuna.study import Study
 from optuna.trial import FrozenTrial, Trial, TrialState
@@ -41,8 +48,12 @@ from vdl_ros.rl.runs.training_process import TrainingError
 _JOURNAL = 'search.journal'
 _STATES = {TrialState.COMPLETE: 'complete', TrialState.PRUNED: 'pruned',
            TrialState.FAIL: 'failed'}
+# Time between the signs of life of a trial in a database, and without one until it counts as dead,
+# s; how often a trial that is dead is begun again.
+_HEARTBEAT_S, _DEAD_S, _MAX_RETRIES = 10, 60, 3
 # Deviation of the first generation of CMA-ES in a cube of width 1, as Optuna's.
 _SIGMA = 1 / 6
+_DIED = 'its process ended'
 Distributions = dict[str, BaseDistribution]
 
 
@@ -69,12 +80,18 @@ def storage_errors(url: str, folder: Path) -> Iterator[None]:
 def open_storage(folder: Path, url: str = '') -> BaseStorage:
     """Return the database at ``url``, or without one the file in a folder that is locked."""
     optuna.logging.set_verbosity(logging.ERROR)
+    # Of heartbeats, which here do not come from Study.optimize.
+    warnings.simplefilter('ignore', ExperimentalWarning)
+    warnings.filterwarnings('ignore', 'Heartbeat of storage is supposed')
     path = folder / _JOURNAL
     with storage_errors(url, folder):
         if url:
             # Hosts that share a file wait for each other's transactions, s.
-            return RDBStorage(url, engine_kwargs={'connect_args': {'timeout': 60}} if
-                              url.startswith('sqlite') else {})
+            return RDBStorage(
+                url, engine_kwargs={'connect_args': {'timeout': 60}} if
+                url.startswith('sqlite') else {},
+                heartbeat_interval=_HEARTBEAT_S, grace_period=_DEAD_S,
+                heartbeat_stale_trial_callback=RetryHeartbeatStaleTrialCallback(_MAX_RETRIES))
         with contextlib.suppress(FileNotFoundError), path.open('r+b') as file:
             # A last line that was not written whole.
             file.truncate(file.read().rfind(b'\n') + 1)
@@ -82,9 +99,10 @@ def open_storage(folder: Path, url: str = '') -> BaseStorage:
         (folder / f'{_JOURNAL}.lock').unlink(missing_ok=True)
         try:
             return JournalStorage(JournalFileBackend(str(path)))
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise StorageError(f'{path} is not the file of a search: '
-                               f'{type(error).__name__}') from None
+        except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
+            raise StorageError(
+                f'{path} is damaged, or not the file of a search; move it away to begin the '
+                'search again with the trainings that are there') from None
 
 
 def open_study(
@@ -258,15 +276,19 @@ class Searcher:
             if failures:
                 raise failures[0]
             trials = self._trials()
-        return len(trials) >= self._runner.spec.num_trials and all(
-            each.state.is_finished() for each in trials)
+        running = [str(each.number) for each in trials if not each.state.is_finished()]
+        if running and not stop.is_set():
+            self._log(f'trials {", ".join(running)} run elsewhere, or their processes ended '
+                      f'within the last {_DEAD_S} s: the same command goes on when they are over')
+        return len(trials) >= self._runner.spec.num_trials and not running
 
     def outcomes(self) -> list[Outcome]:
         with storage_errors(self._url, self._runner.folder):
             return [Outcome(
                 each.number, _STATES[each.state], self._values(each.params),
                 each.value if each.state == TrialState.COMPLETE else None,
-                each.user_attrs.get('record', {}), str(each.user_attrs.get('error', '')))
+                each.user_attrs.get('record', {}), str(each.user_attrs.get(
+                    'error', _DIED if each.state == TrialState.FAIL else '')))
                 for each in self._trials() if each.state in _STATES]
 
     def importance(self) -> dict[str, float]:
@@ -282,8 +304,16 @@ class Searcher:
                 if space.parameter in found}
 
     def _trials(self) -> list[FrozenTrial]:
-        """Return the trials that count; of several hosts one may have begun too many."""
-        return self.study.get_trials(deepcopy=False)[:self._runner.spec.num_trials]
+        """Return the trials that count.
+
+        Those do not that were begun again, and those that a host began too many, without owner.
+        """
+        trials = self.study.get_trials(deepcopy=False)
+        again = {number for each in trials
+                 for number in each.system_attrs.get('retry_history', ())}
+        return [each for each in trials if each.number not in again and (
+            each.state != TrialState.FAIL or 'owner' in each.user_attrs)
+        ][:self._runner.spec.num_trials]
 
     def _next(self) -> Trial | None:
         with self._beginning:
@@ -294,11 +324,13 @@ class Searcher:
                             'owner', '' if self._url else self._owner) == self._owner:
                     self._begun.add(each.number)
                     return Trial(self.study, each._trial_id)
+            fail_stale_trials(self.study)
+            trials = self._trials()
             if len(trials) >= self._runner.spec.num_trials and all(
                     each.state != TrialState.WAITING for each in trials):
                 return None
             trial = self.study.ask()
-            if trial.number >= self._runner.spec.num_trials:
+            if trial.number not in [each.number for each in self._trials()]:
                 # Another host was faster.
                 self.study.tell(trial, state=TrialState.FAIL)
                 return None
@@ -307,6 +339,17 @@ class Searcher:
             return trial
 
     def _run_trial(
+        self, trial: Trial, stop: Callable[[], bool], failures: list[BaseException],
+    ) -> None:
+        """Run a trial with signs of life, unless another process has taken it for dead."""
+        try:
+            with get_heartbeat_thread(trial._trial_id, self.study._storage):
+                self._run_sessions(trial, stop, failures)
+        except UpdateFinishedTrialError:
+            self._log(f'trial {trial.number}: was begun again elsewhere: this process gave no '
+                      f'sign of life for {_DEAD_S} s')
+
+    def _run_sessions(
         self, trial: Trial, stop: Callable[[], bool], failures: list[BaseException],
     ) -> None:
         """Run the sessions of a trial, and tell the study how it ended, unless interrupted."""
@@ -328,6 +371,9 @@ class Searcher:
                         trial.report(value, place)
                     if trial.should_prune():
                         pruned.set()
+            except UpdateFinishedTrialError:
+                # Begun again elsewhere: it ends, and the study refuses to hear how.
+                pruned.set()
             except Exception as error:
                 failures.append(error)
 

@@ -28,7 +28,7 @@ from vdl_ros.msg import Policy
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.settings import ActorConfig, TrainConfig, make_algorithm_config
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
-from vdl_ros.ros.node_settings import ProcessConfig
+from vdl_ros.ros.node_settings import ONLY_ACTORS, ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, Niceness, call_back, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics, ThreadTimeStatistics
@@ -73,9 +73,11 @@ class ActorNode(BaseNode):
         self._attack = AttackConfig()
         self._attacked: AttackedEnv | None = None
         self._is_diagnosed = False
+        # Beside another training an actor waits for the learner of its own.
+        launch_id = self.settings(ProcessConfig).launch_id
         self._policies = PolicyInbox(
             self, 'policy', self._settings.credit_timeout,
-            own=self.settings(ProcessConfig).launch_id)
+            '' if launch_id == ONLY_ACTORS else launch_id)
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""

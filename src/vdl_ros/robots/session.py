@@ -313,13 +313,14 @@ class Session:
         if self._has_commanded:
             self._command(self._neutral)
 
-    def tick(self, now: float, *, is_received: bool = True) -> None:
+    def tick(self, now: float, *, is_received: bool = True, clock_problem: str = '') -> None:
         """Go on at a tick; ``now`` is of the robot's clock, s.
 
         Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
+        ``clock_problem``: why ``now`` cannot be trusted.
         """
         self.consent.update()
-        problem = self._problem(now) or (
+        problem = clock_problem or self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
             self.lose(problem)

@@ -29,6 +29,7 @@ from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.dds.transport import reaches_other_hosts
+from vdl_ros.ros.environment import verify_environment
 from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 
@@ -54,6 +55,7 @@ def described(
     every = [*arguments, *launch_arguments.EVERY_FILE]
 
     def check(context: LaunchContext) -> list[Any]:
+        verify_environment(context.environment)
         launch_arguments.reject_unknown_arguments(
             context, file, [each.name for each in every], *settings)
         namespace = launch_arguments.namespace(context)

@@ -11,6 +11,9 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting
 from vdl_ros.pose.frames import DOMAINS, SPLITS
 
+#: ``launch_id`` of a launch that has only actors.
+ONLY_ACTORS = 'actors'
+
 
 @dataclass(frozen=True)
 class ProcessConfig:

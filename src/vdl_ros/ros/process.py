@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import rclpy
-from rclpy._rclpy_pybind11 import RCLInvalidROSArgsError
+from rclpy._rclpy_pybind11 import RCLError, RCLInvalidROSArgsError
 from rclpy.context import Context
 from rclpy.executors import Executor, SingleThreadedExecutor
 from rclpy.node import Node
@@ -28,6 +28,7 @@ from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
+from vdl_ros.ros.environment import verify_environment
 from vdl_ros.ros.node_settings import ProcessConfig
 
 # Of <malloc.h> of glibc: M_MMAP_THRESHOLD with the largest value that it accepts, and
@@ -146,7 +147,9 @@ class _SetUpError(Exception):
 
 @contextlib.contextmanager
 def set_up() -> Iterator[None]:
-    """End the process with one line and status 2 at a ValueError or OSError of the block.
+    """End the process with one line and status 2 at an error of the block by its input.
+
+    That is a ValueError, an OSError, or what ROS refuses, such as keys without DDS Security.
 
     :func:`run_node` does that while it makes the node; use this for set-up that ``work`` does.
     """
@@ -154,6 +157,9 @@ def set_up() -> Iterator[None]:
         yield
     except (ValueError, OSError) as error:
         raise _SetUpError(str(error)) from error
+    except RCLError as error:
+        reason = str(error).partition(', at ')[0]
+        raise _SetUpError(f'ROS: {" ".join(reason.split())}') from error
 
 
 def run_node(
@@ -187,6 +193,7 @@ def run_node(
             if non_ros:
                 raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
                                    '--ros-args -p name:=value')
+            verify_environment()
             shared_memory.clean_stale_shared_memory(ports=False)
             transport.configure()
             keep_large_blocks()
@@ -195,7 +202,8 @@ def run_node(
                 node = make()
         return work(node, stop)
     except _SetUpError as error:
-        print(f'{name}: {error}', file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f'{name}: {line}', file=sys.stderr)
         return EXIT_BAD_INPUT
     finally:
         if node is not None:

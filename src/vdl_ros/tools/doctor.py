@@ -23,9 +23,9 @@ from vdl_ros.common.command_line import EXIT_BAD_INPUT, whole_number
 from vdl_ros.ros import checks
 from vdl_ros.ros.checks import peer
 from vdl_ros.ros.checks.machine import amount
-from vdl_ros.ros.checks.peer_checks import domain_id
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.shared_memory import clean_stale_shared_memory
+from vdl_ros.ros.environment import domain_id
 
 COLOURS = {'ok': '\033[32m', 'warn': '\033[33m', 'fail': '\033[31m'}
 

@@ -113,8 +113,10 @@ def test_resume_drops_progress_and_events_after_the_checkpoint(path, kept):
     events, = path.glob('events*')
     # The clock was wrong.
     events.rename(path / 'events.out.tfevents.9000000000.host.1.0')
+    (path / 'replay-400.npz.partial').touch()  # of a process that was killed
     again = RunFolder(path, launch_id='x')
     again.open({}, kept)
+    assert not list(path.glob('*.partial'))
     before = [100, 200] if kept else []
     assert again.progress() == [row(steps) for steps in before]
     again.report(row(260), {'a': -260.0})

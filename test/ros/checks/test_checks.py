@@ -56,15 +56,19 @@ MEMORY = {'proc/meminfo': 'MemTotal: 9 kB\nMemAvailable: 9000000 kB\n'}
 # Check, files, environment, what else the machine has, status, words of it.
 CASES = [
     *((machine.check_domain, {}, {'ROS_DOMAIN_ID': domain}, {}, status, '')
-      for domain, status in (('', 'ok'), ('101', 'ok'), ('215', 'ok'), ('102', 'warn'),
-                             ('233', 'fail'), ('-1', 'fail'), ('lab', 'fail'))),
+      for domain, status in (('', 'ok'), ('101', 'ok'), ('231', 'ok'), ('102', 'warn'),
+                             ('232', 'fail'), ('-1', 'fail'), ('5x', 'fail'))),
     *((machine.check_discovery, {}, environ, {}, status, '') for environ, status in (
         ({}, 'ok'), (HERE, 'ok'), ({RANGE: 'OFF'}, 'warn'), ({RANGE: 'WORLD'}, 'fail'),
-        ({'ROS_LOCALHOST_ONLY': '1'}, 'warn'),
+        ({'ROS_LOCALHOST_ONLY': '1'}, 'warn'), ({'ROS_STATIC_PEERS': '127.0.0.1;;'}, 'ok'),
+        ({'ROS_STATIC_PEERS': '127.0.0.1;no..host'}, 'fail'),
         ({RANGE: 'SYSTEM_DEFAULT', 'ROS_STATIC_PEERS': 'a'}, 'warn'))),
     # It needs the loopback interface.
     *((machine.check_discovery, {'sys/class/net/lo/flags': flags}, HERE, {}, status, '')
       for flags, status in (('0x9', 'ok'), ('0x8', 'fail'), ('?', 'ok'))),
+    *((machine.check_logs, {}, environ, {}, status, words) for environ, status, words in (
+        ({'ROS_LOG_DIR': '/tmp'}, 'ok', 'in /tmp'), ({}, 'fail', 'HOME is not set'),
+        ({'ROS_HOME': '/proc/none'}, 'fail', '/proc/none/log: No such file'))),
     (machine.check_distribution, {}, {}, {}, 'ok', ''),
     *((machine.check_transport, {}, environ, {'free': free}, status, '')
       for environ, free, status in (
@@ -189,8 +193,13 @@ def test_loopback_reports_failures(tmp_path):
     def nothing():
         raise TimeoutError('message 1 of 2.7 MB did not come back in 5 s')
 
-    found = check_loopback(fake(tmp_path), nothing)
+    environ = {'ROS_LOG_DIR': str(tmp_path)}
+    found = check_loopback(fake(tmp_path, environ=environ), nothing)
     assert (found.status, found.finding[:19]) == ('fail', 'message 1 of 2.7 MB')
+    # DDS would end the process.
+    environ['ROS_DOMAIN_ID'] = '233'
+    found = check_loopback(fake(tmp_path, environ=environ), pytest.fail)
+    assert (found.status, found.finding) == ('fail', 'not measured: no node can start')
 
 
 LISTENER = """import socket, sys
@@ -231,6 +240,8 @@ def test_security_settings_and_modes_of_keys(tmp_path):
             (None, on, 'warn', 'ROS_SECURITY_KEYSTORE= is no folder'),
             (None, {**on, 'ROS_SECURITY_KEYSTORE': '/nowhere'}, 'warn', '/nowhere is no folder'),
             (0o600, on, 'warn', 'nodes without a key run without SROS2'),
+            (None, on | enforce, 'fail', 'ROS_SECURITY_KEYSTORE= has no keys'),
+            (0o600, on | enforce | {'ROS_SECURITY_ENCLAVE_OVERRIDE': '/x'}, 'fail', 'enclave /x'),
             (0o600, on | enforce, 'ok', 'keys in'),
             (0o644, on | enforce, 'warn', '2 private keys'), (0o640, {}, 'warn', '2 private'))):
         environ = {'ROS_HOME': str(tmp_path / 'home'), **environ}

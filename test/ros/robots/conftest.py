@@ -41,7 +41,7 @@ class Robot:
     def stop(self, stopped=True):
         self._stop.publish(Bool(data=stopped))
 
-    def until_still(self):
+    def until_still(self, say=None):
         """Wait for neutral actions only, for longer than a late tick and the topic's timeout."""
         moved = time.monotonic()
 
@@ -51,7 +51,7 @@ class Robot:
                 moved = time.monotonic()
             return time.monotonic() > moved + 0.6
 
-        self._peer.until(is_still, 'neutral actions')
+        self._peer.until(is_still, 'neutral actions', say=say, every=0.005)
 
 
 @pytest.fixture

@@ -184,7 +184,8 @@ def test_settings_that_come_over_the_graph_choose_among_contracts_of_this_host(m
         assert reason in refused(factory.make, settings, 1)
 
 
-def test_a_simulated_clock_that_stands_still_or_jumps_stops_the_robot(peer, robot, act):
+def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_robot(
+        peer, robot, act, capfd):
     clock = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
     agent, time = act({'clock': 'simulated'}), [100.0]
 
@@ -210,6 +211,11 @@ def test_a_simulated_clock_that_stands_still_or_jumps_stops_the_robot(peer, robo
     robot.until_still()
     until_moving()
     assert any(map(lost, agent.steps))
+    other = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
+    robot.until_still(say=go_on)
+    assert '/clock: 2 publishers, whose times cannot be told apart' in capfd.readouterr().err
+    peer.node.destroy_publisher(other)
+    until_moving()
 
 
 def test_remappings_of_the_process_reach_the_robots_but_for_the_name_of_its_node(tmp_path):

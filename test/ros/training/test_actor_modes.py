@@ -88,13 +88,13 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
 
 
 @pytest.mark.parametrize(('own', 'acts_s', 'ends'), [
-    ('mine', 0.0, 2), ('mine', 30.0, 2), ('mine', 90.0, 0), ('other', 0.0, 0)])
+    ('mine', 0.0, 2), ('mine', 30.0, 2), ('mine', 90.0, 0), ('', 0.0, 0)])
 def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_an_actor(
         node, monkeypatch, own, acts_s, ends):
     now, ended = [0.0], 0
     monkeypatch.setattr('vdl_ros.ros.training.actor.time', SimpleNamespace(
         monotonic=lambda: now[0]))
-    inbox = PolicyInbox(node, 'policy', 60.0, own=own)
+    inbox = PolicyInbox(node, 'policy', 60.0, own)
     for _ in range(4):
         inbox.put(Policy(learner_id='mine/1'))
         inbox.take()

@@ -56,8 +56,8 @@ _COLUMNS = ('agent_steps', 'wall_s', 'mean_return_100', 'mean_length_100', 'succ
             'episodes', 'steps_per_s', 'policy_lag_mean', 'trajectories_lost')
 # Values of columns that runs of earlier versions do not have.
 _DEFAULTS = {'mean_length_100': 'nan', 'success_rate_100': 'nan'}
-# Names of checkpoints that are kept, and of replays.
-_NUMBERED = re.compile(r'(checkpoint-\d+\.pt)|(replay-\d+\.npz)')
+# Names of checkpoints that are kept, and of replays; while they are written with an ending.
+_NUMBERED = re.compile(r'(checkpoint-\d+\.pt|replay-\d+\.npz)(\.partial)?')
 
 
 class RunFolderError(ValueError):
@@ -135,6 +135,8 @@ class RunFolder:
 
         ``warn`` is called with a line, from another thread, if the tracker fails.
         """
+        for each in self._numbered('*.partial'):  # of a process that was killed
+            each.unlink()
         saved = save_settings(self.path, config)
         self._progress.truncate(agent_steps)
         self._events = EventFile(self.path, agent_steps + 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from vdl_ros.ros.checks import machine
 from vdl_ros.ros.checks.loopback import check_loopback
-from vdl_ros.ros.checks.machine import Finding, System
+from vdl_ros.ros.environment import Finding, System
 
 __all__ = ['CHECKS', 'Finding', 'System', 'check_loopback', 'run']
 

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from vdl_ros.ros.checks.machine import Finding, System
+from vdl_ros.ros.environment import Finding, System, verify_environment
 
 # bytes -> messages: sizes of an observation batch and of a trajectory
 ROUNDS = {28_000: 200, 2_700_000: 20}
@@ -149,10 +149,15 @@ def check_loopback(
     system: System, exchange: Callable[[], dict[int, tuple[float, float]]] = measure,
 ) -> Finding:
     """Send messages of 28 KB and 2.7 MB to another process and back."""
-    del system
     if importlib.util.find_spec('rclpy') is None:
         return Finding('loop-back', 'fail', 'not measured: rclpy cannot be imported',
                        'see the check ROS')
+    try:
+        # In a domain that is too large DDS ends the process.
+        verify_environment(system.environ)
+    except ValueError:
+        return Finding('loop-back', 'fail', 'not measured: no node can start',
+                       'resolve the failures above')
     try:
         results = exchange()
     except (TimeoutError, RuntimeError) as error:

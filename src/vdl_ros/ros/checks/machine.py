@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import ctypes.util
-import dataclasses
 import importlib.metadata
 import importlib.util
 import ipaddress
@@ -24,35 +23,15 @@ from vdl_ros.common.quoting import shown
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 from vdl_ros.ros.dds.transport import reaches_other_hosts
-
-
-@dataclasses.dataclass(frozen=True)
-class Finding:
-    """One line of the doctor's report; ``figures`` are for ``--json``, with units in the names."""
-
-    name: str
-    status: str  # ok, warn or fail
-    finding: str
-    advice: str = ''
-    figures: Mapping[str, float] = dataclasses.field(default_factory=dict)
-
-
-@dataclasses.dataclass(frozen=True)
-class System:
-    """The machine to check; ``root`` contains its ``/proc``, ``/sys``, ``/dev`` and ``/etc``."""
-
-    root: Path = Path('/')
-    environ: Mapping[str, str] = dataclasses.field(default_factory=lambda: os.environ)
-
-    def text(self, path: str) -> str | None:
-        try:
-            return (self.root / path).read_text(errors='replace').strip()
-        except OSError:
-            return None
-
-    def number(self, path: str) -> int | None:
-        words = (self.text(path) or '').split()
-        return int(words[0]) if words and words[0].lstrip('-').isdigit() else None
+from vdl_ros.ros.environment import (
+    Finding,
+    System,
+    check_discovery,
+    check_domain,
+    check_logs,
+    check_security,
+    is_up,
+)
 
 
 def amount(count: float) -> str:
@@ -63,24 +42,13 @@ def amount(count: float) -> str:
     return f'{count:.1f} GiB'
 
 
-RANGES = ('SUBNET', 'LOCALHOST', 'OFF', 'SYSTEM_DEFAULT')
-# From 102 to 214 the ports of a domain are in the ephemeral range of Linux.
-SAFE_DOMAINS = (*range(102), *range(215, 233))
 REASSEMBLY_MEMORY = 64 << 20
-LOOPBACK_ADVICE = 'sudo ip link set lo up; a new network namespace has it down'
-_UP = 0x1  # IFF_UP of linux/if.h
 
 
 def _judged(
     name: str, text: str, advice: str, figures: Mapping[str, float] | None = None,
 ) -> Finding:
     return Finding(name, 'warn' if advice else 'ok', text, advice, figures or {})
-
-
-def is_up(system: System, interface: str) -> bool:
-    """Return whether a network interface is up; some virtual machines do not tell."""
-    flags = system.text(f'sys/class/net/{interface}/flags') or ''
-    return not re.fullmatch('0x[0-9a-f]+', flags) or bool(int(flags, 16) & _UP)
 
 
 def ros_version(system: System) -> str:
@@ -124,45 +92,6 @@ def check_middleware(system: System) -> Finding:
                        for path in Path(prefix, 'lib').glob('libfast[rd]*.so.*.*.*'))
     return Finding('middleware', 'ok', text + (
         f', Fast DDS {libraries[-1].partition(".so.")[2]}' if libraries else ''))
-
-
-def check_domain(system: System) -> Finding:
-    text = system.environ.get('ROS_DOMAIN_ID', '')
-    if not text:
-        return Finding('domain', 'ok', '0: shared with all machines that do not set it',
-                       'export ROS_DOMAIN_ID=1..101 separates experiments')
-    if not text.isdigit() or int(text) > 232:
-        return Finding('domain', 'fail', f'ROS_DOMAIN_ID is {text!r}', 'use 0 to 101')
-    if int(text) not in SAFE_DOMAINS:
-        return Finding('domain', 'warn', f'{text}: its ports can be taken by other programs',
-                       'use 0 to 101, or 215 to 232')
-    return Finding('domain', 'ok', text)
-
-
-def check_discovery(system: System) -> Finding:
-    if not is_up(system, 'lo'):
-        return Finding('discovery', 'fail', 'the loop-back interface lo is down: nodes of this '
-                       'host do not discover each other', LOOPBACK_ADVICE)
-    scope = system.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE', '').upper()
-    peers = system.environ.get('ROS_STATIC_PEERS', '')
-    if system.environ.get('ROS_LOCALHOST_ONLY') == '1':
-        return Finding('discovery', 'warn', 'ROS_LOCALHOST_ONLY=1 overrides the newer variables',
-                       'unset it; use ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST')
-    if scope and scope not in RANGES:
-        return Finding('discovery', 'fail', f'ROS_AUTOMATIC_DISCOVERY_RANGE is {scope!r}',
-                       f'use one of {", ".join(RANGES)}')
-    if scope == 'OFF':
-        return Finding('discovery', 'warn', 'OFF: nodes do not discover each other',
-                       'use LOCALHOST or SUBNET')
-    if peers and scope == 'SYSTEM_DEFAULT':
-        return Finding('discovery', 'warn', f'ROS_STATIC_PEERS={peers} has no effect here',
-                       'use LOCALHOST or SUBNET with it')
-    server = system.environ.get('ROS_DISCOVERY_SERVER', '')
-    text = ((scope or 'SUBNET (not set)') + (f', static peers {peers}' if peers else '')
-            + (f', by the server {server}' if server else ''))
-    slow = reaches_other_hosts(system.environ) and not peers and not server
-    return Finding('discovery', 'ok', text, 'on one host, ROS_AUTOMATIC_DISCOVERY_RANGE=LOCALHOST '
-                   'makes large messages several times faster' if slow else '')
 
 
 def check_transport(system: System) -> Finding:
@@ -263,28 +192,6 @@ def check_ports(system: System) -> Finding:
                    f'{advice or "close it"}, or block the port (docs/security.md)')
 
 
-def check_security(system: System) -> Finding:
-    environ = system.environ
-    given = environ.get('ROS_SECURITY_KEYSTORE', '')
-    keystore = Path(given) if given else Path(
-        environ.get('ROS_HOME') or Path.home() / '.ros') / 'keystore'
-    exposed = [path for path in _private_keys(keystore) if path.stat().st_mode & 0o077]
-    if exposed:
-        return Finding('security', 'warn', f'{len(exposed)} private keys in '
-                       f'{shown(str(keystore))} can be read by other users',
-                       f'chmod -R go= {shown(str(keystore), 4096)}')
-    if environ.get('ROS_SECURITY_ENABLE') != 'true':
-        return Finding('security', 'ok', 'SROS2 is off (ROS_SECURITY_ENABLE)')
-    if not given or not keystore.is_dir():
-        return Finding('security', 'warn', 'ROS_SECURITY_ENABLE is true, but '
-                       f'ROS_SECURITY_KEYSTORE={shown(given)} is no folder',
-                       'ros2 security create_keystore, see docs/security.md')
-    if environ.get('ROS_SECURITY_STRATEGY') != 'Enforce':
-        return Finding('security', 'warn', 'nodes without a key run without SROS2',
-                       'export ROS_SECURITY_STRATEGY=Enforce')
-    return Finding('security', 'ok', f'SROS2 with the keys in {shown(given)}')
-
-
 def _listening() -> Iterator[tuple[str, str, int]]:
     """Yield executable, address and TCP port for the processes of this package."""
     for process in psutil.process_iter():
@@ -307,14 +214,6 @@ def _executable(words: list[str]) -> str:
         if word.startswith(('vdl_ros.nodes.', 'vdl_ros.tools.')):
             return shown(word.rpartition('.')[2])
     return ''
-
-
-def _private_keys(keystore: Path) -> list[Path]:
-    try:
-        return [path for pattern in ('private/*.key.pem', 'enclaves/**/key.pem')
-                for path in keystore.glob(pattern) if path.is_file()]
-    except OSError:  # of a folder of another user
-        return []
 
 
 FEATURES = ('avx2', 'avx512f', 'avx512_bf16', 'amx_bf16')
@@ -452,6 +351,7 @@ def _clock_is_synchronised() -> bool | None:
 
 CHECKS: tuple[Callable[[System], Finding], ...] = (
     check_distribution, check_python, check_middleware, check_domain, check_discovery,
+    check_logs,
     check_transport, check_sockets, check_fragments, check_shared_memory, check_cpu, check_cores,
     check_memory, check_clock, check_egl, check_usb, check_network, check_ports, check_security,
     check_libraries,

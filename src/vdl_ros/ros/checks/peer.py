@@ -27,8 +27,8 @@ from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.ros.checks import peer_checks
 from vdl_ros.ros.checks.datagrams import ALL_SENT, Datagrams, Ports, interface_mtu
 from vdl_ros.ros.checks.loopback import Endpoint, echo_command, end_echo, round_trips
-from vdl_ros.ros.checks.machine import Finding, System
-from vdl_ros.ros.checks.peer_checks import Exchange, Way, domain_id, read_settings
+from vdl_ros.ros.checks.peer_checks import Exchange, Way, read_settings
+from vdl_ros.ros.environment import Finding, System, domain_id
 
 #: TCP port of the doctor that answers: below 7400, where the ports of DDS start.
 PORT = 7399

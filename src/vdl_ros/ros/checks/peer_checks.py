@@ -11,9 +11,9 @@ from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import shown
 from vdl_ros.ros.checks import machine
 from vdl_ros.ros.checks.datagrams import GROUP, PACKETS, SMALL, Arrival, domain_ports
-from vdl_ros.ros.checks.machine import LOOPBACK_ADVICE, Finding, System
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.dds.transport import FRAME_DATAGRAM, LARGE_DATAGRAM, UDP_HEADERS
+from vdl_ros.ros.environment import LOOPBACK_ADVICE, Finding, System, domain_id, is_up
 
 
 class Exchange(NamedTuple):
@@ -37,13 +37,6 @@ def estimate_offset(exchanges: Sequence[Exchange]) -> tuple[float, float]:
     return offset / 1e9, max(delay, 0) / 2e9
 
 
-def domain_id(environ: Mapping[str, str]) -> int:
-    value = environ.get('ROS_DOMAIN_ID') or '0'
-    if not value.isdecimal() or int(value) > 232:
-        raise ValueError(f'ROS_DOMAIN_ID is {shown(value)}; allowed: a whole number from 0 to 232')
-    return int(value)
-
-
 def read_settings(system: System) -> dict[str, str]:
     """Return the settings of this host by name; raises ValueError for those that are wrong."""
     environ = system.environ
@@ -57,7 +50,7 @@ def read_settings(system: System) -> dict[str, str]:
         'domain': str(domain_id(environ)),
         'range': 'LOCALHOST' if environ.get('ROS_LOCALHOST_ONLY') == '1' else scope,
         'static peers': environ.get('ROS_STATIC_PEERS', ''),
-        'loop-back': 'up' if machine.is_up(system, 'lo') else 'down',
+        'loop-back': 'up' if is_up(system, 'lo') else 'down',
         'transport': choice.name,
         'messages': _messages(),
         'SROS2': 'on' if environ.get('ROS_SECURITY_ENABLE') == 'true' else 'off',

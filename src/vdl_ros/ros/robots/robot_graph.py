@@ -72,8 +72,9 @@ class RobotGraph:
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
             robot.connect(session)
-        if contract.simulated_clock:
-            qos.sub(self._node, '/clock', self._on_clock)
+        self._clock_problem = ''
+        self._clock = qos.sub(
+            self._node, '/clock', self._on_clock) if contract.simulated_clock else None
         self._thread = threading.Thread(target=self._run, name='robot', daemon=True)
         self._thread.start()
 
@@ -163,6 +164,7 @@ class RobotGraph:
         wall = time.monotonic()
         if wall - self._looked >= _OTHERS_S:
             self._looked = wall
+            self._look_for_clocks()
             other = self._earlier()
             for robot, session in zip(self._robots, self._sessions, strict=True):
                 robot.look_for_stops()
@@ -177,12 +179,21 @@ class RobotGraph:
             period = 1.0 / self._contract.rate
             self._due = max(self._due + period, now + 0.5 * period)
             for robot, session in zip(self._robots, self._sessions, strict=True):
-                session.tick(now, is_received=robot.is_received())
+                session.tick(now, is_received=robot.is_received(),
+                             clock_problem=self._clock_problem)
             self._ticks += 1
             self._lock.notify_all()
         if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
             for session in self._sessions:
                 session.lose('/clock is silent')
+
+    def _look_for_clocks(self) -> None:
+        if self._clock is not None:
+            topic = self._clock.topic_name
+            count = self._node.count_publishers(topic)
+            self._clock_problem = '' if count < 2 else (
+                f'{topic}: {count} publishers, whose times cannot be told apart: end one, or give '
+                'each simulation a namespace or a domain')
 
     def _on_clock(self, message: Clock) -> None:
         now = seconds(message.clock)

@@ -20,7 +20,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.envs.checked_vector_env import EnvFailedError, EnvStopped
 from vdl_ros.msg import Action, Policy
-from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice, launch_of
+from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
@@ -51,16 +51,16 @@ class PolicyInbox:
     and then, and a learner publishes no other policy before it has trajectories.
 
     Args:
-        launch_id: only policies of this launch are taken; '': of any.
-        own: the launch of this process, whose user has named the environment.
+        launch_id: only policies of this launch are taken, whose user has named the environment;
+            '': of any.
     """
 
     def __init__(
-        self, node: Node, topic: str, patience: float, launch_id: str = '', own: str = '',
+        self, node: Node, topic: str, patience: float, launch_id: str = '',
     ) -> None:
         self.choice = LearnerChoice(patience, launch_id=launch_id)
         self.last_error, self._failures, self._acts_since = '', 0, math.inf
-        self._own, self._learner_id = own, ''
+        self._launch_id = launch_id
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
@@ -89,8 +89,9 @@ class PolicyInbox:
         if self.choice.is_new(message.learner_id):
             self._node.get_logger().warning(
                 f'another learner, {quoted(message.learner_id)}, publishes on '
-                f'{self.topic}: its policies are ignored while the first one '
-                'is active; give each training a namespace or a domain')
+                f'{self.topic}: its policies are ignored'
+                f'{"" if self._launch_id else " while the first one is active"}; give each '
+                'training a namespace or a domain')
 
     def _allows(self, message: Policy) -> bool:
         return self.choice.allows(
@@ -104,8 +105,6 @@ class PolicyInbox:
         if self._other_policy is not None and self._allows(self._other_policy):
             self._policy, self._other_policy = self._other_policy, None
         message, self._policy = self._policy, None
-        if message is not None:
-            self._learner_id = message.learner_id
         return message
 
     def succeeded(self) -> None:
@@ -135,8 +134,7 @@ class PolicyInbox:
             self.receive_again()
             failed, self._acts_since = isinstance(error, EnvFailedError), math.inf
             self._failures += failed
-            is_own = bool(self._own) and launch_of(self._learner_id) == self._own
-            if is_own and self._failures >= _MAX_FAILURES:
+            if self._launch_id and self._failures >= _MAX_FAILURES:
                 with set_up():
                     raise
             reason = in_one_line(error)
