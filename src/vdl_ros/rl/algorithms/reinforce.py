@@ -95,7 +95,7 @@ class EpisodeAssembly:
         for start, following in pairwise([*starts, steps]):
             episode, pending = pending or _Pending(0, [], 0), None
             end = next((each for each in ends if start <= each < following), None)
-            if end is None and following < steps:
+            if end is None and batch.is_reset[following, column]:
                 # It was broken off: a robot was lost.
                 continue
             stop = following if end is None else end + 1
