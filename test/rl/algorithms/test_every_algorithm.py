@@ -112,6 +112,27 @@ def test_a_resumed_learner_goes_on_to_the_bit(learner, saved, update, same, tmp_
         assert same(one.algorithm.replay_arrays(), other.algorithm.replay_arrays())
 
 
+@pytest.mark.parametrize('kind', ['ppo', 'sac'])
+def test_each_of_a_group_draws_from_a_stream_of_its_own_and_goes_on_with_it(
+        learner, saved, update, same, kind):
+    first, second, resumed = (learner(kind) for _ in range(3))
+    second.group.rank = resumed.group.rank = 1
+    assert same(first.weights(), second.weights())
+    for each in (first, second):
+        torch.manual_seed(3)
+        for number in range(2):
+            update(each, number)
+    assert not same(first.weights(), second.weights())
+    resumed.load_state(saved(second))
+    if kind == 'sac':
+        resumed.algorithm.load_replay_arrays(second.algorithm.replay_arrays())
+    expected = update(second, 2)
+    # Learner 0 wrote the checkpoint, so its state is not that of the others.
+    torch.manual_seed(4)
+    assert update(resumed, 2) == expected
+    assert same(second.weights(), resumed.weights())
+
+
 @pytest.mark.parametrize('kind', ['dqn, lstm', 'sac'])
 def test_without_a_saved_replay_it_goes_on_but_for_that(learner, saved, update, same, kind):
     one, other = learner(kind), learner(kind, seed=5, replay_start=30)
