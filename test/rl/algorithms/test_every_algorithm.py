@@ -236,21 +236,24 @@ def test_the_largest_numbers_that_are_allowed_do_not_end_a_run(learner, random_u
             one.update([dataclasses.replace(unroll, arrays=arrays, sequence=sequence)])
 
 
-def test_observations_are_seen_after_the_step_and_without_ignored_ones(batch, real, config):
+def test_statistics_of_observations_are_there_before_anything_is_learned(batch, real, config):
+    """Those who learn from what was just done add to them after a step."""
     seen = batch.observations[:-1][batch.valid].numpy().astype(np.float64)
-    for name in ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac'):
+    for name in ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc'):
         one = real(config(name, normalize_observations=True), **{
             'reinforce': {'reinforce_episodes': 1}, 'dqn': REPLAY, 'sac': REPLAY}.get(name, {}))
         counts, loss = [], one.loss
+        networks = [one.policy, *([one.target] if name == 'dqn' else [])]
 
-        def spy(*given, one=one, counts=counts, loss=loss):
-            counts.append(float(one.policy.normalizer.count))
+        def spy(*given, counts=counts, loss=loss, networks=networks):
+            counts.extend(int(each.normalizer.count) // len(seen) for each in networks)
             return loss(*given)
 
         one.loss = spy
-        for _ in range(2):
+        for _ in range(3):
             one.update(batch)
-        assert list(dict.fromkeys(counts)) == [0.0, len(seen)], name
+        expected = [1, 2, 3] if name in ('dqn', 'sac', 'bc') else [1, 2]
+        assert list(dict.fromkeys(counts)) == expected, name
         for found, expected in ((one.policy.normalizer.mean, seen.mean(0)),
                                 (one.policy.normalizer.variance, seen.var(0))):
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, err_msg=name)
@@ -320,6 +323,6 @@ def test_all_of_a_group_make_the_same_number_of_steps(
     if kind == 'dqn':
         assert one[:2] == [0, 0]
         assert one[-1] > 0
-    else:  # of columns the smaller one has two
-        assert one == [2 * (2 if 'lstm' in kind else 7) * (1 + seed) for seed in range(6)]
+    else:  # of columns the smaller one has two; the first batch is for statistics
+        assert one == [2 * (2 if 'lstm' in kind else 7) * seed for seed in range(6)]
     alike(members[0].policy, members[1].policy)

@@ -132,13 +132,8 @@ class Algorithm(algorithm.Algorithm):
         self._assembly = EpisodeAssembly(self.algorithm_config.longest_episode)
         self._ended: list[Episode] = []
 
-    def update(self, batch: Batch) -> dict[str, float]:
+    def learn(self, batch: Batch) -> dict[str, float]:
         self._ended += self._assembly.add(batch)
-        metrics = self._learn()
-        self.update_normalizer(batch)
-        return metrics
-
-    def _learn(self) -> dict[str, float]:
         # All learners make a step, or none does.
         ready = self.group.all_reduce_sum(torch.tensor(
             float(len(self._ended) >= self.algorithm_config.reinforce_episodes)))
