@@ -79,6 +79,18 @@ def test_information_is_of_the_observation_that_was_acted_on(make):
     assert found == [[True] * 2, [False] * 2] * 2
 
 
+@pytest.mark.parametrize('mode', ['random', 'fgsm', 'fgsm_reuse2', 'pgd', 'pgd_l2', 'patch'])
+def test_perturbed_images_stay_from_0_to_1(make, mode):
+    env = attacked(mode, 0.1)
+    env.follow(make(env.single_observation_space, env.single_action_space, network='universe'))
+    env.reset()
+    for _ in range(3):
+        seen, *_, info = env.step(np.array([0, 1]))
+        assert info['adversary_injects'].all()
+        assert (seen.min() >= 0.0, seen.max() <= 1.0) == (True, True)
+    env.close()
+
+
 def test_gradients_of_a_surrogate_need_no_weights_of_the_policy(make):
     surrogate = make(network='universe', actions=gymnasium.spaces.Discrete(2))
     env = attacked('fgsm', 0.02, surrogate=surrogate)
@@ -161,13 +173,13 @@ def test_the_first_episode_is_written_step_by_step(train):
     assert len({row['value'] for row in rows}) > len(rows) // 2
 
 
-def attacked_actor(make, attack, shared=False, **settings):
-    """Return an actor in CartPole in pixels under attack, and the schema of its unrolls."""
+def attacked_actor(make, attack, shared=False, env=PIXELS, **settings):
+    """Return an actor, in CartPole in pixels, under attack, and the schema of its unrolls."""
     envs = attack_environments(
-        factory.make(PIXELS, 0, num_envs=2), attack, TrainConfig(), 0)
+        factory.make(env, 0, num_envs=2), attack, TrainConfig(), 0)
     spaces = envs.single_observation_space, envs.single_action_space
-    policy = make(*spaces, network='universe', lstm_size=4, **settings)
-    envs.follow(policy, (lambda: actor.state) if shared else None)
+    policy = make(*spaces, **{'network': 'universe', 'lstm_size': 4, **settings})
+    envs.follow(policy, (lambda rewards: actor.next_state(rewards)) if shared else None)
     schema = UnrollSchema(*spaces, 6, 1, policy.state_size)
     actor = TorchActor(envs, policy, schema, 0)
     return actor, schema
@@ -206,6 +218,16 @@ def test_the_state_of_the_actor_gives_the_same_attack_as_one_of_its_own(make):
         assert own['adversary_injects'].any()
         for name, array in own.items():
             np.testing.assert_allclose(array, shared[name], atol=1e-5)
+
+
+def test_the_last_action_is_the_one_that_the_policy_chose_before_it_was_clipped(make):
+    actor, _ = attacked_actor(
+        make, AttackConfig('fgsm'), True, EnvConfig(env_id='Pendulum-v1'), network='mlp',
+        last_action_reward=True, initial_std=5.0)
+    arrays, _ = actor.unroll()
+    assert np.abs(arrays['actions'][-1]).max() > 2
+    torch.testing.assert_close(actor.envs._attacker._state, actor.state)
+    actor.close()
 
 
 def test_a_perturbation_that_no_camera_could_show_is_a_warning():

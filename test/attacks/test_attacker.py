@@ -72,9 +72,9 @@ def test_the_gradient_of_a_linear_network_is_the_derived_one_and_noise_that_of_r
 @pytest.mark.parametrize(('ours', 'theirs'), [
     (lambda loss, inputs: fgsm(loss, inputs, 0.03, UNIT),
      foolbox.attacks.LinfFastGradientAttack()),
-    (lambda loss, inputs: pgd(loss, inputs, 0.03, UNIT, 5),
+    (lambda loss, inputs: pgd(loss, inputs, 0.03, UNIT, 5, bounded=True),
      foolbox.attacks.LinfPGD(rel_stepsize=2.5 / 5, steps=5, random_start=False)),
-    (lambda loss, inputs: pgd_l2(loss, inputs, 0.03, UNIT, 5),
+    (lambda loss, inputs: pgd_l2(loss, inputs, 0.03, UNIT, 5, bounded=True),
      foolbox.attacks.L2PGD(rel_stepsize=2.5 / 5, steps=5, random_start=False)),
 ], ids=['fgsm', 'pgd', 'pgd_l2'])
 def test_attacks_on_a_policy_are_those_of_foolbox(make, ours, theirs):
@@ -88,11 +88,10 @@ def test_attacks_on_a_policy_are_those_of_foolbox(make, ours, theirs):
 
     labels = victim.best_actions(victim.output(inputs, seen))
     found = ours(lambda at: victim.loss(victim.output(at, seen), labels), inputs)
-    # Bounds that nothing reaches: rl-attack-vf does not clip.
-    model = foolbox.PyTorchModel(Logits().eval(), bounds=(-10.0, 10.0))
+    model = foolbox.PyTorchModel(Logits().eval(), bounds=(0.0, 1.0))
     epsilon = 0.03 * (np.sqrt(3 * 42 * 42) if isinstance(theirs, foolbox.attacks.L2PGD) else 1.0)
     expected, _, _ = theirs(model, inputs, labels, epsilons=[epsilon])
-    torch.testing.assert_close(inputs + found, expected[0], rtol=0, atol=2e-6)
+    torch.testing.assert_close((inputs + found).clamp(0, 1), expected[0], rtol=0, atol=2e-6)
     assert (victim.output(expected[0], seen).parameters.argmax(-1) != labels).any()
 
 

@@ -31,8 +31,8 @@ def test_the_plane_goes_through_the_observation_and_the_attack(found):
     boundaries_, policy = found(network='universe', lstm_size=4)
     assert len(boundaries_) == 2
     first = boundaries_[0]
-    # 0.1 in each of n numbers.
-    assert first.norm == pytest.approx(0.1 * np.sqrt(3 * 42 * 42), rel=1e-3)
+    # 0.1 in each of n numbers, but for those of the white background that it would raise.
+    assert 0.5 < first.norm / (0.1 * np.sqrt(3 * 42 * 42)) < 0.9
     assert first.axis[[0, 10, 20]] == pytest.approx([-2 * first.norm, 0.0, 2 * first.norm])
     clean, attacked, noisy = first.images
     assert np.linalg.norm(attacked - clean) == pytest.approx(first.norm, rel=1e-4)

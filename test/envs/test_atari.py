@@ -87,7 +87,8 @@ def test_lost_life_ends_the_episode_but_the_game_goes_on(monkeypatch):
         action = (FIRE, NOTHING, NOTHING, 2)[(len(rows) - 1) % 4]
         observation, reward, terminated, _, info = env.step(np.array([action]))
         rows.append((
-            observation, reward[0], terminated[0], info['game_over'][0], info['lives'][0]))
+            observation, reward[0], terminated[0],
+            terminated[0] and not info['life_lost'][0], info['lives'][0]))
     env.close()
     ends = [t for t, row in enumerate(rows) if row[2]]
     # Five lives one after the other, then a new game.
@@ -102,6 +103,20 @@ def test_lost_life_ends_the_episode_but_the_game_goes_on(monkeypatch):
         assert is_first(after[0])[0] == game_over
         assert np.array_equal(after[0][:, :-1], before[0][:, 1:]) == (not game_over)
         assert after[4] == (5 if game_over else before[4])
+
+
+def test_a_life_begins_with_fire_whoever_plays():
+    env = game('Breakout', num_envs=1)
+    env.reset()
+    steps, terminated = 0, [False]
+    # Without FIRE a new ball does not appear, and a game goes on for 27,000 steps.
+    while not terminated[0]:
+        *_, terminated, _, info = env.step(np.array([NOTHING]))
+        assert 'life_lost' not in info
+        steps += 1
+        assert steps < 1000
+    assert info['lives'][0] == 0
+    env.close()
 
 
 def test_rendered_images_show_the_played_game():

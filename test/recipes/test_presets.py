@@ -50,10 +50,14 @@ def algorithm_file(tasks, tmp_path):
 
 def test_every_file_of_the_package_says_what_is_known():
     for task, content in TASKS.items():
-        assert content.keys() <= {'env_ids', 'settings', 'algorithm', 'algorithms', 'networks'}
+        assert content.keys() <= {
+            'env_ids', 'settings', 'environments', 'algorithm', 'algorithms', 'networks'}
         assert content['env_ids'], task
         assert content.get('algorithm', 'impala') in ALGORITHMS, task
         assert content['settings'].keys() <= SHARED, task
+        for env_id, settings in content.get('environments', {}).items():
+            assert config_file._task(env_id) == content, env_id
+            assert settings.keys() <= SHARED, env_id
         for algorithm, settings in content.get('algorithms', {}).items():
             own = settings_of(ALGORITHM_SETTINGS[algorithm]).keys()
             assert settings.keys() <= SHARED | own, (task, algorithm)
@@ -86,6 +90,8 @@ def test_every_preset_of_the_package_can_be_used(monkeypatch):
         verify(train, make_algorithm_config(train, values))
     assert config_file.preset('CartPole-v1', 'ppo')['stop_at_return'] == 475.0
     assert config_file.preset('ALE/Pong-v5', 'a3c')['reward_transform'] == 'abs_one'
+    assert 'episodic_life' not in config_file.preset('ALE/Pong-v5', 'a3c')
+    assert config_file.preset('ALE/Breakout-v5', 'a3c')['episodic_life']
 
 
 def test_the_first_file_by_name_whose_pattern_fits_wins_and_case_counts(tasks):

@@ -6,7 +6,6 @@ be less than the distance of two bytes.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -15,10 +14,9 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
-from torch import Tensor
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig
-from vdl_ros.attacks.attacker import Attacker, PolicyVictim
+from vdl_ros.attacks.attacker import Attacker, NextState, PolicyVictim
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, ScaledImage, is_image
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.checked_vector_env import ResetResult, StepResult, VectorEnvironment, Wrapper
@@ -55,6 +53,11 @@ class PerturbedObservations:
             -np.inf, np.inf, seen.shape, np.float32)
         self.space: spaces.Box = self.image_space if self._mixed is None else ImageAndVector(
             self.image_space, self._mixed.vector_size)
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether what is perturbed is from 0 to 1."""
+        return self._scaled or isinstance(self.image_space, ScaledImage)
 
     @property
     def resolution(self) -> float:
@@ -141,7 +144,8 @@ class AttackedEnv(Wrapper):
                                f'images, the observations are {env.single_observation_space}')
         self._attacker = Attacker(
             config, self.num_envs, torch.Generator().manual_seed(seed),
-            channels_last=len(shape) == 3 and shape[1] >= SMALLEST_IMAGE > shape[2])
+            channels_last=len(shape) == 3 and shape[1] >= SMALLEST_IMAGE > shape[2],
+            bounded=self._observations.is_bounded)
         self._follows = surrogate is not None
         if surrogate is not None:
             wanted = env.single_observation_space.shape
@@ -160,13 +164,13 @@ class AttackedEnv(Wrapper):
         """Distance of two values of observations in the unit of epsilon; 0 if there is none."""
         return self._observations.resolution
 
-    def follow(self, policy: Policy, state: Callable[[], Tensor] | None = None) -> None:
+    def follow(self, policy: Policy, next_state: NextState | None = None) -> None:
         """Use the gradients of ``policy`` from now on, unless there is a surrogate.
 
-        ``state`` returns its state after the last observation; None: it is computed here.
+        Without ``next_state`` its state is computed here.
         """
         if not self._follows:
-            self._attacker.follow(PolicyVictim(policy), state)
+            self._attacker.follow(PolicyVictim(policy), next_state)
 
     def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
         observations, info = self.env.reset(seed=seed, options=options)

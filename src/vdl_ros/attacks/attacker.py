@@ -1,7 +1,8 @@
 """Perturbations of observations: random noise, FGSM, PGD and a patch, for any differentiable loss.
 
 Observations are float [B, ...]. A loss is a function from them to float [B], one number for each;
-the perturbation makes it larger. ``unit`` is what a perturbation of 1 is, [...] or [].
+the perturbation makes it larger. ``unit`` is what a perturbation of 1 is, [...] or []. Where
+observations are ``bounded``, from 0 to 1, perturbed ones are too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from vdl_ros.rl.policy.distributions import Categorical, DiagonalGaussian, Epsil
 from vdl_ros.rl.policy.policy import Output, Policy
 
 Loss = Callable[[Tensor], Tensor]
+#: Returns a policy's state before its next observation, [B, S], by the last rewards, [B].
+NextState = Callable[[NDArray[Any]], Tensor]
 
 
 def gradient(loss: Loss, observations: Tensor) -> Tensor:
@@ -48,7 +51,7 @@ def fgsm(
 
 def pgd(
     loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, steps: int,
-    start: Tensor | None = None,
+    start: Tensor | None = None, *, bounded: bool = False,
 ) -> Tensor:
     """Return ``steps`` steps of FGSM of 2.5 epsilon / steps each, none beyond epsilon, [B, ...].
 
@@ -59,12 +62,14 @@ def pgd(
     for _ in range(steps):
         found = found + size * gradient(loss, observations + found * unit).sign()
         found = found.clamp(-epsilon, epsilon)
+        if bounded:
+            found = _within(observations, found)
     return found
 
 
 def pgd_l2(
     loss: Loss, observations: Tensor, epsilon: float, unit: Tensor, steps: int,
-    start: Tensor | None = None,
+    start: Tensor | None = None, *, bounded: bool = False,
 ) -> Tensor:
     """Return the same with the norm L2 and the largest norm epsilon * sqrt(n), [B, ...].
 
@@ -78,7 +83,14 @@ def pgd_l2(
         direction = gradient(loss, observations + found * unit) * unit
         found = found + size * direction / _norms(direction).clamp(min=1e-12)
         found = found * (largest / _norms(found).clamp(min=1e-12)).clamp(max=1.0)
+        if bounded:
+            found = _within(observations, found)
     return found
+
+
+def _within(observations: Tensor, change: Tensor) -> Tensor:
+    """Return the part of a change that leaves observations from 0 to 1; the unit is 1."""
+    return (observations + change).clamp(0.0, 1.0) - observations
 
 
 def _norms(rows: Tensor) -> Tensor:
@@ -228,17 +240,20 @@ class Attacker:
     A recurrent policy has a state here as well. It follows the perturbed observations, which the
     attacked policy sees, and is reset where an episode starts. In the process of the attacked
     policy that policy's own state is the same, and need not be computed again.
+
+    ``bounded``: observations are from 0 to 1, and stay there.
     """
 
     def __init__(
         self, config: AttackConfig, batch: int, generator: torch.Generator,
-        *, channels_last: bool = False,
+        *, channels_last: bool = False, bounded: bool = False,
     ) -> None:
         self._config, self._generator, self._batch = config, generator, batch
+        self._bounded = bounded
         self._schedule = schedule(config.adversarial_mode)
         self._channels_last = channels_last
         self._victim: _Victim | None = None
-        self._policy_state: Callable[[], Tensor] | None = None
+        self._next_state: NextState | None = None
         self._state = torch.zeros(batch, 0)
         self._steps: NDArray[np.int64] = np.zeros(batch, np.int64)
         # The last perturbation, and where one has been computed.
@@ -246,19 +261,23 @@ class Attacker:
         self._computed: NDArray[np.bool_] = np.zeros(batch, np.bool_)
         self._patch: Patch | None = None
 
-    def follow(self, victim: _Victim, state: Callable[[], Tensor] | None = None) -> None:
+    def follow(self, victim: _Victim, next_state: NextState | None = None) -> None:
         """Use the gradients of ``victim`` from the next observation on.
 
-        ``state`` returns its state after the last observation, [B, S], if it acts in this process.
+        ``next_state`` is that of the policy, if it acts in this process.
         """
-        self._victim, self._policy_state = victim, state
+        self._victim, self._next_state = victim, next_state
         self._state = victim.initial_state(self._batch)
 
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
         """Pass actions [B] or [B, A] and rewards [B] of the last step on to the state."""
-        if self._victim is not None and self._victim.has_state:
-            state = self._state if self._policy_state is None else self._policy_state()
-            self._state = self._victim.append_last_action(state, actions, rewards)
+        if self._victim is None or not self._victim.has_state:
+            return
+        if self._next_state is not None:
+            # The actions of the policy are not those of the environment, which clips them.
+            self._state = self._next_state(rewards)
+        else:
+            self._state = self._victim.append_last_action(self._state, actions, rewards)
 
     def perturb(self, image: Tensor, numbers: Tensor | None, is_reset: Tensor) -> Perturbed:
         """Return the perturbed observations of the next step; arguments as of :class:`Seen`."""
@@ -279,7 +298,7 @@ class Attacker:
                 if mode == 'random' else zero
             return self._result(seen.image, noise, noise, np.full(len(due), mode == 'random'))
         clean: Output | None = None
-        has_state = victim.has_state and mode != 'random' and self._policy_state is None
+        has_state = victim.has_state and mode != 'random' and self._next_state is None
         if self._schedule.by_value or (has_state and not due.any()):
             clean = victim.output(seen.image, seen)
         if self._schedule.by_value:
@@ -336,12 +355,16 @@ class Attacker:
             return self._patch.apply(seen.image) - seen.image
         if mode in ('pgd', 'pgd_l2'):
             attack = pgd if mode == 'pgd' else pgd_l2
-            return attack(loss, seen.image, epsilon, unit, config.adversarial_steps, start)
+            return attack(loss, seen.image, epsilon, unit, config.adversarial_steps, start,
+                          bounded=self._bounded)
         return fgsm(loss, seen.image, epsilon, unit, start)
 
-    @staticmethod
     def _result(
-        image: Tensor, change: Tensor, noise: Tensor, injects: NDArray[np.bool_],
+        self, image: Tensor, change: Tensor, noise: Tensor, injects: NDArray[np.bool_],
     ) -> Perturbed:
+        perturbed = image + change
+        if self._bounded:
+            perturbed = perturbed.clamp(0.0, 1.0)
+            noise = perturbed - image
         norms = noise.flatten(1).norm(dim=1) / noise[0].numel() ** 0.5
-        return Perturbed(image + change, norms.numpy().astype(np.float32), injects)
+        return Perturbed(perturbed, norms.numpy().astype(np.float32), injects)

@@ -73,7 +73,8 @@ def boundaries(
     torch.manual_seed(seed)
     observations = PerturbedObservations(
         envs.single_observation_space, policy.normalizer is not None)
-    attacker, victim = Attacker(attack, 1, generator), PolicyVictim(policy)
+    attacker = Attacker(attack, 1, generator, bounded=observations.is_bounded)
+    victim = PolicyVictim(policy)
     attacker.follow(victim)
     state = victim.initial_state(1)
     fold = np.arange(policy.distribution.num_inputs)

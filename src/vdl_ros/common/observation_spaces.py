@@ -38,10 +38,10 @@ def number_error(values: NDArray[Any]) -> str:
 
 
 class ScaledImage(spaces.Box):
-    """An image scaled to [0, 1] as a network sees it, float32; noise may leave that range."""
+    """An image scaled to [0, 1] as a network sees it, float32."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        super().__init__(-np.inf, np.inf, shape, np.float32)
+        super().__init__(0.0, 1.0, shape, np.float32)
 
 
 def is_image(space: spaces.Space[Any]) -> bool:

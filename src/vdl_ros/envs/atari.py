@@ -8,10 +8,14 @@
 * An episode is truncated after 108,000 emulator frames (30 minutes of play), or ``time_limit``
   steps. ``truncated`` is never set together with ``terminated``.
 
-With ``episodic_life`` a lost life sets ``terminated``, but the game continues, as in the wrappers
-of OpenAI Baselines: the reset step presses FIRE (or nothing), and the stack continues without
-black frames. ale-py's own option would restart the game, so that agents never reach a second life.
-A raw return is the sum of rewards up to ``info['game_over']``, without those of reset steps.
+The step after a lost life presses FIRE if the game has that button, whatever its action: many
+games do not go on without.
+
+With ``episodic_life`` a lost life sets ``terminated`` and ``info['life_lost']``, but the game
+continues, as in the wrappers of OpenAI Baselines: the step after it is the reset step, and the
+stack continues without black frames. ale-py's own option would restart the game, so that agents
+never reach a second life. Returns and lengths of episodes are those of whole games, without reset
+steps.
 
 The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """
@@ -143,39 +147,36 @@ class FieldFrames(Wrapper):
 
 
 class Lives(Wrapper):
-    """Adds ``info['game_over']`` and, with ``episodic_life``, ends an episode with each lost life.
-
-    Without ``episodic_life`` a game ends only when all lives are lost, and ``game_over`` is
-    ``terminated | truncated``.
-    """
+    """Presses FIRE after each lost life; with ``episodic_life`` each ends an episode."""
 
     def __init__(self, env: VectorEnvironment, episodic_life: bool) -> None:
         super().__init__(env)
         self.episodic_life = episodic_life
-        # Many games continue after a lost life only with FIRE.
         buttons = [action.name for action in env.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
-        self._restart = buttons.index('FIRE') if 'FIRE' in buttons else 0
+        self._fire = buttons.index('FIRE') if 'FIRE' in buttons else None
         self._lives = np.zeros(self.num_envs, np.int32)
-        self._life_lost = np.zeros(self.num_envs, np.bool_)
+        # Where the next step follows a lost life, and where it only begins the next episode.
+        self._life_lost = self._resets = np.zeros(self.num_envs, np.bool_)
 
     def reset(self, *, seed: Any = None, options: Any = None) -> ResetResult:
         observations, info = self.env.reset(
             seed=None if seed is None else np.array(seed), options=options)  # type: ignore[arg-type]
         self._lives = info['lives']
-        self._life_lost = np.zeros(self.num_envs, np.bool_)
-        info['game_over'] = np.zeros(self.num_envs, np.bool_)
+        self._life_lost = self._resets = np.zeros(self.num_envs, np.bool_)
         return observations, info
 
     def step(self, actions: NDArray[np.int64]) -> StepResult:
-        if self._life_lost.any():
-            actions = np.where(self._life_lost, self._restart, actions)
+        resets = self._resets
+        actions = np.where(
+            resets if self._fire is None else self._life_lost, self._fire or 0, actions)
         observations, rewards, terminated, truncated, info = self.env.step(actions)
-        info['game_over'] = terminated | truncated
+        self._life_lost = (info['lives'] < self._lives) & ~(terminated | truncated)
+        self._lives = info['lives']
         if self.episodic_life:
-            rewards = np.where(self._life_lost, 0, rewards)
-            self._life_lost = (info['lives'] < self._lives) & ~info['game_over']
-            self._lives = info['lives']
-            terminated = terminated | self._life_lost
+            rewards = np.where(resets, 0, rewards)
+            # A life that is lost in the reset step is no episode.
+            self._resets = info['life_lost'] = self._life_lost & ~resets
+            terminated = terminated | self._resets
         return observations, rewards, terminated, truncated, info
 
 

@@ -72,7 +72,8 @@ class EnvConfig:
         0.0, 'Atari only: probability that the previous action is repeated.', minimum=0.0,
         maximum=1.0)
     episodic_life: bool = setting(
-        False, 'Atari only: a lost life ends an episode for the learner.')
+        False, 'Atari only: a lost life ends an episode for the learner; returns and lengths '
+        'are those of whole games.')
     full_action_space: bool = setting(
         False, 'Atari only: all 18 actions, not only those of the game.')
 

@@ -97,7 +97,7 @@ class EvaluateNode(BaseNode):
                     envs, self._attack, self._train, settings.seed, self._surrogate)
         act = self._saved.act(settings.deterministic)
         if isinstance(envs, AttackedEnv):
-            envs.follow(self._saved.policy, lambda: act.state)
+            envs.follow(self._saved.policy, act.next_state)
             if text := warning(self._attack, envs):
                 self.get_logger().warning(text)
         try:

@@ -85,7 +85,7 @@ class PolicyEvaluator:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             if isinstance(self._envs, AttackedEnv):
-                self._envs.follow(self._policy, lambda: act.state)
+                self._envs.follow(self._policy, act.next_state)
             found = evaluate(self._envs, act, self._episodes, self._seed, stop)
         return found if len(found.episodes) == self._episodes else None
 

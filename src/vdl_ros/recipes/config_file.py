@@ -121,6 +121,7 @@ def preset(env_id: str, algorithm: str, network: str = '') -> dict[str, object]:
         found |= read_yaml(path)['/**']['ros__parameters']
     task = _task(env_id)
     found |= task.get('settings', {})
+    found |= task.get('environments', {}).get(env_id, {})
     found |= task.get('algorithms', {}).get(algorithm, {})
     found |= task.get('networks', {}).get(network, {})
     return found

@@ -112,6 +112,27 @@ def test_a_resumed_learner_goes_on_to_the_bit(learner, saved, update, same, tmp_
         assert same(one.algorithm.replay_arrays(), other.algorithm.replay_arrays())
 
 
+@pytest.mark.parametrize('kind', ['ppo', 'sac'])
+def test_each_of_a_group_draws_from_a_stream_of_its_own_and_goes_on_with_it(
+        learner, saved, update, same, kind):
+    first, second, resumed = (learner(kind) for _ in range(3))
+    second.group.rank = resumed.group.rank = 1
+    assert same(first.weights(), second.weights())
+    for each in (first, second):
+        torch.manual_seed(3)
+        for number in range(2):
+            update(each, number)
+    assert not same(first.weights(), second.weights())
+    resumed.load_state(saved(second))
+    if kind == 'sac':
+        resumed.algorithm.load_replay_arrays(second.algorithm.replay_arrays())
+    expected = update(second, 2)
+    # Learner 0 wrote the checkpoint, so its state is not that of the others.
+    torch.manual_seed(4)
+    assert update(resumed, 2) == expected
+    assert same(second.weights(), resumed.weights())
+
+
 @pytest.mark.parametrize('kind', ['dqn, lstm', 'sac'])
 def test_without_a_saved_replay_it_goes_on_but_for_that(learner, saved, update, same, kind):
     one, other = learner(kind), learner(kind, seed=5, replay_start=30)
@@ -215,21 +236,24 @@ def test_the_largest_numbers_that_are_allowed_do_not_end_a_run(learner, random_u
             one.update([dataclasses.replace(unroll, arrays=arrays, sequence=sequence)])
 
 
-def test_observations_are_seen_after_the_step_and_without_ignored_ones(batch, real, config):
+def test_statistics_of_observations_are_there_before_anything_is_learned(batch, real, config):
+    """Those who learn from what was just done add to them after a step."""
     seen = batch.observations[:-1][batch.valid].numpy().astype(np.float64)
-    for name in ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac'):
+    for name in ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc'):
         one = real(config(name, normalize_observations=True), **{
             'reinforce': {'reinforce_episodes': 1}, 'dqn': REPLAY, 'sac': REPLAY}.get(name, {}))
         counts, loss = [], one.loss
+        networks = [one.policy, *([one.target] if name == 'dqn' else [])]
 
-        def spy(*given, one=one, counts=counts, loss=loss):
-            counts.append(float(one.policy.normalizer.count))
+        def spy(*given, counts=counts, loss=loss, networks=networks):
+            counts.extend(int(each.normalizer.count) // len(seen) for each in networks)
             return loss(*given)
 
         one.loss = spy
-        for _ in range(2):
+        for _ in range(3):
             one.update(batch)
-        assert list(dict.fromkeys(counts)) == [0.0, len(seen)], name
+        expected = [1, 2, 3] if name in ('dqn', 'sac', 'bc') else [1, 2]
+        assert list(dict.fromkeys(counts)) == expected, name
         for found, expected in ((one.policy.normalizer.mean, seen.mean(0)),
                                 (one.policy.normalizer.variance, seen.var(0))):
             np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6, err_msg=name)
@@ -299,6 +323,6 @@ def test_all_of_a_group_make_the_same_number_of_steps(
     if kind == 'dqn':
         assert one[:2] == [0, 0]
         assert one[-1] > 0
-    else:  # of columns the smaller one has two
-        assert one == [2 * (2 if 'lstm' in kind else 7) * (1 + seed) for seed in range(6)]
+    else:  # of columns the smaller one has two; the first batch is for statistics
+        assert one == [2 * (2 if 'lstm' in kind else 7) * seed for seed in range(6)]
     alike(members[0].policy, members[1].policy)

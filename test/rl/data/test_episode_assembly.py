@@ -161,11 +161,15 @@ def test_a_restarted_actor_starts_a_new_episode():
     check(found, whole_episodes(before) + whole_episodes(after))
 
 
-@pytest.mark.parametrize('steps', [3, 12])
+@pytest.mark.parametrize('steps', [1, 3, 12])
 def test_an_episode_that_was_broken_off_is_left_out(steps):
-    """A robot was lost: another episode begins, without an end of the one before."""
+    """
+    A robot was lost: another episode begins, without an end of the one before.
+
+    It would be cut at the length that it reaches with the lost step.
+    """
     stream, = streams_of(1, 1, 60)
-    broken = next(each for each in stream.episodes if len(each.rewards) > 2)
+    broken = max(stream.episodes, key=lambda each: len(each.rewards))
     # The last step and the reset after it, as one step that is not valid.
     end = broken.steps.stop - 1
     observations, actions, rewards, *_ = stream.rows[end]
@@ -174,5 +178,5 @@ def test_an_episode_that_was_broken_off_is_left_out(steps):
         each.start -= each.start > broken.start
     left = [each for each in stream.begun if each is not broken
             and each.steps.stop <= (len(stream.rows) - 1) // steps * steps]
-    found, _ = assembled(sent([stream], steps))
+    found, _ = assembled(sent([stream], steps), len(broken.rewards))
     assert [each.rewards.tolist() for each in found] == [each.rewards.tolist() for each in left]

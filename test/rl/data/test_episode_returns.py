@@ -1,5 +1,6 @@
 """Returns and lengths of episodes, from unrolls of any length."""
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -60,6 +61,36 @@ def test_episodes_are_counted_in_unrolls_of_any_length_but_not_over_a_lost_one()
     finished += counter.add(part(arrays, 48, 150))
     assert finished == by_end(
         each for each in episodes if each[1] <= 40 or (each[0] >= 48 and each[1] <= 150))
+
+
+def test_of_lives_the_whole_game_is_counted():
+    rng = np.random.default_rng(0)
+    arrays, lives = lived(rng.integers(1, 9, (4, 99)), np.zeros((4, 99)), 150)
+    del arrays['success']
+    arrays['life_lost'] = np.zeros_like(arrays['terminated'])
+    games = []
+    for b in range(4):
+        own = [each for each in lives if each[2].environment == b]
+        for number, (_, end, _) in enumerate(own):
+            if number % 3 < 2 and end <= 150:
+                arrays['life_lost'][end - 1, b] = True
+        for begun in range(0, len(own) - 2, 3):
+            parts = [each for *_, each in own[begun:begun + 3]]
+            games.append((own[begun][0], own[begun + 2][1], dataclasses.replace(
+                parts[-1], success=None, length=sum(each.length for each in parts),
+                episode_return=sum(each.episode_return for each in parts))))
+    counter, start, finished = EpisodeCounter(4), 0, []
+    while start < 150:
+        stop = min(start + int(rng.integers(1, 20)), 150)
+        finished += counter.add(part(arrays, start, stop))
+        start = stop
+    assert finished == by_end(each for each in games if each[1] <= 150)
+    # After a lost unroll a game is whole once the end of one has been seen.
+    counter = EpisodeCounter(4)
+    counter.add(part(arrays, 0, 40))
+    counter.forget()
+    assert counter.add(part(arrays, 48, 150)) == by_end(
+        each for each in games if each[0] >= 50 and each[1] <= 150)
 
 
 def test_successes_come_in_the_order_in_which_episodes_began():

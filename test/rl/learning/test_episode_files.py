@@ -56,6 +56,16 @@ def test_an_episode_over_several_unrolls_has_a_row_for_each_step(learner, record
     assert path.read_text() == text
 
 
+def test_of_lives_the_whole_game_is_recorded(recorded):
+    path, record, inbox = recorded
+    for number in range(3):
+        unroll = inbox.get(0)
+        done = unroll.arrays['terminated'] | unroll.arrays['truncated']
+        record.add(dataclasses.replace(
+            unroll, arrays={**unroll.arrays, 'life_lost': done & (number == 1)}))
+    assert [row['step'] for row in rows_of(path)] == list(range(10))
+
+
 def test_after_a_lost_unroll_the_next_episode_is_recorded(recorded):
     path, record, inbox = recorded
     record.add(inbox.get(0))

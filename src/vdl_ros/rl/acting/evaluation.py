@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
+from torch import Tensor
 
 from vdl_ros.common.metrics import ReactionTime, in_ms
 from vdl_ros.rl.acting.actor import EnvStepper
@@ -94,10 +95,7 @@ class Act:
         if len(self.state) != batch:
             self.state = self._policy.initial_state(batch)
         else:
-            if rewards is None:
-                rewards = np.zeros(batch)
-            self.state = self._policy.append_last_action(
-                self.state, self._actions, torch.from_numpy(rewards.astype(np.float32)))
+            self.state = self.next_state(np.zeros(batch) if rewards is None else rewards)
         resets = np.zeros(batch, np.bool_) if is_reset is None else is_reset
         parameters, _, self.state = self._policy(
             torch.from_numpy(np.ascontiguousarray(observations))[None],
@@ -105,6 +103,12 @@ class Act:
         self._actions = self._choose(parameters[0])
         actions: NDArray[Any] = self._policy.distribution.to_environment(self._actions.numpy())
         return actions if self._box is None else np.clip(actions, self._box.low, self._box.high)
+
+    @torch.inference_mode()
+    def next_state(self, rewards: NDArray[Any]) -> Tensor:
+        """Return the state before the next observation, by the rewards [B] of the last actions."""
+        return self._policy.append_last_action(
+            self.state, self._actions, torch.from_numpy(np.asarray(rewards, np.float32)))
 
 
 def evaluate(

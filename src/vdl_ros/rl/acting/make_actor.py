@@ -57,13 +57,14 @@ def make_actor(
     envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
     frames_per_observation: int, *, seed: int, timer: ThreadTimer, threads: int,
     exploration: Callable[[int], float], stream: int = 0,
-    follow: Callable[[Policy, Callable[[], Tensor]], None] | None = None,
+    follow: Callable[[Policy, Callable[[NDArray[Any]], Tensor]], None] | None = None,
 ) -> Actor:
     """Return an actor; PyTorch, which takes two seconds to import, only if it is needed.
 
     Args:
         threads: CPU threads of the network, from now on in the whole process.
-        follow: takes the policy, whose gradients it needs, and what returns its state.
+        follow: takes the policy, whose gradients it needs, and what returns its next state by the
+            last rewards.
     """
     spaces = envs.single_observation_space, envs.single_action_space
 
@@ -86,5 +87,5 @@ def make_actor(
     actor = TorchActor(envs, policy, schema(policy.state_size), seed, timer, exploration)
     if follow is not None:
         # The first observation is not perturbed: the policy has no weights yet.
-        follow(policy, lambda: actor.state)
+        follow(policy, actor.next_state)
     return actor

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
@@ -29,6 +30,7 @@ class TorchActor(Actor):
     ) -> None:
         super().__init__(envs, policy.eval(), schema, seed, timer, exploration)
         torch.manual_seed(seed)
+        self._actions = torch.empty(0)
 
     def use(self, arrays: Mapping[str, NDArray[Any]], exploration: float) -> None:
         load_weights(self.policy, arrays)
@@ -46,8 +48,14 @@ class TorchActor(Actor):
             parameters = parameters[0]
         else:
             parameters = self.policy(torch.from_numpy(observations)).parameters
-        actions = distribution.sample(parameters)
+        actions = self._actions = distribution.sample(parameters)
         return actions.numpy(), distribution.log_prob(parameters, actions).numpy()
+
+    @torch.inference_mode()
+    def next_state(self, rewards: NDArray[Any]) -> Tensor:
+        """Return the state before the next observation, by the rewards [B] of the last actions."""
+        return self.policy.append_last_action(
+            self.state, self._actions, torch.from_numpy(np.asarray(rewards, np.float32)))
 
     @torch.inference_mode()
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:

@@ -20,10 +20,8 @@ from vdl_ros.rl.data.batch import Batch
 class Algorithm(algorithm.Algorithm):
     """One optimizer step for each batch."""
 
-    def update(self, batch: Batch) -> dict[str, float]:
-        metrics = self.optimizer.step(*self.loss(batch))
-        self.update_normalizer(batch)
-        return metrics
+    def learn(self, batch: Batch) -> dict[str, float]:
+        return self.optimizer.step(*self.loss(batch))
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
         policy = self.policy

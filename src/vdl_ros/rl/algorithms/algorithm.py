@@ -108,7 +108,7 @@ Metrics = dict[str, Tensor]
 
 
 class Algorithm:
-    """Base class of the learning algorithms; subclasses implement :meth:`update`.
+    """Base class of the learning algorithms; subclasses implement :meth:`learn`.
 
     ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
     on ``device``, as the policy is.
@@ -125,17 +125,36 @@ class Algorithm:
         self.algorithm_config = algorithm_config
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
+        self._has_statistics = policy.normalizer is None
         self.setup(schema)
 
     def setup(self, schema: UnrollSchema) -> None:
         """Make what the algorithm has beside policy and optimizer."""
 
     def update(self, batch: Batch) -> dict[str, float]:
-        """Learn from a batch; return metrics by TensorBoard tag, such as ``losses/policy_loss``.
+        """Learn from a batch, and then add its observations to the statistics.
+
+        The first batch is for the statistics alone: what the policy learned without them would
+        be another policy with them.
+
+        Returns:
+            Metrics by TensorBoard tag, such as ``losses/policy_loss``.
 
         Raises:
             FloatingPointError: a loss or gradient is not finite; the message names it.
         """
+        # Each look at the count waits for the device.
+        if not self._has_statistics and self.policy.normalizer is not None:
+            self._has_statistics = True
+            if not self.policy.normalizer.count:
+                self.update_normalizer(batch)
+                return {}
+        metrics = self.learn(batch)
+        self.update_normalizer(batch)
+        return metrics
+
+    def learn(self, batch: Batch) -> dict[str, float]:
+        """Make the optimizer steps of :meth:`update`, and return its metrics."""
         raise NotImplementedError
 
     def state(self) -> dict[str, Any]:

@@ -19,6 +19,9 @@ class Algorithm(algorithm.Algorithm):
     def update(self, batch: Batch) -> dict[str, float]:
         # Before the step: demonstrations do not change, so the first statistics are good already.
         self.update_normalizer(batch)
+        return self.learn(batch)
+
+    def learn(self, batch: Batch) -> dict[str, float]:
         return self.optimizer.step(*self.loss(batch))
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:

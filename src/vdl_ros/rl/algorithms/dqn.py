@@ -33,6 +33,8 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         super().setup(schema)
         self.target = copy.deepcopy(self.policy)
         self.target.requires_grad_(requires_grad=False)
+        # Its own would be empty until the first copy.
+        self.target.normalizer = self.policy.normalizer
 
     def update_target(self) -> None:
         """Copy the network into the target network at each period."""

@@ -19,10 +19,8 @@ class Algorithm(algorithm.Algorithm):
 
     algorithm_config: ImpalaConfig
 
-    def update(self, batch: Batch) -> dict[str, float]:
-        metrics = self.optimizer.step(*self.loss(batch))
-        self.update_normalizer(batch)
-        return metrics
+    def learn(self, batch: Batch) -> dict[str, float]:
+        return self.optimizer.step(*self.loss(batch))
 
     def loss(self, batch: Batch) -> tuple[Tensor, algorithm.Metrics]:
         policy, own = self.policy, self.algorithm_config

@@ -137,7 +137,7 @@ class Algorithm(algorithm.Algorithm):
         self.returns = (
             Normalizer().to(self.device) if self.algorithm_config.normalize_returns else None)
 
-    def update(self, batch: Batch) -> dict[str, float]:
+    def learn(self, batch: Batch) -> dict[str, float]:
         algorithm_config = self.algorithm_config
         data, explained = self.add_targets(batch)
         # Minibatches are of single steps; with an LSTM or last_action_reward of whole columns.
@@ -165,7 +165,6 @@ class Algorithm(algorithm.Algorithm):
         if count > 1:
             self.penalty.adapt(kl)
             self.optimizer.learning_rate_factor = self.penalty.learning_rate_factor
-        self.update_normalizer(batch)
         return {**{name: value / count for name, value in sums.items()},
                 'losses/last_kl': kl, 'losses/kl_beta': self.penalty.beta,
                 'losses/minibatches': count}

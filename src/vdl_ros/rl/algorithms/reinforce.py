@@ -95,7 +95,7 @@ class EpisodeAssembly:
         for start, following in pairwise([*starts, steps]):
             episode, pending = pending or _Pending(0, [], 0), None
             end = next((each for each in ends if start <= each < following), None)
-            if end is None and following < steps:
+            if end is None and batch.is_reset[following, column]:
                 # It was broken off: a robot was lost.
                 continue
             stop = following if end is None else end + 1
@@ -132,13 +132,8 @@ class Algorithm(algorithm.Algorithm):
         self._assembly = EpisodeAssembly(self.algorithm_config.longest_episode)
         self._ended: list[Episode] = []
 
-    def update(self, batch: Batch) -> dict[str, float]:
+    def learn(self, batch: Batch) -> dict[str, float]:
         self._ended += self._assembly.add(batch)
-        metrics = self._learn()
-        self.update_normalizer(batch)
-        return metrics
-
-    def _learn(self) -> dict[str, float]:
         # All learners make a step, or none does.
         ready = self.group.all_reduce_sum(torch.tensor(
             float(len(self._ended) >= self.algorithm_config.reinforce_episodes)))

@@ -49,11 +49,11 @@ class ReplayAlgorithm(algorithm.Algorithm):
 
     def update(self, batch: Batch) -> dict[str, float]:
         self._replay.add(batch, self.rewards(batch))
-        metrics = self._learn(batch)
+        # Before the steps: it does not matter with which statistics actors acted.
         self.update_normalizer(batch)
-        return metrics
+        return self.learn(batch)
 
-    def _learn(self, batch: Batch) -> dict[str, float]:
+    def learn(self, batch: Batch) -> dict[str, float]:
         """Make the optimizer steps that are due after a batch was added to the replay."""
         algorithm_config, group, replay = self.algorithm_config, self.group, self._replay
         steps = replay.steps

@@ -45,13 +45,18 @@ def adversary_of(arrays: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDAr
 
 
 class EpisodeCounter:
-    """Sums rewards and steps of B environments over consecutive unrolls."""
+    """Sums rewards and steps of B environments over consecutive unrolls.
+
+    Where an episode is a life of a game, it counts the whole game.
+    """
 
     def __init__(self, num_envs: int) -> None:
         self.num_envs = num_envs
         self._returns = np.zeros(num_envs, np.float64)
         self._lengths = np.zeros(num_envs, np.int64)
         self._whole = np.zeros(num_envs, np.bool_)
+        # Whether the next episode goes on with the game of the last one.
+        self._goes_on = np.zeros(num_envs, np.bool_)
         self._adversary_l2 = np.zeros(num_envs, np.float64)
         self._adversary_injects = np.zeros(num_envs, np.int64)
         self._steps = 0
@@ -61,19 +66,25 @@ class EpisodeCounter:
     def forget(self) -> None:
         """Discard unfinished episodes: an unroll is missing, so their sums would be wrong."""
         self._whole[:] = False
+        # It may be that of a life; add() knows whether there are lives.
+        self._goes_on[:] = True
 
     def add(self, arrays: Mapping[str, NDArray[Any]]) -> list[FinishedEpisode]:
         """Return the episodes that ended in an unroll, ordered by time.
 
         Of its arrays (see ``unroll.py``) it needs rewards, terminated, truncated and is_reset;
-        success and perturbations may be absent.
+        success, perturbations and lost lives may be absent.
         """
         rewards, terminated, truncated, is_reset = (
             arrays[name] for name in ('rewards', 'terminated', 'truncated', 'is_reset'))
         success, adversary = arrays.get('success'), adversary_of(arrays)
+        life_lost = arrays.get('life_lost')
+        if life_lost is None:
+            self._goes_on[:] = False
         finished = []
         for t in range(len(rewards)):
-            first = is_reset[t]
+            first = is_reset[t] & ~self._goes_on
+            self._goes_on &= ~is_reset[t]
             if first.any():
                 self._returns[first] = 0.0
                 self._lengths[first] = 0
@@ -88,7 +99,11 @@ class EpisodeCounter:
                 self._adversary_l2 += np.where(real, adversary[0][t], 0.0)
                 self._adversary_injects += real & adversary[1][t]
             self._steps += 1
-            done = (terminated[t] | truncated[t]) & real
+            # A game may end in the reset step of a life.
+            done = (terminated[t] | truncated[t]) & (real | self._goes_on)
+            if life_lost is not None:
+                self._goes_on[done] = life_lost[t, done]
+                done &= ~life_lost[t]
             for b in np.flatnonzero(done & self._whole):
                 reached = None if success is None else bool(success[t, b])
                 finished.append(FinishedEpisode(

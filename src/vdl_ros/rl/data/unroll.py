@@ -21,10 +21,12 @@ late_actions           [T, B] int32        steps of the environment that held th
                                            this one was not there
 adversary_l2           [T, B] float32      size of the perturbation of x_t, root mean square
 adversary_injects      [T, B] bool         an attack perturbed x_t
+life_lost              [T, B] bool         the episode that ends here is a life of a game that
+                                           goes on
 state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
 
-The five before ``state`` are absent if the environment lacks them. After the end of an episode the
+The six before ``state`` are absent if the environment lacks them. After the end of an episode the
 environment ignores the next action and resets, so a step into a reset observation,
 ``is_reset[t + 1]``, is not valid for learning.
 """
@@ -167,7 +169,8 @@ OPTIONAL: Expected = {
     'reaction_time': (np.dtype(np.float32), (len(PARTS),)),
     'late_actions': (np.dtype(np.int32), ()),
     'adversary_l2': (np.dtype(np.float32), ()),
-    'adversary_injects': (np.dtype(np.bool_), ())}
+    'adversary_injects': (np.dtype(np.bool_), ()),
+    'life_lost': (np.dtype(np.bool_), ())}
 
 
 def _check_names(expected: Expected, found: Mapping[str, object]) -> None:

@@ -17,7 +17,7 @@ from vdl_ros.rl.policy.distributions import Categorical
 
 
 class EpisodeRecord:
-    """The first whole episode of a run, of the first environment of the first actor.
+    """The first whole episode, or game, of a run, of the first environment of the first actor.
 
     A row is a step: its number from 0, return up to and with it, value and parameters of the
     action distribution (logits of discrete actions) for the observation as the policy saw it,
@@ -31,6 +31,8 @@ class EpisodeRecord:
         self._expected: tuple[int, int] | None = None
         # None: it waits for the start of an episode.
         self._rows: list[list[float]] | None = None
+        # Whether the next episode is a life of the game of the last one.
+        self._goes_on = False
 
     @torch.no_grad()
     def add(self, unroll: Unroll) -> None:
@@ -38,7 +40,7 @@ class EpisodeRecord:
             return
         if (unroll.start_id, unroll.sequence) != self._expected:
             # The first one, or one after a lost one.
-            self._rows = None
+            self._rows, self._goes_on = None, unroll.sequence > 0
         self._expected = unroll.start_id, unroll.sequence + 1
         learner = self._learner
         batch = make_batch([unroll], learner.schema).columns(torch.tensor([0]))
@@ -49,19 +51,28 @@ class EpisodeRecord:
         parameters, values, _ = learner.policy(observations, is_reset, state, actions, rewards)
         steps = len(rewards)
         sizes, injects = adversary_of(unroll.arrays) or (np.zeros((steps, 1)),) * 2
+        life_lost = unroll.arrays.get('life_lost', np.zeros((steps, 1), np.bool_))
+        self._goes_on &= 'life_lost' in unroll.arrays
         for t in range(steps):
+            is_end = bool(batch.terminated[t, 0] or batch.truncated[t, 0])
             if is_reset[t + 1, 0]:
                 # The environment ignored this action.
+                if is_end:
+                    # A game ended in the reset step of a life.
+                    self._rows, self._goes_on = None, False
                 continue
             if is_reset[t, 0]:
-                self._rows = []
+                self._rows = self._rows if self._goes_on else []
+                self._goes_on = False
+            if is_end:
+                self._goes_on = bool(life_lost[t, 0])
             if self._rows is None:
                 continue
             total = (self._rows[-1][1] if self._rows else 0.0) + float(rewards[t, 0])
             self._rows.append([
                 len(self._rows), total, float(values[t, 0]), float(sizes[t, 0]),
                 int(injects[t, 0]), *parameters[t, 0].tolist()])
-            if batch.terminated[t, 0] or batch.truncated[t, 0]:
+            if is_end and not self._goes_on:
                 self._write(self._rows)
                 return
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 
 from vdl_ros.common.metrics import ThreadTimer
@@ -19,6 +21,9 @@ from vdl_ros.rl.distributed.collectives import DeltaExchange, Group
 from vdl_ros.rl.policy.policy import Policy, choose_precision, make_policy, weights
 from vdl_ros.rl.runs.checkpoint import load_initial_weights, pack, unpack
 from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig, make_algorithm_config
+
+# Purposes of random numbers.
+_LEARNING, _ACTING = range(2)
 
 
 class Learner:
@@ -56,6 +61,7 @@ class Learner:
         self._memory = memory_of(CPU if self.algorithm.learns_from_host else device)
         self.version = 0
         self.agent_steps = 0
+        self._seed = config.seed
         self._timer = timer or ThreadTimer()
 
     def update(self, unrolls: Sequence[Unroll]) -> dict[str, float]:
@@ -79,7 +85,9 @@ class Learner:
             metrics: dict[str, float] = {}
             try:
                 if not self.config.freeze:
-                    metrics = self.algorithm.update(batch)
+                    with self._forked_rng():
+                        torch.manual_seed(self._seed_for(_LEARNING))
+                        metrics = self.algorithm.update(batch)
                     if self._exchange is not None:
                         self._exchange.after_update()
                     self.version += 1
@@ -88,6 +96,20 @@ class Learner:
             self.agent_steps += int(self.group.all_reduce_sum(batch.valid.sum()))
             metrics['charts/learning_rate'] = optimizer.learning_rate
             return metrics
+
+    def _forked_rng(self) -> AbstractContextManager[None]:
+        """Return a context after which PyTorch's random state is what it was before."""
+        on_cpu = self.device.type == 'cpu'
+        return torch.random.fork_rng(
+            [] if on_cpu else [self.device], device_type='cuda' if on_cpu else self.device.type)
+
+    def _seed_for(self, purpose: int) -> int:
+        """Return the seed of this learner's random numbers from this update on.
+
+        Each of several learners draws others, and the same ones after the run is resumed.
+        """
+        numbers = [self._seed, self.group.rank, self.version, purpose]
+        return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0])
 
     def broadcast_state(self) -> None:
         """Load the state of learner 0; all learners call this at the same time.
@@ -99,6 +121,8 @@ class Learner:
         state = self.group.broadcast(b'' if self.group.rank else pack(self.state()))
         if self.group.rank:
             self.load_state(unpack(state))
+            # Not the stream of learner 0, by which it may choose the actions of its actors.
+            torch.manual_seed(self._seed_for(_ACTING))
         if self._exchange is not None:
             self._exchange.restart()
 
@@ -117,7 +141,7 @@ class Learner:
     def state(self) -> dict[str, Any]:
         return {
             'policy': self.policy.state_dict(), 'algorithm': self.algorithm.state(),
-            'version': self.version, 'agent_steps': self.agent_steps,
+            'version': self.version, 'agent_steps': self.agent_steps, 'seed': self._seed,
             'torch_rng': torch.get_rng_state()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -128,6 +152,8 @@ class Learner:
             torch.set_rng_state(state['torch_rng'])
             self.version = int(state['version'])
             self.agent_steps = int(state['agent_steps'])
+            # Older checkpoints do not have it.
+            self._seed = int(state.get('seed', self._seed))
         except (IndexError, KeyError, RuntimeError, TypeError, ValueError) as error:
             # torch's first line only says that there is an error.
             reason = ' '.join(str(error).split())[:200]

@@ -79,8 +79,8 @@ class Progress:
         # Moved to the end: actors that are gone stay in front and are deleted first.
         counter, expected = self._counters.pop(unroll.start_id, (None, 0))
         if counter is None or counter.num_envs != unroll.num_envs:
-            counter = EpisodeCounter(unroll.num_envs)
-        elif unroll.sequence != expected:
+            counter, expected = EpisodeCounter(unroll.num_envs), 0
+        if unroll.sequence != expected:
             counter.forget()
         arrays = unroll.arrays
         self.flow_stats.rewards += float(arrays['rewards'].sum(dtype=np.float64))

@@ -120,10 +120,16 @@ class _Section(nn.Module):
 
 
 class _Block(nn.Module):
+    """Adds two convolutions of its input to it, which at first are 0.
+
+    Six blocks that each added a branch as large as its input would saturate an LSTM behind them.
+    """
+
     def __init__(self, channels: int) -> None:
         super().__init__()
         self.first, self.second = (
-            orthogonal(nn.Conv2d(channels, channels, 3, padding=1)) for _ in range(2))
+            orthogonal(nn.Conv2d(channels, channels, 3, padding=1), gain)
+            for gain in (math.sqrt(2), 0.0))
 
     def forward(self, x: Tensor) -> Tensor:
         deeper: Tensor = self.second(functional.relu(self.first(functional.relu(x))))
