@@ -15,7 +15,8 @@ def start(context):
     given = launch_arguments.given(context, *SETTINGS, node='evaluate')
     evaluate = launch_nodes.node(context, 'evaluate', given, SETTINGS, 'evaluate')
     ends = partial(launch_nodes.end_with, on_success=True)
-    return [*launch_nodes.announced(context), *launch_nodes.watched([evaluate], ends),
+    return [*launch_nodes.announced(context), *launch_nodes.watched(
+                [evaluate], ends, start=launch_nodes.with_children),
             *launch_nodes.recorder(context)]
 
 

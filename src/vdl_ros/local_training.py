@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import queue
 import sys
 import threading
 from pathlib import Path
@@ -27,7 +28,7 @@ from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
 from vdl_ros.play.saved_policy import load_surrogate
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.config_file import read_config
-from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.actor import Actor, Interrupted
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.unroll import Inbox, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -53,8 +54,9 @@ class SerialInbox:
 
     def __init__(
         self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
+        stop: threading.Event,
     ) -> None:
-        self._timer = timer
+        self._timer, self._stop = timer, stop
         self._actor, self._learner, self._flow_stats = actor, learner, flow_stats
         self._sequence = 0
 
@@ -63,7 +65,10 @@ class SerialInbox:
         if self._actor.policy_version != learner.version:
             with self._timer('receive'):
                 self._actor.load(learner.weights(), learner.version, learner.agent_steps)
-        arrays, _ = self._actor.unroll()
+        try:
+            arrays, _ = self._actor.unroll(self._stop)
+        except Interrupted:
+            raise queue.Empty from None
         unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
         self._flow_stats.arrive('serial', 0, self._sequence)
         self._sequence += 1
@@ -110,7 +115,7 @@ def train(
                 envs, config, algorithm_config, frames, seed=config.seed, timer=timer, threads=1,
                 exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
                 follow=envs.follow if isinstance(envs, AttackedEnv) else None)
-            inbox = SerialInbox(actor, learner, flow_stats, timer)
+            inbox = SerialInbox(actor, learner, flow_stats, timer, stop)
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
         if config.eval_every:

@@ -3,6 +3,7 @@
 import itertools
 import subprocess
 import sys
+import threading
 import time
 
 import pytest
@@ -11,9 +12,9 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
-from vdl_ros.ros import qos
+from vdl_ros.ros import process, qos
 from vdl_ros.ros.base_node import Diagnostics
-from vdl_ros.ros.process import call_back, make_executor, run_node, set_up
+from vdl_ros.ros.process import call_back, ending_within, make_executor, run_node, set_up
 from vdl_ros.tools import doctor
 
 
@@ -101,6 +102,25 @@ def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind)
         waits.append(time.monotonic())
     assert max(end - start for start, end in itertools.pairwise(waits)) >= 0.008
     executor.remove_node(node)
+
+
+def test_an_environment_that_never_returns_ends_the_process_with_one_line(monkeypatch, capsys):
+    stop, ended, exits = threading.Event(), threading.Event(), []
+
+    def leave(status):
+        exits.append(status)
+        ended.set()
+
+    monkeypatch.setattr(process, '_WATCH_S', 0.001)
+    monkeypatch.setattr(process, 'end_children', lambda: exits.append('children'))
+    monkeypatch.setattr(process.os, '_exit', leave)
+    with ending_within(0.001, 'actor', stop):
+        stop.set()
+        assert ended.wait(300)
+    assert exits == ['children', 1]
+    assert capsys.readouterr().err == (
+        'actor: the environment has not returned in 0.001 s since the signal to end: ended '
+        'without it\n')
 
 
 CHILD = """

@@ -53,6 +53,7 @@ class ActorNode(BaseNode):
 
     NAME = 'actor'
     SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig)
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,6 +68,7 @@ class ActorNode(BaseNode):
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
+        self._stopping = threading.Event()
         self._episodes = self.pub('episodes')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
@@ -125,7 +127,7 @@ class ActorNode(BaseNode):
         context = ActorContext(
             self, self._id, self._start_id, seed, self._settings.actor_threads,
             self._settings.credit_timeout, self.timer, self._publish_episodes,
-            self._policies.choice.heard, self._reaction_time.add)
+            self._policies.choice.heard, self._stopping, self._reaction_time.add)
         try:
             if train.inference == 'learner':
                 mode = CentralInferenceMode(context, envs, frames, sequence=self._sequence)
@@ -209,6 +211,7 @@ class ActorNode(BaseNode):
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
+        self._stopping = stop
         with set_up():
             register(self._modules, self, stop)
         self.get_logger().info('waiting for a policy')

@@ -43,6 +43,7 @@ class EvaluateNode(BaseNode):
 
     NAME = 'evaluate'
     SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig)
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -111,12 +112,12 @@ class EvaluateNode(BaseNode):
                 actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
         return result
 
-    def record(self, path: Path) -> None:
+    def record(self, path: Path, stop: threading.Event) -> None:
         """Record a video of one episode, of more where one is over in a moment."""
         with set_up():
             returns, length = record_episodes(
                 self._env, self._config.seed, self._saved.act(self._config.deterministic), path,
-                min_steps=_MIN_VIDEO_STEPS)
+                min_steps=_MIN_VIDEO_STEPS, stop=stop)
         count = '' if len(returns) == 1 else f'{len(returns)} episodes, '
         self.get_logger().info(f'{path}: {count}{length} steps, '
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
@@ -139,7 +140,7 @@ class EvaluateNode(BaseNode):
                     f'({attacked.injects / sum(attacked.lengths):.0%}), '
                     f'return lost {result.mean - attacked.mean:.2f}')
         if self._config.video and not stop.is_set():
-            self.record(Path(self._config.video))
+            self.record(Path(self._config.video), stop)
         return EXIT_OK
 
     def _report(self, result: Evaluation, what: str = '') -> None:

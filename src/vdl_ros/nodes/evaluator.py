@@ -38,6 +38,7 @@ class EvaluatorNode(BaseNode):
     NAME = 'evaluator'
     SETTINGS = (EnvModulesConfig, SurrogateConfig)
     IS_BACKGROUND = True
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()

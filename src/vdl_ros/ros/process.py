@@ -23,6 +23,7 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
+from vdl_ros.common.children import end_children
 from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
@@ -55,6 +56,8 @@ EXIT_RESTART = 4  # another process failed that this one depends on: launch file
 
 # Linux gives a thread of this niceness 45 / (1024 + 45) of a core beside one of niceness 0.
 _NICENESS = 14
+# Time between two looks at whether a node is to end, s.
+_WATCH_S = 0.5
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
@@ -148,18 +151,46 @@ def set_up() -> Iterator[None]:
         raise _SetUpError(str(error)) from error
 
 
+@contextlib.contextmanager
+def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[None]:
+    """End the process, and what it started, if the block lasts longer than that after ``stop``.
+
+    For blocks that call environments: a step or ``close()`` of one may never return.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            if over.wait(_WATCH_S):
+                return
+        if not over.wait(seconds):
+            print(f'{name}: the environment has not returned in {seconds:g} s since the signal '
+                  'to end: ended without it', file=sys.stderr, flush=True)
+            end_children()
+            os._exit(1)
+
+    if seconds < math.inf:
+        threading.Thread(target=watch, name='end', daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
 def run_node(
     name: str,
     make: Callable[[], N],
     work: Callable[[N, threading.Event], int],
     settings: Sequence[type],
     args: Sequence[str] | None = None,
+    ends_within: float = math.inf,
 ) -> int:
     """Run one node in this process; return the exit status.
 
     For errors of ``make`` see :func:`set_up`. Those of ``work``, which returns the status, are
     bugs: they end the process with a traceback and status 1, and its launch may start it again.
-    ``settings`` are for ``--help``; ``args`` are those of the process by default.
+    ``settings`` are for ``--help``; ``args`` are those of the process by default; ``ends_within``
+    is the longest time from a signal to the end, s.
     """
     words = list(sys.argv[1:] if args is None else args)
     try:
@@ -185,7 +216,8 @@ def run_node(
             rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
             with shared_memory.reserved():
                 node = make()
-        return work(node, stop)
+        with ending_within(ends_within, name, stop):
+            return work(node, stop)
     except _SetUpError as error:
         print(f'{name}: {error}', file=sys.stderr)
         return EXIT_BAD_INPUT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.envs.checked_vector_env import EnvFailedError, EnvStopped
 from vdl_ros.msg import Action, Policy
+from vdl_ros.rl.acting.actor import Interrupted
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice, launch_of
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
@@ -154,6 +156,7 @@ class ActorContext:
     # Called with finished episodes and the policy version that acted last.
     finished: Callable[[list[FinishedEpisode], int], None]
     heard: Callable[[], None]  # called when the learner has sent something besides policies
+    stop: threading.Event  # set when the process is to end
     # Called with the extras of steps, by the names of rl/data/unroll.py.
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
 
@@ -206,7 +209,11 @@ class LocalInferenceMode:
     def act(self) -> bool:
         if not self.is_ready():
             return False
-        self.publish(*self.actor.unroll())
+        try:
+            unroll = self.actor.unroll(self._context.stop)
+        except Interrupted:
+            return False
+        self.publish(*unroll)
         return True
 
     def is_ready(self) -> bool:
