@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 import rclpy
@@ -121,6 +122,15 @@ def test_an_environment_that_never_returns_ends_the_process_with_one_line(monkey
     assert capsys.readouterr().err == (
         'actor: the environment has not returned in 0.001 s since the signal to end: ended '
         'without it\n')
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_a_worker_that_imports_an_executable_starts_nothing():
+    for template in (Path(__file__).parents[2] / 'cmake').glob('*.in'):
+        # These are no modules.
+        text = template.read_text().replace('@folder@', 'x').replace('@name@', 'x').replace(
+            '@benchmark@', 'x')
+        exec(text, {'__name__': '__mp_main__', '__file__': str(template)})
 
 
 CHILD = """
