@@ -57,7 +57,8 @@ class EvaluateNode(BaseNode):
         register(self._modules, self, threading.Event())
         loaded = load_policy(Path(path), env_id=self._config.env_id,
                              algorithm=self._config.algorithm)
-        self._saved, self._env = loaded, loaded.env
+        self._saved, self._env = loaded, replace(
+            loaded.env, time_limit=self._config.time_limit or loaded.env.time_limit)
         self._attack = self.settings(AttackConfig)
         self._train = verify_attack(
             self._attack, replace(loaded.train, precision='auto', inference='actor'))
@@ -103,7 +104,8 @@ class EvaluateNode(BaseNode):
                 self.get_logger().warning(text)
         try:
             with set_up():  # the environment of a file may fail at any step
-                result = evaluate(envs, act, settings.episodes, settings.seed, stop)
+                result = evaluate(envs, act, settings.episodes, settings.seed, stop,
+                                  tell=self.get_logger().info)
         finally:
             envs.close()
         for episode in result.episodes:

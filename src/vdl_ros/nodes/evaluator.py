@@ -64,7 +64,7 @@ class EvaluatorNode(BaseNode):
                             agent_steps=message.agent_steps)
         try:
             found = self._make_evaluator(policy_config(message)).evaluate(
-                from_tensors(message.tensors), stop)
+                from_tensors(message.tensors), stop, self.get_logger().info)
             if found is None:
                 return
             self._policies.choice.stay_with(message.learner_id)
