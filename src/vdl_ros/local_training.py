@@ -18,6 +18,7 @@ import torch
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
+from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
@@ -149,6 +150,7 @@ def main(args: list[str] | None = None) -> int:
     stop = stop_on_signals(parent)
     try:
         in_file = read_config(Path(file)) if file else {}
+        in_file, given = absolute_paths(in_file), absolute_paths(given)
         run_dir, resume, init = (
             str(given.pop(name, in_file.get(name, ''))) for name in ('run_dir', 'resume', 'init'))
         of_user = ({name: value for name, value in in_file.items() if name in known}
@@ -159,7 +161,7 @@ def main(args: list[str] | None = None) -> int:
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         if resume:
             check_unfinished(Path(resume), config.total_steps)
-        path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
+        path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial').absolute()
         algorithm_config = make_algorithm_config(config, values)
         reason = train(
             env, config, algorithm_config, path, stop, resume=bool(resume), init=init,

@@ -251,6 +251,7 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument('--parent', type=int, metavar='PID',
                         help='process that starts this one, and with whose death it ends')
     options = parser.parse_args(args)
+    options.run_dir = options.run_dir.absolute()
     stop = stop_on_signals(options.parent)
     try:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))

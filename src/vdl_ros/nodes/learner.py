@@ -74,6 +74,8 @@ class LearnerNode(BaseNode):
         self._run = select(RunConfig, self._values)
         self._process = select(ProcessConfig, self._values)
         verify_run(self._run)
+        # An environment may change it.
+        self._home = Path.cwd()
         self._modules = self.settings(EnvModulesConfig)
         import_modules(self._modules)
         # Only their spaces: the actors run them.
@@ -108,7 +110,7 @@ class LearnerNode(BaseNode):
         """Return all settings; those of learner 0 after :meth:`share_settings`."""
         return TrainingSettings(
             *self.configs(), self._run, select(RunFolderConfig, self._values), self._process,
-            self._modules, self._device, self._resume, self._learner_id)
+            self._modules, self._device, self._resume, self._learner_id, self._home)
 
     def join_group(self, stop: threading.Event) -> Group | None:
         """Return the group of all learners, or None if ``stop`` was set before all had joined."""

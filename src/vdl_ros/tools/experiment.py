@@ -68,6 +68,7 @@ def _parser() -> argparse.ArgumentParser:
 def main(args: Sequence[str] | None = None) -> int:
     parser = _parser()
     options = parser.parse_args(args)
+    options.output = options.output.absolute()
     if sum(each is not None for each in (options.file, options.all, options.check)) != 1:
         parser.error('one of FILE, --all and --check is needed')
     try:

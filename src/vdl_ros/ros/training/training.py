@@ -165,7 +165,8 @@ class RemoteEvaluator:
 class TrainingSettings:
     """The settings of a learner's process, as resolved.
 
-    ``resume`` is the folder of a run, or ''; ``learner_id`` identifies this start to the actors.
+    ``resume`` is the folder of a run, or ''; ``learner_id`` identifies this start to the actors,
+    and ``home`` is the folder in which the process started.
     """
 
     env: EnvConfig
@@ -179,6 +180,7 @@ class TrainingSettings:
     device: torch.device
     resume: str
     learner_id: str
+    home: Path
 
 
 class _Source:
@@ -258,7 +260,8 @@ class Training:
             init='' if group.rank or settings.resume else run.init)
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         self.folder = RunFolder(
-            Path(settings.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
+            settings.home / (settings.resume or run.run_dir
+                             or default_run_dir(env.env_id, launch_id)),
             launch_id=launch_id, resume=bool(settings.resume),
             config=settings.folder) if first else None
         self._policy = qos.pub(node, 'policy') if first else None
