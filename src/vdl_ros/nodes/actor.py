@@ -15,6 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from rclpy.executors import Executor
+from std_msgs.msg import String
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.common.metrics import ACTING, ThreadTimer
@@ -70,6 +71,7 @@ class ActorNode(BaseNode):
         self._sequence = 0
         self._stopping = threading.Event()
         self._episodes = self.pub('episodes')
+        self._state = self.pub('actor_state')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
         self._attack = AttackConfig()
@@ -77,7 +79,8 @@ class ActorNode(BaseNode):
         self._is_diagnosed = False
         self._policies = PolicyInbox(
             self, 'policy', self._settings.credit_timeout,
-            own=self.settings(ProcessConfig).launch_id)
+            own=self.settings(ProcessConfig).launch_id,
+            on_refusal=lambda reason: self._say_state(f'refuses the policy: {reason}'))
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""
@@ -117,7 +120,9 @@ class ActorNode(BaseNode):
                 + self._start_id) % 2**31
         # Before environments start threads, which inherit it.
         self._share_cores(env, train)
+        self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
+        self._say_state(f'has made {envs.num_envs} x {env.env_id}, and resets them')
         attacked = None
         if attack.adversarial_mode != NONE:
             attacked = self._attack_environments(envs, attack, train, seed)
@@ -143,7 +148,9 @@ class ActorNode(BaseNode):
         if self._attacked is not None and not self._is_diagnosed:
             self._is_diagnosed = True
             Diagnostics(self, self._health)
-        self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
+        state = f'acts in {envs.num_envs} x {env.env_id}'
+        self._say_state(state)
+        self.get_logger().info(f'{self._id} {state}')
         return mode
 
     def _share_cores(self, env: EnvConfig, train: TrainConfig) -> None:
@@ -177,6 +184,9 @@ class ActorNode(BaseNode):
         if text := warning(attack, attacked):
             self.get_logger().warning(text)
         return attacked
+
+    def _say_state(self, state: str) -> None:
+        self._state.publish(String(data=f'{self._id} {state}'))
 
     def tell_if_alone(self) -> None:
         if self.count_publishers('policy'):
@@ -214,6 +224,7 @@ class ActorNode(BaseNode):
         self._stopping = stop
         with set_up():
             register(self._modules, self, stop)
+        self._say_state('waits for a policy')
         self.get_logger().info('waiting for a policy')
         acted, patience = False, time.monotonic() + PATIENCE_S
         try:

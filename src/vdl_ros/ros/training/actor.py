@@ -54,14 +54,16 @@ class PolicyInbox:
     Args:
         launch_id: only policies of this launch are taken; '': of any.
         own: the launch of this process, whose user has named the environment.
+        on_refusal: called with each new reason.
     """
 
     def __init__(
         self, node: Node, topic: str, patience: float, launch_id: str = '', own: str = '',
+        on_refusal: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.choice = LearnerChoice(patience, launch_id=launch_id)
         self.last_error, self._failures = '', 0
-        self._own, self._learner_id = own, ''
+        self._own, self._learner_id, self._on_refusal = own, '', on_refusal
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
@@ -139,6 +141,7 @@ class PolicyInbox:
             reason = in_one_line(error)
             if reason != self.last_error:
                 self.last_error = reason
+                self._on_refusal(reason)
                 self._node.get_logger().error(f'policy refused, waiting for another: {reason}')
 
 
