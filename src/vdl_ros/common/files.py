@@ -14,9 +14,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, TypeVar
-
-V = TypeVar('V')
+from typing import IO, Any
 
 
 def find_resource(name: str) -> Path:
@@ -68,12 +66,12 @@ _READ = ('resume', 'init', 'demonstrations', 'robots', 'checkpoint', 'adversaria
 _WRITTEN = ('run_dir', 'video', 'output')
 
 
-def absolute_paths(values: Mapping[str, V]) -> dict[str, V]:
+def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings of which those that name files are absolute, see :func:`from_here`."""
     return {name: value if not value or not isinstance(value, str) else
             str(from_here(value)) if name in _READ else
             os.path.abspath(value) if name in _WRITTEN else value
-            for name, value in values.items()}  # type: ignore[misc]
+            for name, value in values.items()}
 
 
 def unique_name() -> str:

@@ -54,7 +54,7 @@ class PolicyInbox:
     Args:
         launch_id: only policies of this launch are taken; '': of any.
         own: the launch of this process, whose user has named the environment.
-        on_refusal: called with each new reason.
+        on_refusal: called with the reason of each.
     """
 
     def __init__(
@@ -139,9 +139,9 @@ class PolicyInbox:
                 with set_up():
                     raise
             reason = in_one_line(error)
+            self._on_refusal(reason)
             if reason != self.last_error:
                 self.last_error = reason
-                self._on_refusal(reason)
                 self._node.get_logger().error(f'policy refused, waiting for another: {reason}')
 
 
