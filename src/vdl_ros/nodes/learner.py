@@ -48,11 +48,15 @@ from vdl_ros.ros.process import (
     EXIT_OK,
     EXIT_RESTART,
     die_with_parent,
+    ending_within,
     set_up,
 )
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings
+
+# Longest time from a signal to the end while an environment is made, s.
+_MAKING_S = 8.0
 
 
 class LearnerNode(BaseNode):
@@ -160,7 +164,9 @@ class LearnerNode(BaseNode):
                 if group is None:
                     return EXIT_OK
                 self.share_settings(group)
-                training = Training(self, group, self._training_settings())
+                # It makes an environment, to know its spaces.
+                with ending_within(_MAKING_S, self.NAME, stop):
+                    training = Training(self, group, self._training_settings())
             reason = training.run(stop)
             if reason == NOT_FINITE:
                 # A restart would meet the same numbers again.
