@@ -17,6 +17,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+from vdl_ros.common.children import SAVING_S, ending_within
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
@@ -163,10 +164,12 @@ def main(args: list[str] | None = None) -> int:
             check_unfinished(Path(resume), config.total_steps)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial').absolute()
         algorithm_config = make_algorithm_config(config, values)
-        reason = train(
-            env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
-            modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
-            surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
+        with ending_within(SAVING_S, 'serial', stop):
+            reason = train(
+                env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
+                modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
+                surrogate=select(SurrogateConfig, values),
+                folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return status_of(error)

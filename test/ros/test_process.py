@@ -13,9 +13,10 @@ from diagnostic_msgs.msg import DiagnosticStatus
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
-from vdl_ros.ros import process, qos
+from vdl_ros.common import children
+from vdl_ros.ros import qos
 from vdl_ros.ros.base_node import Diagnostics
-from vdl_ros.ros.process import call_back, ending_within, make_executor, run_node, set_up
+from vdl_ros.ros.process import call_back, make_executor, run_node, set_up
 from vdl_ros.tools import doctor
 
 
@@ -112,10 +113,10 @@ def test_an_environment_that_never_returns_ends_the_process_with_one_line(monkey
         exits.append(status)
         ended.set()
 
-    monkeypatch.setattr(process, '_WATCH_S', 0.001)
-    monkeypatch.setattr(process, 'end_children', lambda: exits.append('children'))
-    monkeypatch.setattr(process.os, '_exit', leave)
-    with ending_within(0.001, 'actor', stop):
+    monkeypatch.setattr(children, '_WATCH_S', 0.001)
+    monkeypatch.setattr(children, 'end_children', lambda: exits.append('children'))
+    monkeypatch.setattr(children.os, '_exit', leave)
+    with children.ending_within(0.001, 'actor', stop):
         stop.set()
         assert ended.wait(300)
     assert exits == ['children', 1]

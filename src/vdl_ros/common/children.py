@@ -1,8 +1,13 @@
-"""What a process started and left behind: simulators and workers of environments."""
+"""What environments start and leave behind, and processes whose environments never return."""
 
 from __future__ import annotations
 
 import contextlib
+import math
+import os
+import sys
+import threading
+from collections.abc import Iterator
 
 import psutil
 
@@ -10,6 +15,10 @@ import psutil
 MARK = 'VDL_ROS_STARTED_BY'
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
+# Time between two looks at whether a process is to end, s.
+_WATCH_S = 0.5
+#: Longest time from a signal to the end of a process that has a run to save, s.
+SAVING_S = 60.0
 
 
 def end_marked(mark: str) -> list[str]:
@@ -36,3 +45,29 @@ def end_children() -> None:
     for each in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.Error):
             each.kill()
+
+
+@contextlib.contextmanager
+def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[None]:
+    """End the process, and what it started, if the block lasts longer than that after ``stop``.
+
+    For blocks that call environments: a step or ``close()`` of one may never return.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        while not stop.is_set():
+            if over.wait(_WATCH_S):
+                return
+        if not over.wait(seconds):
+            print(f'{name}: the environment has not returned in {seconds:g} s since the signal '
+                  'to end: ended without it', file=sys.stderr, flush=True)
+            end_children()
+            os._exit(1)
+
+    if seconds < math.inf:
+        threading.Thread(target=watch, name='end', daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
+from vdl_ros.common.children import ending_within
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.quoting import in_one_line
 from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
@@ -48,7 +49,6 @@ from vdl_ros.ros.process import (
     EXIT_OK,
     EXIT_RESTART,
     die_with_parent,
-    ending_within,
     set_up,
 )
 from vdl_ros.ros.robots.robot_env import register

@@ -23,7 +23,7 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.children import end_children
+from vdl_ros.common.children import ending_within
 from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
@@ -56,8 +56,6 @@ EXIT_RESTART = 4  # another process failed that this one depends on: launch file
 
 # Linux gives a thread of this niceness 45 / (1024 + 45) of a core beside one of niceness 0.
 _NICENESS = 14
-# Time between two looks at whether a node is to end, s.
-_WATCH_S = 0.5
 
 
 def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], ProcessConfig]:
@@ -151,32 +149,6 @@ def set_up() -> Iterator[None]:
         raise _SetUpError(str(error)) from error
 
 
-@contextlib.contextmanager
-def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[None]:
-    """End the process, and what it started, if the block lasts longer than that after ``stop``.
-
-    For blocks that call environments: a step or ``close()`` of one may never return.
-    """
-    over = threading.Event()
-
-    def watch() -> None:
-        while not stop.is_set():
-            if over.wait(_WATCH_S):
-                return
-        if not over.wait(seconds):
-            print(f'{name}: the environment has not returned in {seconds:g} s since the signal '
-                  'to end: ended without it', file=sys.stderr, flush=True)
-            end_children()
-            os._exit(1)
-
-    if seconds < math.inf:
-        threading.Thread(target=watch, name='end', daemon=True).start()
-    try:
-        yield
-    finally:
-        over.set()
-
-
 def run_node(
     name: str,
     make: Callable[[], N],
@@ -206,17 +178,17 @@ def run_node(
     try:
         # Before all else; rclpy's handlers would end the context before the last message is sent.
         stop = stop_on_signals()
-        with set_up():
-            if non_ros:
-                raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
-                                   '--ros-args -p name:=value')
-            shared_memory.clean_stale_shared_memory(ports=False)
-            transport.configure()
-            keep_large_blocks()
-            rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-            with shared_memory.reserved():
-                node = make()
         with ending_within(ends_within, name, stop):
+            with set_up():
+                if non_ros:
+                    raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
+                                       '--ros-args -p name:=value')
+                shared_memory.clean_stale_shared_memory(ports=False)
+                transport.configure()
+                keep_large_blocks()
+                rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
+                with shared_memory.reserved():
+                    node = make()
             return work(node, stop)
     except _SetUpError as error:
         print(f'{name}: {error}', file=sys.stderr)
