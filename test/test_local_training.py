@@ -77,24 +77,17 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
         assert message in error, args
 
 
-class Moving(CartPoleEnv):
-    """Goes to another folder, as an environment with files of its own may."""
-
-    def reset(self, **more):
-        Path('other').mkdir(exist_ok=True)
-        os.chdir('other')
-        return super().reset(**more)
-
-
 def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
         tmp_path, monkeypatch, own_signals):
     monkeypatch.chdir(tmp_path)
+    other = tmp_path / 'other'
+    other.mkdir()
     monkeypatch.setitem(gymnasium.registry, 'test/Moving-v0', EnvSpec(
-        'test/Moving-v0', lambda render_mode=None: Moving()))
+        'test/Moving-v0', lambda render_mode=None: os.chdir(other) or CartPoleEnv()))
     assert local_training.main([
         '--env_id', 'test/Moving-v0', '--total_steps', '100', '--run_dir', 'run']) == 0
     assert (tmp_path / 'run' / 'summary.json').is_file()
-    assert not [*tmp_path.glob('other/**/run')]
+    assert not [*other.iterdir()]
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):
