@@ -216,6 +216,11 @@ class LocalInferenceMode:
             unroll = self.actor.unroll(self._context.stop)
         except Interrupted:
             return False
+        except EnvFailedError:
+            # A Ctrl-C in a terminal reaches the processes of an environment too.
+            if self._context.stop.is_set():
+                return False
+            raise
         self.publish(*unroll)
         return True
 
