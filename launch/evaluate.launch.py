@@ -12,7 +12,8 @@ ARGUMENTS = [*launch_arguments.declare(*SETTINGS), launch_arguments.RECORD]
 def start(context):
     given = launch_arguments.given(context, *SETTINGS, node='evaluate')
     evaluate = launch_nodes.node(context, 'evaluate', given, SETTINGS, 'evaluate')
-    return [*launch_nodes.announced(context), *launch_nodes.watched([evaluate]),
+    return [*launch_nodes.announced(context),
+            *launch_nodes.watched([evaluate], start=launch_nodes.with_children),
             *launch_nodes.recorder(context)]
 
 

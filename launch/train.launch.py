@@ -167,7 +167,8 @@ def watchers(context, watching, given):
         processes.append(launch_nodes.program(
             'tensorboard', given.get('resume') or given['run_dir'],
             '--port', str(watching.tensorboard_port), '--with-parent'))
-    return launch_nodes.watched(processes, partial(launch_nodes.end_with, on_success=False))
+    return launch_nodes.watched(processes, partial(launch_nodes.end_with, on_success=False),
+                                start=launch_nodes.with_children)
 
 
 def free_address():

@@ -7,9 +7,12 @@ import sys
 import threading
 from pathlib import Path
 
+import gymnasium
 import numpy as np
 import pytest
 import torch
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
@@ -64,7 +67,7 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
              "algorithm: 'sac' cannot act in MultiDiscrete([2 3]): Discrete from 0, or a Box "),
             ('--algorithm ppo --save_replay true',
              "save_replay: true is not allowed with algorithm 'ppo'"),
-            ('--run_dir full', 'run_dir: full is not empty'),
+            ('--run_dir full', f'run_dir: {tmp_path}/full is not empty'),
             ('--config full', 'config: full: cannot be read'),
             ('--network nature', "network 'nature' needs images")):
         assert local_training.main(args.split()) == 2, args
@@ -72,6 +75,19 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
         assert error.startswith('serial: '), args
         assert error.count('\n') == 1, args
         assert message in error, args
+
+
+def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
+        tmp_path, monkeypatch, own_signals):
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / 'other'
+    other.mkdir()
+    monkeypatch.setitem(gymnasium.registry, 'test/Moving-v0', EnvSpec(
+        'test/Moving-v0', lambda render_mode=None: os.chdir(other) or CartPoleEnv()))
+    assert local_training.main([
+        '--env_id', 'test/Moving-v0', '--total_steps', '100', '--run_dir', 'run']) == 0
+    assert (tmp_path / 'run' / 'summary.json').is_file()
+    assert not [*other.iterdir()]
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import queue
 import sys
 import threading
 from pathlib import Path
@@ -16,7 +17,9 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+from vdl_ros.common.children import SAVING_S, ending_within
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
+from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstration_inbox
@@ -27,7 +30,7 @@ from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
 from vdl_ros.play.saved_policy import load_surrogate
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.config_file import read_config
-from vdl_ros.rl.acting.actor import Actor
+from vdl_ros.rl.acting.actor import Actor, Interrupted
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.unroll import Inbox, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -53,8 +56,9 @@ class SerialInbox:
 
     def __init__(
         self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
+        stop: threading.Event,
     ) -> None:
-        self._timer = timer
+        self._timer, self._stop = timer, stop
         self._actor, self._learner, self._flow_stats = actor, learner, flow_stats
         self._sequence = 0
 
@@ -63,7 +67,10 @@ class SerialInbox:
         if self._actor.policy_version != learner.version:
             with self._timer('receive'):
                 self._actor.load(learner.weights(), learner.version, learner.agent_steps)
-        arrays, _ = self._actor.unroll()
+        try:
+            arrays, _ = self._actor.unroll(self._stop)
+        except Interrupted:
+            raise queue.Empty from None
         unroll = Unroll(arrays, 'serial', 0, self._sequence, self._actor.policy_version)
         self._flow_stats.arrive('serial', 0, self._sequence)
         self._sequence += 1
@@ -110,7 +117,7 @@ def train(
                 envs, config, algorithm_config, frames, seed=config.seed, timer=timer, threads=1,
                 exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
                 follow=envs.follow if isinstance(envs, AttackedEnv) else None)
-            inbox = SerialInbox(actor, learner, flow_stats, timer)
+            inbox = SerialInbox(actor, learner, flow_stats, timer, stop)
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
         if config.eval_every:
@@ -144,6 +151,7 @@ def main(args: list[str] | None = None) -> int:
     stop = stop_on_signals(parent)
     try:
         in_file = read_config(Path(file)) if file else {}
+        in_file, given = absolute_paths(in_file), absolute_paths(given)
         run_dir, resume, init = (
             str(given.pop(name, in_file.get(name, ''))) for name in ('run_dir', 'resume', 'init'))
         of_user = ({name: value for name, value in in_file.items() if name in known}
@@ -154,12 +162,14 @@ def main(args: list[str] | None = None) -> int:
         env, config = select(EnvConfig, values), select(TrainConfig, values)
         if resume:
             check_unfinished(Path(resume), config.total_steps)
-        path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial')
+        path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial').absolute()
         algorithm_config = make_algorithm_config(config, values)
-        reason = train(
-            env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
-            modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
-            surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
+        with ending_within(SAVING_S, 'serial', stop):
+            reason = train(
+                env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
+                modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
+                surrogate=select(SurrogateConfig, values),
+                folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return status_of(error)

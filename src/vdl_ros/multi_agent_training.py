@@ -25,6 +25,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
+from vdl_ros.common.children import SAVING_S, ending_within
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     OneLineParser,
@@ -251,10 +252,13 @@ def main(args: Sequence[str] | None = None) -> int:
     parser.add_argument('--parent', type=int, metavar='PID',
                         help='process that starts this one, and with whose death it ends')
     options = parser.parse_args(args)
+    options.run_dir = options.run_dir.absolute()
     stop = stop_on_signals(options.parent)
     try:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
-        reasons = train(read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
+        with ending_within(SAVING_S, 'multi_agent_training', stop):
+            reasons = train(
+                read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:
         print(f'multi_agent_training: {error}', file=sys.stderr)
         return status_of(error)

@@ -1,4 +1,4 @@
-"""Triton is loaded before OpenGL: the reverse order crashes the process."""
+"""Triton is loaded before OpenGL, and a backend that cannot be used is named."""
 
 import os
 import subprocess
@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-pytestmark = [pytest.mark.process, pytest.mark.slow]
+from vdl_ros.common import opengl
 
 TRITON = """
 with open('/proc/self/maps') as maps:
@@ -27,6 +27,8 @@ print('picture', env.render()[0].shape)
 """
 
 
+@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize(('program', 'shape'), [
     (ARM, (32, 32, 3)), (ENVIRONMENT, (480, 480, 3))], ids=['arm', 'env'])
 def test_programs_that_render_load_triton_first(tmp_path, program, shape):
@@ -36,3 +38,16 @@ def test_programs_that_render_load_triton_first(tmp_path, program, shape):
         [sys.executable, '-c', program], env={**os.environ, 'PYTHONPATH': path},
         capture_output=True, text=True, timeout=300, check=False)
     assert done.stdout.splitlines() == ['triton first', f'picture {shape}'], done.stderr
+
+
+def test_a_backend_that_mujoco_cannot_import_is_named_and_nothing_is_drawn(monkeypatch, capsys):
+    monkeypatch.setattr(opengl, '_refused', '')
+    monkeypatch.setattr(opengl, '_loads', lambda library: False)
+    for value, reason in (('osmesa', "'osmesa' needs libOSMesa, which is not installed; unset"),
+                          ('nonsense', "'nonsense' is not allowed: egl, osmesa, glfw or disable")):
+        monkeypatch.setenv('MUJOCO_GL', value)
+        opengl.refuse_unusable_backend()
+        assert os.environ['MUJOCO_GL'] == 'disable'
+        assert reason in capsys.readouterr().err
+        with pytest.raises(opengl.OpenGLError, match=f'^OpenGL: MUJOCO_GL: {reason}'):
+            opengl.check_drawing()

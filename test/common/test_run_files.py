@@ -9,6 +9,7 @@ import pytest
 from vdl_ros.common.files import (
     InUseError,
     ProgressTable,
+    absolute_paths,
     atomic_file,
     checkpoint_file,
     is_unused,
@@ -102,3 +103,13 @@ def test_policies_of_this_package_are_found_in_any_folder(tmp_path, monkeypatch)
         mine.parent.mkdir(exist_ok=True)
         mine.touch()
         assert checkpoint_file(Path(name)).resolve() == mine
+
+
+def test_settings_that_name_files_become_absolute_and_policies_of_the_package_stay_names(
+        tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert absolute_paths({
+        'run_dir': 'reach', 'init': 'reach', 'resume': 'run', 'checkpoint': '', 'video': True,
+        'env_id': 'run'}) == {
+            'run_dir': f'{tmp_path}/reach', 'init': 'reach', 'resume': f'{tmp_path}/run',
+            'checkpoint': '', 'video': True, 'env_id': 'run'}

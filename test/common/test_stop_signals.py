@@ -1,12 +1,14 @@
-"""Signals set an event without deadlock, also while it is set or waited for."""
+"""Signals set an event without deadlock, and end the workers and children of a process."""
 
 import signal
+import subprocess
 import sys
 import threading
 from types import SimpleNamespace
 
 import pytest
 
+from vdl_ros.common.children import MARK, end_marked
 from vdl_ros.common.command_line import say, set_by_signals, stop_on_signals
 
 
@@ -52,3 +54,43 @@ def test_a_closed_terminal_is_a_signal_and_lines_to_it_raise_nothing(monkeypatch
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     stop_on_signals()
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+
+
+FORKS = """
+import os, signal
+from vdl_ros.common.command_line import stop_on_signals
+stop = stop_on_signals()
+
+def fork():
+    if worker := os.fork():
+        return worker
+    signal.raise_signal(signal.SIGINT)
+    while True:
+        signal.pause()
+
+worker = fork()
+os.kill(worker, signal.SIGTERM)
+print(os.WTERMSIG(os.waitpid(worker, 0)[1]), stop.is_set(), flush=True)
+fork()
+signal.raise_signal(signal.SIGKILL)
+"""
+
+
+@pytest.mark.process
+def test_a_forked_worker_ends_by_sigterm_and_with_its_parent_but_not_by_ctrl_c():
+    parent = subprocess.Popen([sys.executable, '-c', FORKS], stdout=subprocess.PIPE, text=True)
+    # Until end of file: then the second worker has ended too.
+    assert parent.communicate(timeout=300)[0] == '15 False\n'
+
+
+@pytest.mark.process
+def test_marked_processes_are_ended_in_sessions_of_their_own_too():
+    other, marked = (subprocess.Popen(
+        ['sleep', '1000'], env={MARK: mark}, start_new_session=True) for mark in 'ab')
+    try:
+        assert end_marked('b') == ['sleep']
+        marked.wait(300)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()

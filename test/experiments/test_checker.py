@@ -2,11 +2,13 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import jsonschema
 import pytest
 import yaml
 
+from vdl_ros.envs import worlds
 from vdl_ros.experiments.checker import find_files, read_specs
 from vdl_ros.tools import experiment
 
@@ -74,6 +76,20 @@ def test_the_shipped_specs_have_no_fault_and_agree_with_the_published_schema(cap
     wrong = {'one': {'agent': {'algorithm': 'dqn', 'learning_rat': 1}, 'env': {'env_id': 'a'}}}
     with pytest.raises(jsonschema.ValidationError, match='learning_rat'):
         jsonschema.validate(wrong, schema)
+
+
+def test_a_package_that_is_not_installed_is_no_fault_of_a_file(monkeypatch, capsys):
+    def import_module(name):
+        raise ModuleNotFoundError(name='mpe2')
+
+    monkeypatch.setattr(worlds, 'importlib', SimpleNamespace(import_module=import_module))
+    path = ROOT / 'specs' / 'agents.yaml'
+    assert experiment.main(['--check', str(path)]) == 0
+    line, = capsys.readouterr().err.splitlines()
+    assert 'mpe2 is not installed: pip install' in line
+    assert line.endswith('; not checked')
+    # A run needs it.
+    assert experiment.main([str(path), 'push']) == 2
 
 
 SEVERAL_WRONG = '''

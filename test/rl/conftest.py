@@ -160,14 +160,15 @@ def random_unroll():
 
 class Scripted:
     """
-    An inbox whose episodes all have five steps of reward 1, the fifth terminated.
+    An inbox whose episodes all have five steps of reward 1, the fifth terminated if it ``ends``.
 
     ``poison`` is the number of the unroll from which rewards are too large for a loss; ``on_get``
     is called with this inbox at each ``get``.
     """
 
     def __init__(self, flow_stats, steps=8, batch=2, poison=None, on_get=None, start_id=1,
-                 actor_id='a'):
+                 actor_id='a', ends=True):
+        self.ends = ends
         self.flow_stats, self.steps, self.batch = flow_stats, steps, batch
         self.start_id, self.actor_id = start_id, actor_id
         self.poison, self.on_get = poison, on_get
@@ -183,7 +184,7 @@ class Scripted:
         rewards = np.repeat((time[1:] != 0)[:, None], batch, 1).astype(np.float32)
         if self.poison is not None and self.sequence >= self.poison:
             rewards[:] = 1e30
-        ended = np.repeat((time[1:] == CYCLE - 1)[:, None], batch, 1)
+        ended = np.repeat((time[1:] == CYCLE - 1)[:, None], batch, 1) & self.ends
         arrays = {
             'observations': np.repeat(
                 np.eye(CYCLE, 3, dtype=np.float32)[time][:, None], batch, 1),

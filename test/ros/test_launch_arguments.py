@@ -151,8 +151,8 @@ def end(monkeypatch):
     monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
 
     def end_process(made, action):
-        handler, node = action.execute(made)
-        assert handler.target_action is node
+        handler, left, _ = action.execute(made)
+        assert handler.target_action is left.target_action
         event = SimpleNamespace(returncode=1, process_name='learner-1')
         return handler.on_exit(event, made)
     return end_process

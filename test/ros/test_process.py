@@ -3,7 +3,9 @@
 import itertools
 import subprocess
 import sys
+import threading
 import time
+from pathlib import Path
 
 import pytest
 import rclpy
@@ -12,6 +14,7 @@ from rclpy._rclpy_pybind11 import RCLError
 from rclpy.clock import Clock, ClockType
 from std_msgs.msg import Int64
 
+from vdl_ros.common import children
 from vdl_ros.ros import qos
 from vdl_ros.ros.base_node import Diagnostics
 from vdl_ros.ros.process import call_back, make_executor, run_node, set_up
@@ -118,6 +121,34 @@ def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind)
         waits.append(time.monotonic())
     assert max(end - start for start, end in itertools.pairwise(waits)) >= 0.008
     executor.remove_node(node)
+
+
+def test_an_environment_that_never_returns_ends_the_process_with_one_line(monkeypatch, capsys):
+    stop, ended, exits = threading.Event(), threading.Event(), []
+
+    def leave(status):
+        exits.append(status)
+        ended.set()
+
+    monkeypatch.setattr(children, '_WATCH_S', 0.001)
+    monkeypatch.setattr(children, 'end_children', lambda: exits.append('children'))
+    monkeypatch.setattr(children.os, '_exit', leave)
+    with children.ending_within(0.001, 'actor', stop):
+        stop.set()
+        assert ended.wait(300)
+    assert exits == ['children', 1]
+    assert capsys.readouterr().err == (
+        'actor: the environment has not returned in 0.001 s since the signal to end: ended '
+        'without it\n')
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_a_worker_that_imports_an_executable_starts_nothing():
+    for template in (Path(__file__).parents[2] / 'cmake').glob('*.in'):
+        # These are no modules.
+        text = template.read_text().replace('@folder@', 'x').replace('@name@', 'x').replace(
+            '@benchmark@', 'x')
+        exec(text, {'__name__': '__mp_main__', '__file__': str(template)})
 
 
 CHILD = """

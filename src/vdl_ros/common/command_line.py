@@ -8,7 +8,6 @@ import ctypes
 import errno
 import math
 import os
-import queue
 import signal
 import sys
 import threading
@@ -89,19 +88,69 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
     SIGHUP, which comes when the terminal is closed, stays ignored if ``nohup`` ignores it.
 
     A handler may interrupt the main thread while it sets or reads the event and holds the event's
-    lock; a handler that acquired this lock would wait forever. So handlers only put into a
-    ``SimpleQueue``, whose ``put`` is reentrant, and a thread sets the event soon after.
+    lock; a handler that acquired this lock would wait forever. So a thread sets the event. Python
+    writes the number of each signal to its pipe at once, even if the main thread is in a call of
+    C that does not return; handlers only write it again, for foreign code may take the pipe's
+    place.
     """
-    received: queue.SimpleQueue[None] = queue.SimpleQueue()
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
 
-    def set_event() -> None:
-        received.get()
+    def wait() -> None:
+        while os.read(reader, 1)[0] not in numbers:
+            pass
         event.set()
 
-    threading.Thread(target=set_event, name='signals', daemon=True).start()
+    threading.Thread(target=wait, name='signals', daemon=True).start()
     for number in numbers:
         if number != signal.SIGHUP or signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, lambda *_: received.put(None))
+            signal.signal(number, _forward)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    _hearing.update(process=os.getpid(), writer=writer)
+
+
+# The process whose signals go to a pipe, and the pipe's end.
+_hearing = {'process': 0, 'writer': 0}
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# The process of a thread that forks, and the signals that the thread had blocked before.
+_forker = threading.local()
+
+
+def _forward(number: int, frame: object) -> None:
+    if os.getpid() == _hearing['process']:
+        with contextlib.suppress(BlockingIOError):
+            os.write(_hearing['writer'], bytes([number]))
+
+
+def _before_fork() -> None:
+    # A signal between the fork and the end of _in_fork would go to the pipe of the parent.
+    _forker.blocked = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    _forker.process = os.getpid()
+    _forker.is_main = threading.current_thread() is threading.main_thread()
+
+
+def _after_fork() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _forker.blocked)
+
+
+def _in_fork() -> None:
+    """Let a worker that an environment forks end by SIGTERM, and with its parent; not by SIGINT.
+
+    A Ctrl-C reaches it too, and its parent closes it.
+    """
+    if _forker.process == _hearing['process']:
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(number) is _forward:
+                signal.signal(number, signal.SIG_DFL)
+        # The kernel sends it at the end of the thread that forks.
+        if _forker.is_main:
+            signal_at_death_of(_forker.process, signal.SIGKILL)
+    _after_fork()
+
+
+os.register_at_fork(
+    before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_fork)
 
 
 def stop_on_signals(parent: int | None = None) -> threading.Event:
@@ -111,7 +160,7 @@ def stop_on_signals(parent: int | None = None) -> threading.Event:
     it matters.
     """
     event = threading.Event()
-    set_by_signals(event, signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    set_by_signals(event, *_SIGNALS)
     if parent:
         signal_at_death_of(parent, signal.SIGTERM)
     return event

@@ -51,6 +51,29 @@ def checkpoint_file(path: Path) -> Path:
     return path
 
 
+def from_here(path: str | Path) -> Path:
+    """Return a path that stays when foreign code, as of an environment, changes the folder.
+
+    Names of policies of this package stay names.
+    """
+    path = Path(path)
+    is_name = not path.exists() and checkpoint_file(path) != path
+    return path if is_name else path.absolute()
+
+
+# Settings that name what is read, and what is written.
+_READ = ('resume', 'init', 'demonstrations', 'robots', 'checkpoint', 'adversarial_checkpoint')
+_WRITTEN = ('run_dir', 'video', 'output')
+
+
+def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings of which those that name files are absolute, see :func:`from_here`."""
+    return {name: value if not value or not isinstance(value, str) else
+            str(from_here(value)) if name in _READ else
+            os.path.abspath(value) if name in _WRITTEN else value
+            for name, value in values.items()}
+
+
 def unique_name() -> str:
     """Return the local time with a random suffix: two calls in one second differ."""
     return f'{time.strftime("%Y%m%d-%H%M%S")}-{secrets.token_hex(3)}'

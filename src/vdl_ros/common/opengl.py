@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from vdl_ros.common import egl_probe
+from vdl_ros.common.quoting import quoted
 
 REMEDY = 'apt install libegl1 libgl1 libgl1-mesa-dri'
 LIBRARIES = ('libEGL.so.1', 'libGL.so.1')
@@ -16,8 +17,45 @@ LIBRARIES = ('libEGL.so.1', 'libGL.so.1')
 _PROBE_S = 60.0
 
 
+# What MuJoCo accepts: no drawing, a window, and drawing into memory.
+_OFF = ('disable', 'disabled', 'off', 'false', '0')
+_WINDOW = ('', 'enable', 'enabled', 'on', 'true', '1', 'glfw', 'glx')
+_OSMESA = ('libOSMesa.so.8', 'libOSMesa.so.6', 'libOSMesa.so')
+_refused = ''
+
+
 class OpenGLError(OSError):
     """Rendering is impossible; the message is one line with the reason and the remedy."""
+
+
+def refuse_unusable_backend() -> None:
+    """Draw nothing, and say so, if ``MUJOCO_GL`` is set to what MuJoCo's import would fail with.
+
+    Most of what imports MuJoCo draws nothing.
+    """
+    global _refused
+    if reason := _unusable():
+        _refused = reason
+        os.environ['MUJOCO_GL'] = 'disable'
+        print(f'{reason}; nothing is drawn', file=sys.stderr, flush=True)
+
+
+def _unusable() -> str:
+    value = os.environ.get('MUJOCO_GL', 'egl')
+    backend = value.lower().strip()
+    if backend == 'osmesa' and not any(map(_loads, _OSMESA)):
+        return "MUJOCO_GL: 'osmesa' needs libOSMesa, which is not installed; unset it"
+    if backend in ('egl', 'osmesa', *_OFF, *_WINDOW):
+        return ''
+    return f'MUJOCO_GL: {quoted(value)} is not allowed: egl, osmesa, glfw or disable; unset it'
+
+
+def _loads(library: str) -> bool:
+    try:
+        ctypes.CDLL(library)
+    except OSError:
+        return False
+    return True
 
 
 def draw_without_display() -> None:
@@ -33,23 +71,25 @@ def draw_without_display() -> None:
     first optimiser and contains another LLVM: loaded after Mesa, it resolves to Mesa's symbols and
     the process crashes with a segmentation fault. In this order each uses its own.
     """
+    refuse_unusable_backend()
     if 'MUJOCO_GL' not in os.environ:
-        try:
-            for name in LIBRARIES:
-                ctypes.CDLL(name)
-            os.environ['MUJOCO_GL'] = 'egl'
-        except OSError:
-            os.environ['MUJOCO_GL'] = 'disable'
+        os.environ['MUJOCO_GL'] = 'egl' if all(map(_loads, LIBRARIES)) else 'disable'
     if os.environ['MUJOCO_GL'] != 'disable':
         with contextlib.suppress(ImportError):
             import triton  # noqa: F401
 
 
 def check_drawing() -> str:
-    """Create an EGL display and return its version; OpenGLError: none can be created."""
-    backend = os.environ.get('MUJOCO_GL', 'egl')
-    if backend not in ('egl', 'disable'):
-        return f'MUJOCO_GL={backend}, not tried'
+    """Create an EGL display and return its version; OpenGLError: nothing can be drawn."""
+    if reason := _refused or _unusable():
+        raise OpenGLError(f'OpenGL: {reason}')
+    backend = os.environ.get('MUJOCO_GL', 'egl').lower().strip()
+    if backend == 'osmesa':
+        return 'OSMesa'
+    if backend in _WINDOW:
+        if not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')):
+            raise OpenGLError(f'OpenGL: MUJOCO_GL: {backend!r} needs a display; unset it')
+        return f'MUJOCO_GL={backend}, in windows of the display'
     try:
         # In a separate process, because broken drivers crash more often than they return an error.
         probe = subprocess.run([sys.executable, egl_probe.__file__], capture_output=True,

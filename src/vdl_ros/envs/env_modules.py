@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import gymnasium
 import gymnasium.wrappers
 
+from vdl_ros.common.opengl import refuse_unusable_backend
 from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.envs.checked_vector_env import FOREIGN_ERRORS, EnvError, check_memory
@@ -37,6 +38,7 @@ def import_modules(config: EnvModulesConfig) -> None:
         SettingError: a name that is not allowed, or a module that cannot be imported: its name
             and the cause in one line.
     """
+    refuse_unusable_backend()  # before a module, or later an environment, imports MuJoCo
     for name in filter(None, map(str.strip, config.env_modules.split(','))):
         if not _NAME.fullmatch(name):
             raise SettingError(f'env_modules: {quoted(name)} is not allowed: names of modules, '

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -50,10 +51,11 @@ def record_episodes(
     min_steps: int = 0,
     max_steps: int = 27_000,
     max_time: float = math.inf,
+    stop: threading.Event | None = None,
 ) -> tuple[list[float], int]:
     """Record episodes of a policy in real time; return their raw returns, and steps of all.
 
-    The return of an episode that is cut by a limit is that until there.
+    The return of an episode that is cut by a limit, or by ``stop``, is that until there.
 
     Args:
         act: from observations [1, ...], is_reset [1] and previous rewards [1] to actions [1, ...].
@@ -76,7 +78,8 @@ def record_episodes(
         with VideoWriter(path, fps, _OPTIONS) as video:
             video.add(enlarge(only_image(env.render())))
             while (not over or len(returns) < episodes or steps < min_steps) and (
-                    steps < max_steps and time.monotonic() < end):
+                    steps < max_steps and time.monotonic() < end) and not (
+                        stop and stop.is_set()):
                 observations, rewards, terminated, truncated, _ = env.step(
                     act(observations, np.full(env.num_envs, is_reset), rewards))
                 video.add(enlarge(only_image(env.render())))

@@ -15,6 +15,7 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from rclpy.executors import Executor
+from std_msgs.msg import String
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.common.metrics import ACTING, ThreadTimer
@@ -53,6 +54,7 @@ class ActorNode(BaseNode):
 
     NAME = 'actor'
     SETTINGS = (ActorConfig, EnvModulesConfig, SurrogateConfig)
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -67,7 +69,9 @@ class ActorNode(BaseNode):
         self._mode: ActorMode | None = None
         self._config: dict[str, Any] = {}
         self._sequence = 0
+        self._stopping = threading.Event()
         self._episodes = self.pub('episodes')
+        self._state = self.pub('actor_state')
         self._time_statistics = ThreadTimeStatistics(self, {ACTING: self.timer})
         self._reaction_time = ReactionTimeStatistics(self)
         self._attack = AttackConfig()
@@ -77,7 +81,8 @@ class ActorNode(BaseNode):
         launch_id = self.settings(ProcessConfig).launch_id
         self._policies = PolicyInbox(
             self, 'policy', self._settings.credit_timeout,
-            '' if launch_id == ONLY_ACTORS else launch_id)
+            '' if launch_id == ONLY_ACTORS else launch_id,
+            on_refusal=lambda reason: self._say_state(f'refuses the policy: {reason}'))
 
     def act(self) -> bool:
         """Load a policy if one arrived, then act; return whether to call it again at once."""
@@ -116,7 +121,9 @@ class ActorNode(BaseNode):
                 + self._start_id) % 2**31
         # Before environments start threads, which inherit it.
         self._share_cores(env, train)
+        self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')
         envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
+        self._say_state(f'has made {envs.num_envs} x {env.env_id}, and resets them')
         attacked = None
         if attack.adversarial_mode != NONE:
             attacked = self._attack_environments(envs, attack, train, seed)
@@ -126,7 +133,7 @@ class ActorNode(BaseNode):
         context = ActorContext(
             self, self._id, self._start_id, seed, self._settings.actor_threads,
             self._settings.credit_timeout, self.timer, self._on_acted,
-            self._policies.choice.heard, self._reaction_time.add)
+            self._policies.choice.heard, self._stopping, self._reaction_time.add)
         try:
             if train.inference == 'learner':
                 mode = CentralInferenceMode(context, envs, frames, sequence=self._sequence)
@@ -142,7 +149,9 @@ class ActorNode(BaseNode):
         if self._attacked is not None and not self._is_diagnosed:
             self._is_diagnosed = True
             Diagnostics(self, self._health)
-        self.get_logger().info(f'{self._id} acts in {envs.num_envs} x {env.env_id}')
+        state = f'acts in {envs.num_envs} x {env.env_id}'
+        self._say_state(state)
+        self.get_logger().info(f'{self._id} {state}')
         return mode
 
     def _share_cores(self, env: EnvConfig, train: TrainConfig) -> None:
@@ -176,6 +185,9 @@ class ActorNode(BaseNode):
         if text := warning(attack, attacked):
             self.get_logger().warning(text)
         return attacked
+
+    def _say_state(self, state: str) -> None:
+        self._state.publish(String(data=f'{self._id} {state}'))
 
     def tell_if_alone(self) -> None:
         if self.count_publishers('policy'):
@@ -211,8 +223,10 @@ class ActorNode(BaseNode):
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
+        self._stopping = stop
         with set_up():
             register(self._modules, self, stop, self.settings(ProcessConfig).launch_id)
+        self._say_state('waits for a policy')
         self.get_logger().info('waiting for a policy')
         acted, patience = False, time.monotonic() + PATIENCE_S
         try:

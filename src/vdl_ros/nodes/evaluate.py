@@ -43,6 +43,7 @@ class EvaluateNode(BaseNode):
 
     NAME = 'evaluate'
     SETTINGS = (EvaluateConfig, EnvModulesConfig, AttackConfig, SurrogateConfig)
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +57,8 @@ class EvaluateNode(BaseNode):
         register(self._modules, self, threading.Event())
         loaded = load_policy(Path(path), env_id=self._config.env_id,
                              algorithm=self._config.algorithm)
-        self._saved, self._env = loaded, loaded.env
+        self._saved, self._env = loaded, replace(
+            loaded.env, time_limit=self._config.time_limit or loaded.env.time_limit)
         self._attack = self.settings(AttackConfig)
         self._train = verify_attack(
             self._attack, replace(loaded.train, precision='auto', inference='actor'))
@@ -102,7 +104,8 @@ class EvaluateNode(BaseNode):
                 self.get_logger().warning(text)
         try:
             with set_up():  # the environment of a file may fail at any step
-                result = evaluate(envs, act, settings.episodes, settings.seed, stop)
+                result = evaluate(envs, act, settings.episodes, settings.seed, stop,
+                                  tell=self.get_logger().info)
         finally:
             envs.close()
         for episode in result.episodes:
@@ -111,12 +114,12 @@ class EvaluateNode(BaseNode):
                 actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
         return result
 
-    def record(self, path: Path) -> None:
+    def record(self, path: Path, stop: threading.Event) -> None:
         """Record a video of one episode, of more where one is over in a moment."""
         with set_up():
             returns, length = record_episodes(
                 self._env, self._config.seed, self._saved.act(self._config.deterministic), path,
-                min_steps=_MIN_VIDEO_STEPS)
+                min_steps=_MIN_VIDEO_STEPS, stop=stop)
         count = '' if len(returns) == 1 else f'{len(returns)} episodes, '
         self.get_logger().info(f'{path}: {count}{length} steps, '
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
@@ -139,7 +142,7 @@ class EvaluateNode(BaseNode):
                     f'({attacked.injects / sum(attacked.lengths):.0%}), '
                     f'return lost {result.mean - attacked.mean:.2f}')
         if self._config.video and not stop.is_set():
-            self.record(Path(self._config.video))
+            self.record(Path(self._config.video), stop)
         return EXIT_OK
 
     def _report(self, result: Evaluation, what: str = '') -> None:

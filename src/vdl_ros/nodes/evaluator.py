@@ -38,6 +38,7 @@ class EvaluatorNode(BaseNode):
     NAME = 'evaluator'
     SETTINGS = (EnvModulesConfig, SurrogateConfig)
     IS_BACKGROUND = True
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -63,7 +64,7 @@ class EvaluatorNode(BaseNode):
                             agent_steps=message.agent_steps)
         try:
             found = self._make_evaluator(policy_config(message)).evaluate(
-                from_tensors(message.tensors), stop)
+                from_tensors(message.tensors), stop, self.get_logger().info)
             if found is None:
                 return
             self._policies.choice.stay_with(message.learner_id)

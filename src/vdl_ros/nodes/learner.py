@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
+from vdl_ros.common.children import ending_within
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.quoting import in_one_line
 from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
@@ -54,6 +55,9 @@ from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings
 
+# Longest time from a signal to the end while an environment is made, s.
+_MAKING_S = 8.0
+
 
 class LearnerNode(BaseNode):
     """The node with its settings; :class:`Training` adds learner, topics and training loop."""
@@ -74,6 +78,8 @@ class LearnerNode(BaseNode):
         self._run = select(RunConfig, self._values)
         self._process = select(ProcessConfig, self._values)
         verify_run(self._run)
+        # An environment may change it.
+        self._home = Path.cwd()
         self._modules = self.settings(EnvModulesConfig)
         import_modules(self._modules)
         # Only their spaces: the actors run them.
@@ -108,7 +114,7 @@ class LearnerNode(BaseNode):
         """Return all settings; those of learner 0 after :meth:`share_settings`."""
         return TrainingSettings(
             *self.configs(), self._run, select(RunFolderConfig, self._values), self._process,
-            self._modules, self._device, self._resume, self._learner_id)
+            self._modules, self._device, self._resume, self._learner_id, self._home)
 
     def join_group(self, stop: threading.Event) -> Group | None:
         """Return the group of all learners, or None if ``stop`` was set before all had joined."""
@@ -158,7 +164,9 @@ class LearnerNode(BaseNode):
                 if group is None:
                     return EXIT_OK
                 self.share_settings(group)
-                training = Training(self, group, self._training_settings())
+                # It makes an environment, to know its spaces.
+                with ending_within(_MAKING_S, self.NAME, stop):
+                    training = Training(self, group, self._training_settings())
             reason = training.run(stop)
             if reason == NOT_FINITE:
                 # A restart would meet the same numbers again.

@@ -45,6 +45,7 @@ class PolicyRendererNode(BaseNode):
     NAME = 'policy_renderer'
     SETTINGS = (PolicyRendererConfig, EnvModulesConfig)
     IS_BACKGROUND = True
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()

@@ -235,6 +235,7 @@ def main(args: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if args is None else args)
     count = words.index('--ros-args') if '--ros-args' in words else len(words)
     options = parser().parse_args(words[:count])
+    options.output = options.output and options.output.absolute()
     if options.env:
         interrupt_on_signals()
         try:

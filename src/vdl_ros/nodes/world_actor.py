@@ -28,6 +28,7 @@ class WorldActorNode(BaseNode):
 
     NAME = 'world_actor'
     SETTINGS = (WorldActorConfig, EnvModulesConfig)
+    ENDS_WITHIN_S = 8.0
 
     def __init__(self) -> None:
         super().__init__()
@@ -49,6 +50,7 @@ class WorldActorNode(BaseNode):
     def work(self, executor: Executor, stop: threading.Event) -> int:
         """Act and run callbacks in turn: policies are loaded only between two unrolls."""
         self.get_logger().info('waiting for the policies of all agents')
+        self.actors.stop = stop
         acted = False
         while not stop.is_set():
             with self.timer.executor_wait():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -11,6 +11,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments
+from vdl_ros.common.command_line import say
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
@@ -72,6 +73,7 @@ class PolicyEvaluator:
 
     def evaluate(
         self, weights: Arrays, stop: threading.Event | None = None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> Evaluation | None:
         """Return the results of a policy; None if ``stop`` was set before all episodes had ended.
 
@@ -86,7 +88,7 @@ class PolicyEvaluator:
             torch.manual_seed(self._seed)
             if isinstance(self._envs, AttackedEnv):
                 self._envs.follow(self._policy, act.next_state)
-            found = evaluate(self._envs, act, self._episodes, self._seed, stop)
+            found = evaluate(self._envs, act, self._episodes, self._seed, stop, tell=tell)
         return found if len(found.episodes) == self._episodes else None
 
     def close(self) -> None:
@@ -103,7 +105,8 @@ class LocalEvaluator:
         self._results: list[Result] = []
 
     def start(self, policy: EvaluatedPolicy) -> None:
-        found = self._evaluator.evaluate(policy.weights, self._stop)
+        found = self._evaluator.evaluate(
+            policy.weights, self._stop, lambda line: say(f'evaluation: {line}'))
         if found is not None:
             self._results.append(Result(policy.agent_steps, found))
 

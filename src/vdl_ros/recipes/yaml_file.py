@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
+from gymnasium.error import DependencyNotInstalled
 
 from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted, shown
@@ -18,6 +19,8 @@ T = TypeVar('T')
 Where = tuple[str, ...]
 # Lines are kept of values that are not deeper.
 _DEPTH = 6
+# Of packages that are not installed.
+_MISSING = (ModuleNotFoundError, DependencyNotInstalled)
 
 
 def setting_value(setting: Setting, value: object) -> Scalar:
@@ -32,11 +35,15 @@ def setting_value(setting: Setting, value: object) -> Scalar:
 
 
 class Fault(NamedTuple):
-    """What is wrong at a line of a file, counted from 1; 0: the whole file."""
+    """What is wrong at a line of a file, counted from 1; 0: the whole file.
+
+    ``is_of_host``: the file may be right, but a package that it needs is not installed here.
+    """
 
     path: Path
     line: int
     text: str
+    is_of_host: bool = False
 
     def __str__(self) -> str:
         line = f':{self.line}' if self.line else ''
@@ -83,13 +90,13 @@ class YamlFile:
             self._lines[at] = key.start_mark.line + 1
             self._note_lines(each, at)
 
-    def fault(self, where: Where, text: str) -> None:
+    def fault(self, where: Where, text: str, *, is_of_host: bool = False) -> None:
         """Add a fault at the line of a value, or of the nearest around it."""
         at = where
         while at and at not in self._lines:
             at = at[:-1]
         fault = Fault(self.path, self._lines.get(at, 1),
-                      f'{shown(".".join(where), 200)}: {text}' if where else text)
+                      f'{shown(".".join(where), 200)}: {text}' if where else text, is_of_host)
         # Of several agents each is checked with the spaces of the search.
         if fault not in self.faults:
             self.faults.append(fault)
@@ -107,7 +114,8 @@ class YamlFile:
             name, _, reason = str(error).partition(': ')
             # A key of a space may have a form behind the name of the setting.
             is_named = where and where[-1].partition('__')[0] == name
-            self.fault(where if is_named else (*where, name), reason)
+            self.fault(where if is_named else (*where, name), reason,
+                       is_of_host=isinstance(error.__cause__, _MISSING))
             return None
 
     def mapping(self, where: Where, content: object) -> dict[str, Any]:

@@ -399,6 +399,9 @@ class EvaluateConfig:
     deterministic: bool = setting(True, 'Take the most likely action; false: sample.')
     num_envs: int = setting(8, 'Environments that are stepped together.', minimum=1, maximum=4096)
     seed: int = setting(1000, 'Seed of the environments.', minimum=0, maximum=2**31 - 1)
+    time_limit: int = setting(
+        0, "An episode is truncated after this; 0: the training's limit.", minimum=0,
+        maximum=1_000_000_000, unit='steps')
     video: str = setting('', 'Also record one episode to this .mp4 file.')
 
 

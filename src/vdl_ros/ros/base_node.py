@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import math
 import os
 import socket
 import threading
@@ -75,6 +76,9 @@ class BaseNode(Node):
     SETTINGS: ClassVar[tuple[type, ...]] = ()
     #: Whether it only shows a training, and must not slow it down.
     IS_BACKGROUND: ClassVar[bool] = False
+    #: Longest time from a signal to its end, s: of nodes that step environments, which may never
+    #: return. Before the launch kills it, 10 s after a Ctrl-C.
+    ENDS_WITHIN_S: ClassVar[float] = math.inf
     #: Whether a bug in a callback ends it: a driver does not know what its motors do then.
     ENDS_BY_BUGS: ClassVar[bool] = False
 
@@ -201,4 +205,4 @@ class BaseNode(Node):
         if cls.IS_BACKGROUND:
             lower_priority()
         return run_node(cls.NAME, lambda: cls(*options), cls.run,
-                        (*cls.SETTINGS, ProcessConfig), args)
+                        (*cls.SETTINGS, ProcessConfig), args, cls.ENDS_WITHIN_S)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -25,6 +27,7 @@ from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackagePrefix
 
+from vdl_ros.common.children import MARK, end_marked
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
@@ -166,12 +169,30 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     return [Shutdown(reason=f'{event.process_name} has ended')]
 
 
+def with_children(process: Any) -> list[Any]:
+    """Return the actions that start a process, and that end what it left when it has ended.
+
+    An environment starts simulators and workers, and a process that is killed closes none.
+    """
+    mark = secrets.token_hex(8)
+
+    def on_exit(event: ProcessExited, context: LaunchContext) -> list[Any]:
+        if not (names := end_marked(mark)):
+            return []
+        counts = ', '.join(f'{count} {name}' for name, count in Counter(names).items())
+        return [LogInfo(msg=f'{event.process_name} left processes, which are ended now: {counts}')]
+
+    return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)),
+            GroupAction([SetEnvironmentVariable(MARK, mark), process])]
+
+
 def watched(
     processes: Sequence[Any],
-    on_exit: Callable[[ProcessExited, LaunchContext], list[Any] | None] = end_all,
+    on_exit: Callable[[ProcessExited, LaunchContext], list[Any] | None] = end_all, *,
+    start: Callable[[Any], list[Any]] = lambda process: [process],
 ) -> list[Any]:
     return [*(RegisterEventHandler(OnProcessExit(target_action=each, on_exit=on_exit))
-              for each in processes), *processes]
+              for each in processes), *(action for each in processes for action in start(each))]
 
 
 def program(name: str, *words: Any, **options: Any) -> ExecuteProcess:
@@ -239,6 +260,6 @@ def restarted(
                 period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
                 cancel_on_shutdown=True)]
 
-        return watched([node], on_exit)
+        return watched([node], on_exit, start=with_children)
 
     return OpaqueFunction(function=start)

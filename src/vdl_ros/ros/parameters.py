@@ -13,6 +13,7 @@ from pathlib import Path
 from rcl_interfaces.msg import FloatingPointRange, IntegerRange, ParameterDescriptor
 from rclpy.node import Node
 
+from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, SettingError, current_name, settings_of, suggestion
@@ -75,7 +76,7 @@ def _parameters(value: object, prefix: str) -> Iterator[tuple[str, object]]:
 
 
 def given(node: Node, *classes: type) -> dict[str, Scalar]:
-    """Return the checked parameters that the user set for ``node``.
+    """Return the checked parameters that the user set for ``node``; paths become absolute.
 
     rclpy ignores parameters that are not declared, and rejects 1 for a float; here the first is
     an error and the second is accepted.
@@ -92,7 +93,7 @@ def given(node: Node, *classes: type) -> dict[str, Scalar]:
             raise SettingError(f'{name}: no such parameter of {node.get_name()}'
                                f'{suggestion(name, known)}')
         found[name] = known[name].check(parameter.value)
-    return found
+    return absolute_paths(found)
 
 
 def declare(node: Node, values: Mapping[str, object], *classes: type) -> None:

@@ -24,6 +24,7 @@ from rclpy.task import Future
 from rclpy.utilities import remove_ros_args
 
 from vdl_ros import PARENT_PID
+from vdl_ros.common.children import ending_within
 from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
@@ -168,12 +169,14 @@ def run_node(
     work: Callable[[N, threading.Event], int],
     settings: Sequence[type],
     args: Sequence[str] | None = None,
+    ends_within: float = math.inf,
 ) -> int:
     """Run one node in this process; return the exit status.
 
     For errors of ``make`` see :func:`set_up`. Those of ``work``, which returns the status, are
     bugs: they end the process with a traceback and status 1, and its launch may start it again.
-    ``settings`` are for ``--help``; ``args`` are those of the process by default.
+    ``settings`` are for ``--help``; ``args`` are those of the process by default; ``ends_within``
+    is the longest time from a signal to the end, s.
     """
     words = list(sys.argv[1:] if args is None else args)
     try:
@@ -189,18 +192,19 @@ def run_node(
     try:
         # Before all else; rclpy's handlers would end the context before the last message is sent.
         stop = stop_on_signals()
-        with set_up():
-            if non_ros:
-                raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
-                                   '--ros-args -p name:=value')
-            verify_environment()
-            shared_memory.clean_stale_shared_memory(ports=False)
-            transport.configure()
-            keep_large_blocks()
-            rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
-            with shared_memory.reserved():
-                node = make()
-        return work(node, stop)
+        with ending_within(ends_within, name, stop):
+            with set_up():
+                if non_ros:
+                    raise SettingError(f'{non_ros[0]!r}: unknown argument; a parameter is set by '
+                                       '--ros-args -p name:=value')
+                verify_environment()
+                shared_memory.clean_stale_shared_memory(ports=False)
+                transport.configure()
+                keep_large_blocks()
+                rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
+                with shared_memory.reserved():
+                    node = make()
+            return work(node, stop)
     except _SetUpError as error:
         for line in str(error).splitlines():
             print(f'{name}: {line}', file=sys.stderr)

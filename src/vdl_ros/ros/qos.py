@@ -65,6 +65,9 @@ MOTORS_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATI
 # queue the messages of all publishers, or the last to arrive would hide one that says stop.
 LATCHED_OF_ALL = _profile(32, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
 
+# The states of all actors.
+STATE_OF_ALL = _profile(256, ReliabilityPolicy.RELIABLE, DurabilityPolicy.TRANSIENT_LOCAL)
+
 
 @dataclass(frozen=True)
 class Topic:
@@ -96,6 +99,7 @@ TABLE = {
     'evaluated_policy': Topic('vdl_ros/Policy', LATCHED),
     'evaluations': Topic('vdl_ros/Evaluation', REPORT),
     'learner_busy': Topic('std_msgs/String', REPORT),
+    'actor_state': Topic('std_msgs/String', LATCHED, STATE_OF_ALL),
     'observations': Topic('vdl_ros/Observation', STREAM),
     'actions': Topic('vdl_ros/Action', STREAM),
     'episodes': Topic('vdl_ros/Episode', REPORT, overridable=True),

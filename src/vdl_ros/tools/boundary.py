@@ -19,7 +19,7 @@ import torch
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.attacks.boundary import boundaries
 from vdl_ros.common.command_line import OneLineParser, run_tool, whole_number
-from vdl_ros.common.files import is_unused, lock_folder
+from vdl_ros.common.files import from_here, is_unused, lock_folder
 from vdl_ros.common.settings import build, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import VectorEnvironment
@@ -51,6 +51,7 @@ def main(args: Sequence[str] | None = None) -> int:
     add('--output', type=Path, default=Path('boundary'), metavar='FOLDER',
         help='a new or empty folder [boundary]')
     options = parser.parse_args(args)
+    options.checkpoint, options.output = from_here(options.checkpoint), options.output.absolute()
     return run_tool('boundary', lambda: _plot(options))
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vdl_ros.common.command_line import OneLineParser, run_tool
+from vdl_ros.common.files import from_here
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.play.onnx_export import export_policy
@@ -27,6 +28,7 @@ def main(args: Sequence[str] | None = None) -> int:
     add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
     options = parser.parse_args(args)
+    options.checkpoint, options.output = from_here(options.checkpoint), options.output.absolute()
 
     def export() -> None:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from vdl_ros.common.command_line import OneLineParser, run_tool, stop_on_signals, whole_number
-from vdl_ros.common.files import checkpoint_file
+from vdl_ros.common.files import checkpoint_file, from_here
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
@@ -42,8 +42,10 @@ def main(args: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
 
     def play() -> None:
+        named = [_named(each) for each in options.sides]
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
-        sides = [_side(each) for each in options.sides]
+        sides = [Side(bodies, None if path is None else load_policy(path))
+                 for bodies, path in named]
         worlds = [each.policy.env for each in sides if each.policy is not None]
         worlds += [EnvConfig(env_id=options.env_id)] if options.env_id else []
         if not worlds:
@@ -63,11 +65,11 @@ def main(args: Sequence[str] | None = None) -> int:
     return run_tool('match', play)
 
 
-def _side(text: str) -> Side:
+def _named(text: str) -> tuple[str, Path | None]:
     bodies, separator, run = text.partition('=')
     if not bodies or not separator or not run:
         raise SettingError(f'{text!r} is not allowed: BODIES=RUN, or BODIES={_RANDOM}')
-    return Side(bodies, None if run == _RANDOM else load_policy(checkpoint_file(Path(run))))
+    return bodies, None if run == _RANDOM else checkpoint_file(from_here(run))
 
 
 if __name__ == '__main__':

@@ -1,5 +1,6 @@
 """Actor: consecutive unrolls join without gaps and contain the real steps."""
 
+import threading
 from types import SimpleNamespace
 
 import gymnasium
@@ -9,7 +10,7 @@ import torch
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.rl.acting.actor import EnvStepper
+from vdl_ros.rl.acting.actor import EnvStepper, Interrupted
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema, add_extras
@@ -179,3 +180,12 @@ def test_a_step_in_which_a_robot_was_lost_is_none_of_an_episode():
     found = [stepper.step(np.zeros(2, int)).is_reset.tolist() for _ in range(4)]
     assert found == [[False, False], [False, True], [True, True], [False, False]]
     assert stepper.is_reset.tolist() == [False, False]
+
+
+def test_an_unroll_is_given_up_at_the_next_step_once_it_is_to_end():
+    actor, _ = make_actor('vdl/Counter-v0', 1000)
+    stop, step, calls = threading.Event(), actor.envs.step, []
+    actor.envs.step = lambda actions: (calls.append(stop.set()), step(actions))[1]
+    with pytest.raises(Interrupted):
+        actor.unroll(stop)
+    assert len(calls) == 1

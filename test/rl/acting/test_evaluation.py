@@ -1,5 +1,6 @@
 """Evaluation: number of episodes, statistics, and the policy as a function."""
 
+import itertools
 import threading
 
 import gymnasium
@@ -144,3 +145,16 @@ def test_the_last_action_and_reward_are_inputs_of_the_policy():
         [torch.eye(4)[torch.from_numpy(first)], torch.tensor([[0.5], [-1.0]])], -1))
     torch.testing.assert_close(received[2], torch.cat(
         [torch.eye(4)[torch.from_numpy(second)], torch.zeros(2, 1)], -1))
+
+
+def test_an_evaluation_whose_episodes_do_not_end_is_not_silent():
+    lines, times = [], itertools.count(0.0, 6.0)
+    envs = make(EnvConfig(env_id='Pendulum-v1', time_limit=9), 1, num_envs=1)
+    evaluate(envs, lambda *_: np.zeros((1, 1), np.float32), 2, 1, tell=lines.append,
+             clock=times.__next__)
+    assert lines == [
+        f'{ended} of 2 episodes have ended in {seconds} s; the longest of the others has '
+        f'{steps} steps{hint}' for ended, seconds, steps, hint in (
+            (0, 12, 2, ', and time_limit would end it'),
+            (0, 24, 4, ', and time_limit would end it'),
+            (0, 48, 8, ', and time_limit would end it'), (1, 96, 6, ''))]

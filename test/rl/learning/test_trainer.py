@@ -238,6 +238,13 @@ def test_checkpoints_and_status_lines_follow_their_periods(start):
                         r'\(max \d+\) lost 0', ' '.join(run.lines[-1].split()))
 
 
+def test_a_run_in_which_no_episode_ends_hints_at_the_time_limit_once(start):
+    run = start(inbox={'ends': False}, periods=(1e6, 0.0))
+    run()
+    hints = [line for line in run.lines if 'time_limit' in line]
+    assert len(hints) == 1
+    assert hints[0].startswith('no episode has ended, the longest has ')
+
 def failing(write, times):
     """Return ``write``, whose first calls find a full disk."""
     tries = itertools.count()

@@ -1,5 +1,6 @@
 """The modes of an actor node: what they do when the learner is silent."""
 
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -23,7 +24,8 @@ from vdl_ros.ros.training.actor import (
 
 def context(node, heard):
     return ActorContext(node, actor_id='a', start_id=1, seed=0, threads=1, credit_timeout=10.0,
-                        timer=ThreadTimer(), finished=lambda episodes, version: None, heard=heard)
+                        timer=ThreadTimer(), finished=lambda episodes, version: None, heard=heard,
+                        stop=threading.Event())
 
 
 def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(node, monkeypatch):

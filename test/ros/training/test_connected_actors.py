@@ -1,15 +1,19 @@
 """The learner's lines about its actors."""
 
+import itertools
 from types import SimpleNamespace
 
 from vdl_ros.ros.training.training import PATIENCE_S, ConnectedActors
+
+STATES = {}
 
 
 def connected(needed, *more):
     """Return the lines that are logged, and who logs them."""
     lines = []
     return lines, ConnectedActors(
-        SimpleNamespace(info=lines.append, warning=lines.append), needed, *more)
+        SimpleNamespace(info=lines.append, warning=lines.append), 3, needed, lambda: (STATES, int),
+        *more)
 
 
 def test_a_change_is_logged_once_with_those_that_updates_wait_for():
@@ -21,19 +25,35 @@ def test_a_change_is_logged_once_with_those_that_updates_wait_for():
                      f'1 actor is connected{waits}']
 
 
-def test_the_discovery_range_is_named_once_if_no_actor_comes(monkeypatch):
+def test_the_discovery_range_is_named_if_no_actor_is_heard(monkeypatch):
     for value, scope in (('LOCALHOST', 'LOCALHOST'), ('', 'SUBNET')):
         monkeypatch.setenv('ROS_AUTOMATIC_DISCOVERY_RANGE', value)
-        times = iter([0.0, 0.0, PATIENCE_S + 1.0, PATIENCE_S + 2.0])
+        times = itertools.count(0.0, PATIENCE_S / 2)
         lines, actors = connected(0, times.__next__)
-        actors.report(0)
-        assert not lines
-        actors.report(0)
-        actors.report(0)
+        for _ in range(4):
+            assert not lines
+            actors.report(0)
         assert len(lines) == 1
-        assert f"no actor is connected; discovery range '{scope}'" in lines[0]
+        assert lines[0].startswith('no actor is connected, nor does one say what it does')
+        assert f"discovery range '{scope}'" in lines[0]
     # Actors that were there and went are only counted.
     lines, actors = connected(0, iter([0.0, 1.0, 100.0]).__next__)
     actors.report(1)
     actors.report(0)
     assert lines == ['1 actor is connected', '0 actors are connected']
+
+
+def test_what_actors_do_is_named_ever_less_often_while_none_is_connected(monkeypatch):
+    monkeypatch.setitem(STATES, 'b', 'makes 16 x Slow-v0')
+    monkeypatch.setitem(STATES, 'a', 'waits for a policy')
+    lines, actors = connected(0, itertools.count(0.0, PATIENCE_S).__next__)
+    numbers = []
+    for number in range(20):
+        actors.report(0)
+        if len(lines) > len(numbers):
+            numbers.append(number)
+    assert set(lines) == {'no actor is connected: a waits for a policy; b makes 16 x Slow-v0; '
+                          '1 of 3 start or have ended, as their lines say'}
+    waits = [after - before for before, after in itertools.pairwise(numbers)]
+    assert len(waits) >= 2
+    assert waits == sorted(set(waits))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -102,6 +103,10 @@ class EnvStepper:
                 if values.shape == (self.envs.num_envs, *OPTIONAL[name][1])}
 
 
+class Interrupted(Exception):  # noqa: N818
+    """An unroll that is given up, because the process is to end."""
+
+
 class Actor(ABC):
     """B environments and a copy of the policy that acts in them, by PyTorch or by NumPy.
 
@@ -161,11 +166,19 @@ class Actor(ABC):
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
         """Put the last actions and rewards into the state, if they are inputs of the policy."""
 
-    def unroll(self) -> tuple[Arrays, list[FinishedEpisode]]:
-        """Step T times; return the arrays of ``unroll.py`` and the episodes that ended."""
+    def unroll(
+        self, stop: threading.Event | None = None,
+    ) -> tuple[Arrays, list[FinishedEpisode]]:
+        """Step T times; return the arrays of ``unroll.py`` and the episodes that ended.
+
+        Raises:
+            Interrupted: ``stop`` is set; it is looked at before each step, which may take seconds.
+        """
         with self._timer('encode'):
             is_complete = False
             while not is_complete:
+                if stop is not None and stop.is_set():
+                    raise Interrupted
                 actions = self.begin_step()
                 with self._timer('step'):
                     outcome = self.envs.step(actions)

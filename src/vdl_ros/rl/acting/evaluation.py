@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,6 +20,9 @@ from vdl_ros.common.metrics import ReactionTime, in_ms
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
+
+# Time until the first line of progress, s.
+_TELL_S = 10.0
 
 
 @dataclass(frozen=True)
@@ -113,12 +117,13 @@ class Act:
 
 def evaluate(
     envs: VectorEnv, act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
-    episodes: int, seed: int, stop: threading.Event | None = None,
+    episodes: int, seed: int, stop: threading.Event | None = None, *,
+    tell: Callable[[str], None] = lambda line: None, clock: Callable[[], float] = time.monotonic,
 ) -> Evaluation:
     """Play ``episodes`` episodes, divided evenly among the environments; ``act`` is as an `Act`.
 
     Each environment counts only its share: counting the episodes that end first would favour
-    short ones.
+    short ones. ``tell`` takes a line of progress after 10 s, and after twice the time again.
     """
     batch = envs.num_envs
     shares = np.full(batch, episodes // batch)
@@ -127,6 +132,7 @@ def evaluate(
     reaction_time, late = ReactionTime(), 0
     stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
     rewards: NDArray[Any] = np.zeros(batch)
+    start, due = clock(), _TELL_S
     while shares.any() and not (stop and stop.is_set()):
         is_reset = stepper.is_reset
         step = stepper.step(act(stepper.observation, is_reset, rewards))
@@ -137,4 +143,9 @@ def evaluate(
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)
+        if (seconds := clock() - start) >= due:
+            due = 2 * seconds
+            tell(f'{len(counted)} of {episodes} episodes have ended in {seconds:.0f} s; the '
+                 f'longest of the others has {counter.longest:,} steps'
+                 + ('' if counted else ', and time_limit would end it'))
     return Evaluation(tuple(counted), in_ms(reaction_time.summary()), late)

@@ -63,6 +63,11 @@ class EpisodeCounter:
         # Of ended episodes whose success is known: step of their beginning, environment, success.
         self._waiting: list[tuple[int, int, bool]] = []
 
+    @property
+    def longest(self) -> int:
+        """Steps of the longest episode that has not ended."""
+        return int(self._lengths[self._whole].max(initial=0))
+
     def forget(self) -> None:
         """Discard unfinished episodes: an unroll is missing, so their sums would be wrong."""
         self._whole[:] = False

@@ -51,6 +51,8 @@ class Progress:
     def __init__(self, flow_stats: FlowStats, *, reports: bool = False) -> None:
         self.flow_stats, self._keeps_reports = flow_stats, reports
         self.episodes = self.restarts = 0
+        #: Steps of the longest episode so far, until the first has ended.
+        self.longest = 0
         self.reaction_time = ReactionTime()
         # Of the last episodes; adversary, of attacked ones: mean size of perturbations, their
         # number, and their share.
@@ -90,6 +92,8 @@ class Progress:
         if 'late_actions' in arrays:
             self.flow_stats.late_actions += int(arrays['late_actions'].sum(dtype=np.int64))
         finished = counter.add(arrays)
+        if not self.episodes:
+            self.longest = max(self.longest, counter.longest)
         self._counters[unroll.start_id] = (counter, unroll.sequence + 1)
         if len(self._counters) > _MAX_ACTORS:
             del self._counters[next(iter(self._counters))]

@@ -199,6 +199,8 @@ NOT_SAVED = 'a failed write'
 _RETRY_S = 30.0
 # Shortest time between two records of the actors' restarts, s.
 _ACTORS_S = 1.0
+# Steps of an episode, and time, after which a run without the end of one is told of time_limit.
+_ENDLESS, _ENDLESS_S = 10_000, 60.0
 # Lines of progress whose mean rate gives the time that is left.
 _RECENT_LINES = 30
 
@@ -222,6 +224,7 @@ class RunReporter:
             {name: TimerWindow(timer) for name, timer in timers.items()} for _ in range(2))
         self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
         self._actors_due = 0.0
+        self._hinted = False
         self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
         self.scalars: Mapping[str, float] = {}
         if folder is not None:
@@ -267,6 +270,7 @@ class RunReporter:
         due = over or now - lines.since >= self._run.status_period
         if due and steps > lines.before['steps']:
             self._calls.log(self._status(now))
+        self._hint_at_endless_episodes(over)
         if not over and now >= self._checkpoint_due:
             self._checkpoint_due = now + min(self._run.checkpoint_period, _RETRY_S)
             with self._warned_of_errors('checkpoint'):
@@ -276,6 +280,15 @@ class RunReporter:
             self._actors_due = now + _ACTORS_S
             with self._warned_of_errors('restarts of actors'):
                 self._save_actors(self._folder)
+
+    def _hint_at_endless_episodes(self, over: bool) -> None:
+        progress = self._progress
+        steps, is_long = progress.longest, progress.wall_s >= _ENDLESS_S
+        if not progress.episodes and steps and not self._hinted and (
+                over or is_long or steps >= _ENDLESS):
+            self._hinted = True
+            self._calls.warn(f'no episode has ended, the longest has {steps:,} steps; if they '
+                             'never end, time_limit:=STEPS truncates them')
 
     def _save_actors(self, folder: RunFolder) -> None:
         found = self._progress.totals['actor_restarts'], self._progress.actor_starts()

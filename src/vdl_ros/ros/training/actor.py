@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 import zlib
 from collections.abc import Callable, Iterator, Mapping
@@ -20,6 +21,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.envs.checked_vector_env import EnvFailedError, EnvStopped
 from vdl_ros.msg import Action, Policy
+from vdl_ros.rl.acting.actor import Interrupted
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.acting.remote_actor import RemoteActor, StepSchema
@@ -53,14 +55,16 @@ class PolicyInbox:
     Args:
         launch_id: only policies of this launch are taken, whose user has named the environment;
             '': of any.
+        on_refusal: called with the reason of each.
     """
 
     def __init__(
         self, node: Node, topic: str, patience: float, launch_id: str = '',
+        on_refusal: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.choice = LearnerChoice(patience, launch_id=launch_id)
         self.last_error, self._failures, self._acts_since = '', 0, math.inf
-        self._launch_id = launch_id
+        self._launch_id, self._on_refusal = launch_id, on_refusal
         self._node, self._name, self._again_at = node, topic, math.inf
         self._policy: Policy | None = None
         self._other_policy: Policy | None = None
@@ -138,6 +142,7 @@ class PolicyInbox:
                 with set_up():
                     raise
             reason = in_one_line(error)
+            self._on_refusal(reason)
             if reason != self.last_error:
                 self.last_error = reason
                 what = 'environment failed, trying again' if failed else (
@@ -159,6 +164,7 @@ class ActorContext:
     # Called after a step or unroll with its finished episodes and the policy version of its last.
     finished: Callable[[list[FinishedEpisode], int], None]
     heard: Callable[[], None]  # called when the learner has sent something besides policies
+    stop: threading.Event  # set when the process is to end
     # Called with the extras of steps, by the names of rl/data/unroll.py.
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
 
@@ -211,7 +217,16 @@ class LocalInferenceMode:
     def act(self) -> bool:
         if not self.is_ready():
             return False
-        self.publish(*self.actor.unroll())
+        try:
+            unroll = self.actor.unroll(self._context.stop)
+        except Interrupted:
+            return False
+        except EnvFailedError:
+            # A Ctrl-C in a terminal reaches the processes of an environment too.
+            if self._context.stop.is_set():
+                return False
+            raise
+        self.publish(*unroll)
         return True
 
     def is_ready(self) -> bool:

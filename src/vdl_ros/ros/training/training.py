@@ -8,7 +8,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -23,7 +23,7 @@ from std_msgs.msg import String
 from vdl_ros.attacks.attack_config import AttackConfig
 from vdl_ros.attacks.attacked_env import observed
 from vdl_ros.common.metrics import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import as_dict
 from vdl_ros.demonstrations.loading import demonstration_inbox
 from vdl_ros.envs import factory
@@ -54,21 +54,32 @@ from vdl_ros.ros.statistics.statistics import RunScalars, ThreadTimeStatistics, 
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.messages import TrajectoryInbox, from_episode, memory_budget, to_policy
 
-#: Without an actor for so long, s, the likely reason is logged.
+#: Without an actor for so long, s, it is logged what actors do.
 PATIENCE_S = 20.0
+_LISTEN_S = 2.0  # time for their states to arrive
+# Actors that are named, and whose states are kept; characters of a state.
+_NAMED, _MAX_STATES, _STATE_LENGTH = 8, 256, 300
 _END_OF_BAG_S, _BUSY_S = 0.5, 1.0  # periods of the timers, s
 _QUEUE = 16  # evaluations that may wait; more than are under way
 
 
 class ConnectedActors:
-    """Logs their number when it changes, and once if there is none; updates need ``needed``."""
+    """Logs their number when it changes, and while there is none what each does, ever less often.
+
+    There are to be ``expected``; updates need ``needed``. ``listen`` returns what actors say of
+    themselves, which grows, and how to end it.
+    """
 
     def __init__(
-        self, logger: RcutilsLogger, needed: int, clock: Callable[[], float] = time.monotonic,
+        self, logger: RcutilsLogger, expected: int, needed: int,
+        listen: Callable[[], tuple[Mapping[str, str], Callable[[], object]]],
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._logger, self._needed, self._clock = logger, needed, clock
-        self._count = 0
+        self._logger, self._listen, self._clock = logger, listen, clock
+        self._expected, self._needed = expected, needed
+        self._count, self._wait = 0, PATIENCE_S
         self._patience = clock() + PATIENCE_S
+        self._heard: tuple[Mapping[str, str], Callable[[], object]] | None = None
 
     def report(self, count: int) -> None:
         if count != self._count:
@@ -78,13 +89,43 @@ class ConnectedActors:
                 text += (f'; each update of a synchronous training waits for {self._needed}, the '
                          'num_actors of this learner')
             self._logger.info(text)
-        if self._clock() > self._patience:
-            self._patience = math.inf
-            scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
-            advice = '' if scope == 'SUBNET' else 'discovery range SUBNET, there and here, and '
-            self._logger.warning(
-                f'no actor is connected; discovery range {quoted(scope)}: actors on other hosts '
-                f'need {advice}a way to this one: ros2 run vdl_ros doctor --peer HOST')
+        if (now := self._clock()) <= self._patience:
+            return
+        if self._heard is None:
+            # Latched: those that live say it at once.
+            self._heard, self._patience = self._listen(), now + _LISTEN_S
+            return
+        states, end = self._heard
+        said = [f'{name} {state}' for name, state in sorted(states.items())[:_NAMED]]
+        if said and len(states) < self._expected:
+            said.append(f'{self._expected - len(states)} of {self._expected} start or have ended, '
+                        'as their lines say')
+        end()
+        self._heard, self._patience = None, now + self._wait
+        self._wait *= 2
+        self._logger.warning(
+            'no actor is connected' + (f': {"; ".join(said)}' if said else _advice()))
+
+
+def _advice() -> str:
+    scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
+    advice = '' if scope == 'SUBNET' else 'discovery range SUBNET, there and here, and '
+    return (f', nor does one say what it does: those of this launch start, or have ended as their '
+            f'lines say; discovery range {quoted(scope)}: actors on other hosts need {advice}a '
+            'way to this one: ros2 run vdl_ros doctor --peer HOST')
+
+
+def listen_to_states(node: Node) -> tuple[Mapping[str, str], Callable[[], object]]:
+    """Return what each actor of the graph does, by name, as it is received, and how to end it."""
+    found: dict[str, str] = {}
+
+    def receive(message: String) -> None:
+        name, _, state = message.data.partition(' ')
+        if len(found) < _MAX_STATES:
+            found[shown(name)] = shown(state, _STATE_LENGTH)
+
+    subscription = qos.sub(node, 'actor_state', receive)
+    return found, lambda: node.destroy_subscription(subscription)
 
 
 class EndOfBag:
@@ -165,7 +206,8 @@ class RemoteEvaluator:
 class TrainingSettings:
     """The settings of a learner's process, as resolved.
 
-    ``resume`` is the folder of a run, or ''; ``learner_id`` identifies this start to the actors.
+    ``resume`` is the folder of a run, or ''; ``learner_id`` identifies this start to the actors,
+    and ``home`` is the folder in which the process started.
     """
 
     env: EnvConfig
@@ -179,6 +221,7 @@ class TrainingSettings:
     device: torch.device
     resume: str
     learner_id: str
+    home: Path
 
 
 class _Source:
@@ -193,7 +236,8 @@ class _Source:
         self._subscription: Subscription | None = None
         self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
         self._connected = ConnectedActors(
-            node.get_logger(), run.own_actors if train.synchronous else 0)
+            node.get_logger(), run.own_actors, run.own_actors if train.synchronous else 0,
+            partial(listen_to_states, node))
         self.inference: InferenceService | None = None
         self.inbox: InferenceService | TrajectoryInbox | DemonstrationInbox
         if isinstance(settings.algorithm, BcConfig):
@@ -258,7 +302,8 @@ class Training:
             init='' if group.rank or settings.resume else run.init)
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         self.folder = RunFolder(
-            Path(settings.resume or run.run_dir or default_run_dir(env.env_id, launch_id)),
+            settings.home / (settings.resume or run.run_dir
+                             or default_run_dir(env.env_id, launch_id)),
             launch_id=launch_id, resume=bool(settings.resume),
             config=settings.folder) if first else None
         self._policy = qos.pub(node, 'policy') if first else None

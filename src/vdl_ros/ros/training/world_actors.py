@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import secrets
+import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -102,6 +103,8 @@ class WorldActors:
         self.agents = [WorldAgent(node, name, actor_id, credit_timeout) for name in names]
         self._shared: SharedActors | None = None
         self._close: Callable[[], None] = lambda: None
+        #: Set when the process is to end; looked at before each step.
+        self.stop = threading.Event()
 
     def act(self) -> bool:
         """Load policies that came, and step until an unroll is complete; False: it waits."""
@@ -124,7 +127,7 @@ class WorldActors:
             agent.begin(records=not is_alone)
         complete: list[int] = []
         with self.agents[0].policies.refusing(self._begin_again):
-            while not complete:
+            while not complete and not self.stop.is_set():
                 complete = self._shared.step()
             for index in complete:
                 self.agents[index].finish(self._timer)
@@ -173,7 +176,7 @@ class WorldActors:
                 context = ActorContext(
                     self._node, self._actor_id, self._start_id, seed, self._threads,
                     self._credit_timeout, self._timer, agent.on_acted,
-                    agent.policies.choice.heard)
+                    agent.policies.choice.heard, self.stop)
                 agent.mode = LocalInferenceMode(
                     context, view, train, make_algorithm_config(train, agent.config),
                     factory.frames_per_observation(first), sequence=agent.sequence,
