@@ -8,12 +8,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from vdl_ros.demonstrations.loading import read_lerobot
+from vdl_ros.demonstrations.loading import demonstration_inbox, read_lerobot
 from vdl_ros.envs import factory
+from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.local_training import main as train
 from vdl_ros.nodes.record_episodes import main as record_episodes
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
+from vdl_ros.rl.learning.flow_stats import FlowStats
+from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.settings import BcConfig, TrainConfig
 
 
 def push_under(observation):
@@ -51,6 +55,16 @@ def demonstrations(tmp_path_factory):
             state, _, done, _, _ = env.step(pushed)
     states, actions, episodes = zip(*rows, strict=True)
     return write(tmp_path_factory.mktemp('expert') / 'data', states, actions, episodes)
+
+
+def test_demonstrated_forces_are_learned_in_units_of_the_policy(tmp_path):
+    folder = write(tmp_path / 'data', np.ones((9, 3)), np.full((9, 1), 1.5))
+    env, config, own = (
+        EnvConfig(env_id='Pendulum-v1'), TrainConfig(algorithm='bc'), BcConfig(str(folder)))
+    learner = Learner(config, *factory.spaces(env), algorithm_config=own)
+    inbox = demonstration_inbox(env, config, own, EnvModulesConfig(), learner, FlowStats())
+    # In the range from -2 to 2.
+    assert np.unique(inbox.get(0.0).arrays['actions']).tolist() == [0.75]
 
 
 def returns_of(checkpoint):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -240,6 +240,8 @@ def demonstration_inbox(
         found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts)
     except ValueError as error:
         raise ValueError(f'demonstrations: {error}') from error
+    found = replace(
+        found, actions=learner.policy.distribution.from_environment(found.actions))
     return DemonstrationInbox(found, learner.schema, bc.bc_batch, train.seed,
                               lambda: learner.version, flow_stats)
 

@@ -26,7 +26,8 @@ from vdl_ros.envs.registration import REACH
 from vdl_ros.play.onnx_policy import FORMAT, KEY, ActionError, OnnxFileError, OnnxPolicy
 from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.policy.distributions import EpsilonGreedy, SquashedGaussian
+from vdl_ros.rl.policy.distributions import EpsilonGreedy
+from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
@@ -35,9 +36,10 @@ _MEANINGS = {
     'Categorical': 'logits',
     'MultiCategorical': 'logits of each part, one after the other',
     'DiagonalGaussian': 'means, then logarithms of standard deviations, which are kept within -5 '
-                        'to 2; a sample is clipped to the range of actions',
+                        'to 2; center + scale * a sample is clipped to the range of actions',
     'SquashedGaussian': 'means, then logarithms of standard deviations, which are kept within -5 '
-                        'to 2; tanh of a sample is scaled to the range of actions',
+                        'to 2; center + scale * tanh of a sample is clipped to the range of '
+                        'actions',
     'EpsilonGreedy': 'action values', 'Boltzmann': 'action values',
 }
 
@@ -75,21 +77,26 @@ def _describe(
             'smoothing_pixels': saved.train.observation_smoothing},
         'precision': 'float32',
         'parameters': {'distribution': family, 'meaning': _MEANINGS[family]},
-        'action': _action(saved.action_space, described),
+        'action': _action(saved),
         'value': 'the largest action value' if saved.train.algorithm == 'dqn'
                  else 'expected discounted return, of rewards as the training scales them',
         'state': _state(saved),
     }
 
 
-def _action(space: gymnasium.Space[Any], described: dict[str, Any]) -> dict[str, Any]:
+def _action(saved: SavedPolicy) -> dict[str, Any]:
+    space, described, distribution = (
+        saved.action_space, saved.described, saved.policy.distribution)
     found: dict[str, Any] = {
         'kind': type(space).__name__, 'shape': list(space.shape or ()), 'sizes': [],
         'names': described.get('motors', []), 'choices': described.get('actions', [])}
     if isinstance(space, gymnasium.spaces.Box):
+        assert isinstance(distribution, BoxActions)
         # JSON has no infinity.
         return found | {name: [float(each) if math.isfinite(each) else None for each in values]
-                        for name, values in (('low', space.low), ('high', space.high))}
+                        for name, values in (
+                            ('low', space.low), ('high', space.high),
+                            ('center', distribution.center), ('scale', distribution.scale))}
     sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
     return found | {'sizes': sizes.tolist()}
 
@@ -108,8 +115,8 @@ def _state(saved: SavedPolicy) -> dict[str, Any] | None:
         'last_reward': 'before the next observation, the reward of the action, within -1 to 1'
                        if last else '',
         'last_action_columns': [first, policy.state_size - 1] if last else None,
-        'last_action': 'next_state has the most likely action, one-hot or before it is squashed '
-                       'and clipped; overwrite it if another one was taken' if last else '',
+        'last_action': 'next_state has the most likely action, one-hot or as it is among the '
+                       'parameters; overwrite it if another one was taken' if last else '',
     }
 
 
@@ -156,12 +163,15 @@ class PolicyGraph(nn.Module):
             output.state, chosen, torch.zeros_like(output.values[0])))
 
     def _to_environment(self, actions: Tensor) -> Tensor:
-        if self._bounds is None:
+        distribution = self.policy.distribution
+        if self._bounds is None or not isinstance(distribution, BoxActions):
             return actions
+        if distribution.squashes:
+            actions = torch.tanh(actions)
+        center, scale = (torch.from_numpy(each).float()
+                         for each in (distribution.center, distribution.scale))
         low, high = self._bounds
-        if isinstance(self.policy.distribution, SquashedGaussian):
-            actions = (low + high) / 2 + (high - low) / 2 * torch.tanh(actions)
-        return torch.minimum(torch.maximum(actions, low), high)
+        return torch.minimum(torch.maximum(center + scale * actions, low), high)
 
 
 class _Cell(nn.LSTMCell):

@@ -37,6 +37,7 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks, Progress
 from vdl_ros.rl.learning.reporting import NOT_SAVED, RunReporter
+from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.runs.checkpoint import CheckpointError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -149,6 +150,10 @@ class Trainer:
         self.learner.broadcast_state()
         self._publish()
         self.reporter.start()
+        distribution = self.learner.policy.distribution
+        if isinstance(distribution, BoxActions) and distribution.unscaled:
+            self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
+                            'they have no finite range, or scale_actions is false')
         is_saved = True
         try:
             reason = yield from self._train(stop)
