@@ -220,6 +220,11 @@ def test_the_density_of_a_squashed_action_is_the_slope_of_its_distribution():
         found = family.squashed_log_prob(
             torch.tensor([mean, log_std]).double().expand(41, 2), y.atanh().unsqueeze(-1))
         torch.testing.assert_close(found.exp(), (above - below) / 2e-6, rtol=1e-4, atol=1e-6)
+        # The entropy is the mean of minus its logarithm.
+        given = torch.tensor([mean, log_std])
+        drawn = family.sample(given.expand(COUNT, 2))
+        assert float(family.entropy(given)) == pytest.approx(
+            -float(family.squashed_log_prob(given, drawn).mean()), abs=0.05)
     # Of two parts it is their product.
     given, actions = torch.tensor([0.3, -1.0, 0.2, -0.5]), torch.tensor([0.7, -2.0])
     expected = sum(family.squashed_log_prob(given[i::2], actions[i:i + 1]) for i in (0, 1))

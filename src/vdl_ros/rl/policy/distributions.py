@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import gymnasium
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -141,11 +142,19 @@ class DiagonalGaussian(BoxActions):
 class SquashedGaussian(DiagonalGaussian):
     """A normal distribution whose samples are squashed by tanh into the environment's range.
 
-    Actions, log-densities and entropies are those of the sample before tanh: ratios of densities
-    and divergences are the same before and after it. :meth:`squashed_log_prob` is that after it.
+    Actions and log-densities are those of the sample before tanh: ratios of densities and
+    divergences are the same before and after it. :meth:`squashed_log_prob` and entropies are
+    those after it.
     """
 
     squashes = True
+
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """Return the entropy of tanh of samples, by Gauss-Hermite quadrature of its slope."""
+        mean, log_std = self._split(parameters)
+        nodes, weights = (parameters.new_tensor(each) for each in _QUADRATURE)
+        slopes = _log_slopes(mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * nodes)
+        return super().entropy(parameters) + (slopes @ weights).sum(-1)
 
     def squashed_log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         """Return the log-density of tanh(``actions``), actions scaled to -1 to 1, float [...].
@@ -154,6 +163,11 @@ class SquashedGaussian(DiagonalGaussian):
         """
         slopes = _log_slopes(actions)
         return self.log_prob(parameters, actions) - slopes.sum(-1)
+
+
+# Nodes and weights for the mean of a function of a standard normal number.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
+_QUADRATURE = _NODES, _WEIGHTS / _WEIGHTS.sum()
 
 
 def _log_slopes(actions: Tensor) -> Tensor:
