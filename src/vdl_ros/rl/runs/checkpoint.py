@@ -84,13 +84,7 @@ def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> Non
         if there != here:
             raise CheckpointError(f'init: {path} does not fit: {quoted(name)} is {there} there, '
                                   f'{here} here{_different(saved, config)}')
-    # With the same shapes, the same numbers mean another action.
-    names = ['action_distribution'] if policy.log_std is not None else []
-    distribution = policy.distribution
-    if names and isinstance(distribution, BoxActions) and (
-            distribution.is_scaled or not config.scale_actions):
-        names.append('scale_actions')
-    for name in names:
+    for name in settings_of_actions(policy, config):
         if saved.get(name) != getattr(config, name):
             raise CheckpointError(
                 f'init: {path} does not fit: {name} is {quoted(saved.get(name))} there, '
@@ -98,6 +92,16 @@ def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> Non
     if not all(bool(torch.isfinite(each).all()) for each in found.values()):
         raise CheckpointError(f'init: {path}: not all weights are finite')
     policy.load_state_dict(found)
+
+
+def settings_of_actions(policy: Policy, config: TrainConfig) -> list[str]:
+    """Return the settings with which the same weights mean other actions."""
+    names, distribution = ['action_distribution'], policy.distribution
+    if policy.log_std is None or not isinstance(distribution, BoxActions):
+        return []
+    if not distribution.squashes and (distribution.is_scaled or not config.scale_actions):
+        names.append('scale_actions')
+    return names
 
 
 def _shape(tensor: torch.Tensor | None) -> str:
