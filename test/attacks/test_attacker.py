@@ -206,11 +206,13 @@ def test_the_value_decides_which_observations_are_perturbed(make):
     assert found.injects.sum() == 1
 
 
-@pytest.mark.parametrize(('mode', 'last_action_reward'), [
-    ('fgsm', False), ('fgsm_skip2', True), ('fgsm_vf', True)])
+@pytest.mark.parametrize(('mode', 'last_action_reward', 'space'), [
+    ('fgsm', False, gymnasium.spaces.Discrete(4)), ('fgsm_vf', True, gymnasium.spaces.Discrete(4)),
+    ('fgsm_skip2', True, gymnasium.spaces.Box(0, 10, (1,)))], ids=str)
 def test_its_state_is_that_of_the_attacked_policy_and_is_cut_at_resets(
-        make, mode, last_action_reward):
-    policy = make(network='universe', lstm_size=8, last_action_reward=last_action_reward)
+        make, mode, last_action_reward, space):
+    policy = make(
+        actions=space, network='universe', lstm_size=8, last_action_reward=last_action_reward)
     attacker = attack(mode, policy, adversarial_value=0.0)
     state = policy.initial_state(B)
     rewards = np.array([0.5, -2.0, 0.0], np.float32)
@@ -220,9 +222,12 @@ def test_its_state_is_that_of_the_attacked_policy_and_is_cut_at_resets(
         with torch.no_grad():
             _, _, state = policy(seen.image[None], is_reset[None], state)
             torch.testing.assert_close(attacker._state, state)
-            actions = np.array([step % 4, 1, 2])
+            actions, own = np.array([step % 4, 1, 2]), np.array([step % 4, 1, 2])
+            if space.shape:
+                own = np.full((B, 1), step / 10, np.float32)
+                actions = 5.0 + 5.0 * own
             state = policy.append_last_action(
-                state, torch.from_numpy(actions), torch.from_numpy(rewards))
+                state, torch.from_numpy(own), torch.from_numpy(rewards))
         attacker.append_last_action(actions, rewards)
     assert attacker._state.abs().sum() > 0
 

@@ -59,6 +59,16 @@ def demonstrations(tmp_path_factory):
     return write(tmp_path_factory.mktemp('expert') / 'data', states, actions, episodes)
 
 
+def test_demonstrated_forces_are_learned_in_units_of_the_policy(tmp_path):
+    folder = write(tmp_path / 'data', np.ones((9, 3)), np.full((9, 1), 1.5))
+    env, config, own = (
+        EnvConfig(env_id='Pendulum-v1'), TrainConfig(algorithm='bc'), BcConfig(str(folder)))
+    learner = Learner(config, *factory.spaces(env), algorithm_config=own)
+    inbox = demonstration_inbox(env, config, own, EnvModulesConfig(), learner, FlowStats())
+    # In the range from -2 to 2.
+    assert np.unique(inbox.get(0.0).arrays['actions']).tolist() == [0.75]
+
+
 def returns_of(checkpoint):
     saved = load_policy(checkpoint)
     envs = factory.make(saved.env, seed=1000, num_envs=10)

@@ -25,8 +25,8 @@ class Images(gymnasium.Env):
         self.observation_space = gymnasium.spaces.Dict({
             'image': image, 'speed': gymnasium.spaces.Box(-2, 2, (2,), np.float32),
             'gear': gymnasium.spaces.Discrete(3)}) if mixed else image
-        self.action_space = gymnasium.spaces.MultiDiscrete([3, 2]) if mixed \
-            else gymnasium.spaces.Discrete(4)
+        self.action_space = gymnasium.spaces.MultiDiscrete([3, 2], start=[4, -1]) if mixed \
+            else gymnasium.spaces.Discrete(4, start=5)
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)

@@ -22,6 +22,7 @@ from vdl_ros.rl.policy.policy import choose_precision
 from vdl_ros.tools import export_policy as tool
 
 RECURRENT = {'lstm_size': 5, 'last_action_reward': True}
+STARTS = {'test/Images-v0': 5, 'test/MixedImages-v0': np.array([4, -1])}
 
 
 @pytest.mark.parametrize(('env_id', 'train'), [
@@ -46,7 +47,8 @@ def test_it_acts_and_remembers_as_pytorch_does(exported, played, env_id, train):
         if expected.dtype.kind == 'f':
             np.testing.assert_allclose(outputs.actions, expected, rtol=1e-5, atol=1e-5)
         else:
-            assert outputs.actions.tolist() == expected.tolist()
+            # As the environment counts them.
+            assert outputs.actions.tolist() == (expected + STARTS.get(env_id, 0)).tolist()
         np.testing.assert_allclose(
             outputs.state[:, :cells], act.state.numpy()[:, :cells], rtol=1e-5, atol=1e-5)
         distinct.update(map(float, outputs.values))
@@ -79,6 +81,7 @@ def test_the_file_describes_parts_range_and_state(exported):
     columns = {each['name']: each['size'] for each in found['observation']['columns']}
     assert sum(columns.values()) == found['observation']['inputs'][1]['shape'][0]
     assert columns['last_actions'] == 2 * (3 + 2)
+    assert (found['action']['sizes'], found['action']['starts']) == ([3, 2], [4, -1])
     state = found['state']
     assert state['size'] == 2 * 5 + (3 + 2) + 1
     assert state['last_reward_index'] == 15

@@ -62,6 +62,17 @@ def test_what_is_no_policy_or_not_the_one_that_is_wanted_is_said(checkpoint, tmp
     refused(tmp_path / 'nothing.pt', 'no such file')
 
 
+def test_a_policy_that_was_saved_before_actions_were_scaled_acts_as_it_did(checkpoint, tmp_path):
+    found, path = load_checkpoint(checkpoint('Pendulum-v1')), tmp_path / 'old.pt'
+    observations = np.ones((1, 3), np.float32)
+    for scale in (2.0, 1.0):
+        save_checkpoint(path, **{name: found[name] for name in ('config', 'learner', 'progress')})
+        policy = load_policy(path)
+        mean = policy.policy(torch.from_numpy(observations)).parameters[0, 0]
+        assert float(policy.act()(observations)[0, 0]) == pytest.approx(scale * float(mean))
+        found['config'].pop('scale_actions', None)
+
+
 def test_values_of_actions_explore_as_at_the_end_of_the_run(checkpoint):
     torch.manual_seed(0)
     options = {'exploration_end': 0.25, 'exploration_steps': 50, 'exploration_spread': 0.0}

@@ -51,10 +51,11 @@ def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
     of_this_run = {'run_dir', 'resume', 'relearn', 'learner_rank', 'group_address'}
     assert not found.keys() & of_this_run
     assert saved_settings(tmp_path / 'run', {}).keys() == as_dict(env).keys() | (
-        as_dict(run).keys() - of_this_run - {'device', 'num_actors', 'num_learners', 'init'})
+        as_dict(run).keys() - of_this_run - {'device', 'num_actors', 'num_learners', 'init'}
+    ) | {'scale_actions'}
     # A run of version 0.2.0.
     (tmp_path / 'run' / 'config.yaml').write_text('max_policy_lag: 3')
-    assert saved_settings(tmp_path / 'run', {}) == {'max_in_flight': 3}
+    assert saved_settings(tmp_path / 'run', {}) == {'max_in_flight': 3, 'scale_actions': False}
 
 
 def test_a_resumed_folder_names_no_file_module_or_program(tmp_path):
@@ -67,7 +68,7 @@ def test_a_resumed_folder_names_no_file_module_or_program(tmp_path):
     files = {'demonstrations': 'mine', 'adversarial_checkpoint': ''}
     assert saved_settings(tmp_path, files).keys() == {
         'env_id', 'env_kwargs', 'env_wrappers', 'bodies', 'adversarial_mode', 'tracker_project',
-        'discount', 'tracker'}
+        'discount', 'tracker', 'scale_actions'}
     # What the run needs is asked for.
     with pytest.raises(SettingError, match="^demonstrations: missing: .*, which has 'x'"):
         saved_settings(tmp_path, {})

@@ -216,10 +216,13 @@ class PolicyVictim:
         return others - logits.gather(-1, index).squeeze(-1)
 
     def append_last_action(self, state: Tensor, actions: NDArray[Any], rewards: Any) -> Tensor:
-        """Return ``state`` [B, S] with actions and rewards [B], if they are inputs."""
+        """Return ``state`` [B, S] with actions and rewards [B], if they are inputs.
+
+        Actions are as the environment took them.
+        """
+        own = self._policy.distribution.from_environment(np.asarray(actions))
         return self._policy.append_last_action(
-            state, torch.from_numpy(np.asarray(actions)),
-            torch.from_numpy(np.asarray(rewards, np.float32)))
+            state, torch.from_numpy(own), torch.from_numpy(np.asarray(rewards, np.float32)))
 
 
 class Perturbed(NamedTuple):

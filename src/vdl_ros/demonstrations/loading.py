@@ -6,7 +6,7 @@ import contextlib
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -251,6 +251,8 @@ def demonstration_inbox(
         found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts, first)
     except ValueError as error:
         raise ValueError(f'demonstrations: {error}') from error
+    found = replace(
+        found, actions=learner.policy.distribution.from_environment(found.actions))
     return DemonstrationInbox(found, learner.schema, bc.bc_batch, train.seed,
                               lambda: learner.version, flow_stats)
 

@@ -21,12 +21,14 @@ from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.canonical_spaces import Column
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play.onnx_policy import FORMAT, KEY, ActionError, OnnxFileError, OnnxPolicy
 from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.policy.distributions import EpsilonGreedy, SquashedGaussian
+from vdl_ros.rl.policy.distributions import EpsilonGreedy
+from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
@@ -35,9 +37,10 @@ _MEANINGS = {
     'Categorical': 'logits',
     'MultiCategorical': 'logits of each part, one after the other',
     'DiagonalGaussian': 'means, then logarithms of standard deviations, which are kept within -5 '
-                        'to 2; a sample is clipped to the range of actions',
+                        'to 2; center + scale * a sample is clipped to the range of actions',
     'SquashedGaussian': 'means, then logarithms of standard deviations, which are kept within -5 '
-                        'to 2; tanh of a sample is scaled to the range of actions',
+                        'to 2; center + scale * tanh of a sample is clipped to the range of '
+                        'actions',
     'EpsilonGreedy': 'action values', 'Boltzmann': 'action values',
 }
 
@@ -51,7 +54,7 @@ def _inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
 
 
 def _describe(
-    saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
+    saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column], starts: list[int],
 ) -> dict[str, Any]:
     """Return the metadata, plain values in SI units."""
     policy, described = saved.policy, saved.described
@@ -75,23 +78,28 @@ def _describe(
             'smoothing_pixels': saved.train.observation_smoothing},
         'precision': 'float32',
         'parameters': {'distribution': family, 'meaning': _MEANINGS[family]},
-        'action': _action(saved.action_space, described),
+        'action': _action(saved, starts),
         'value': 'the largest action value' if saved.train.algorithm == 'dqn'
                  else 'expected discounted return, of rewards as the training scales them',
         'state': _state(saved),
     }
 
 
-def _action(space: gymnasium.Space[Any], described: dict[str, Any]) -> dict[str, Any]:
+def _action(saved: SavedPolicy, starts: list[int]) -> dict[str, Any]:
+    space, described, distribution = (
+        saved.action_space, saved.described, saved.policy.distribution)
     found: dict[str, Any] = {
         'kind': type(space).__name__, 'shape': list(space.shape or ()), 'sizes': [],
         'names': described.get('motors', []), 'choices': described.get('actions', [])}
     if isinstance(space, gymnasium.spaces.Box):
+        assert isinstance(distribution, BoxActions)
         # JSON has no infinity.
         return found | {name: [float(each) if math.isfinite(each) else None for each in values]
-                        for name, values in (('low', space.low), ('high', space.high))}
+                        for name, values in (
+                            ('low', space.low), ('high', space.high),
+                            ('center', distribution.center), ('scale', distribution.scale))}
     sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0)))
-    return found | {'sizes': sizes.tolist()}
+    return found | {'sizes': sizes.tolist(), 'starts': starts}
 
 
 def _state(saved: SavedPolicy) -> dict[str, Any] | None:
@@ -108,8 +116,8 @@ def _state(saved: SavedPolicy) -> dict[str, Any] | None:
         'last_reward': 'before the next observation, the reward of the action, within -1 to 1'
                        if last else '',
         'last_action_columns': [first, policy.state_size - 1] if last else None,
-        'last_action': 'next_state has the most likely action, one-hot or before it is squashed '
-                       'and clipped; overwrite it if another one was taken' if last else '',
+        'last_action': 'next_state has the most likely action, one-hot or as it is among the '
+                       'parameters; overwrite it if another one was taken' if last else '',
     }
 
 
@@ -123,7 +131,9 @@ class PolicyGraph(nn.Module):
     Normalization, scaling of images and smoothing are part of it.
     """
 
-    def __init__(self, policy: Policy, action_space: gymnasium.Space[Any]) -> None:
+    def __init__(
+        self, policy: Policy, action_space: gymnasium.Space[Any], starts: list[int],
+    ) -> None:
         super().__init__()
         self.policy = policy = copy.deepcopy(policy).eval()
         policy.precision = torch.float32
@@ -133,6 +143,7 @@ class PolicyGraph(nn.Module):
         box = action_space if isinstance(action_space, gymnasium.spaces.Box) else None
         self._bounds = None if box is None else (
             torch.from_numpy(box.low).float(), torch.from_numpy(box.high).float())
+        self._starts = torch.tensor(starts if action_space.shape else sum(starts))
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, ...]:
         """Return parameters [B, P], actions [B] or [B, A], values [B] and any state.
@@ -156,12 +167,15 @@ class PolicyGraph(nn.Module):
             output.state, chosen, torch.zeros_like(output.values[0])))
 
     def _to_environment(self, actions: Tensor) -> Tensor:
-        if self._bounds is None:
-            return actions
+        distribution = self.policy.distribution
+        if self._bounds is None or not isinstance(distribution, BoxActions):
+            return actions + self._starts if self._starts.any() else actions
+        if distribution.squashes:
+            actions = torch.tanh(actions)
+        center, scale = (torch.from_numpy(each).float()
+                         for each in (distribution.center, distribution.scale))
         low, high = self._bounds
-        if isinstance(self.policy.distribution, SquashedGaussian):
-            actions = (low + high) / 2 + (high - low) / 2 * torch.tanh(actions)
-        return torch.minimum(torch.maximum(actions, low), high)
+        return torch.minimum(torch.maximum(center + scale * actions, low), high)
 
 
 class _Cell(nn.LSTMCell):
@@ -228,6 +242,8 @@ def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
         actions = distribution.to_environment(chosen.numpy())
         if isinstance(saved.action_space, gymnasium.spaces.Box):
             actions = np.clip(actions, saved.action_space.low, saved.action_space.high)
+        elif starts := exported.metadata.action.starts:
+            actions = actions + (starts if saved.action_space.shape else starts[0])
         pairs = {'parameters': (parameters[0, :, :-1] if is_greedy else parameters[0],
                                 found.parameters),
                  'value': (values[0], found.values), 'action': (actions, found.actions)}
@@ -285,7 +301,8 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
         while not hasattr(outer, 'observation_columns'):
             outer = outer.env
         try:
-            data = _serialize(saved, envs.single_observation_space, outer.observation_columns)
+            data = _serialize(saved, envs.single_observation_space, outer.observation_columns,
+                              _starts(envs))
             found = check_parity(saved, OnnxPolicy(data), envs)
         except (OnnxFileError, ExportError) as error:
             raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
@@ -296,8 +313,19 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     return Report(saved, len(data), found)
 
 
+def _starts(envs: Any) -> list[int]:
+    """Return the first number of each part of an action, as the environment counts them."""
+    while not isinstance(envs, CheckedVectorEnv):
+        envs = envs.env
+    space = envs.env.single_action_space
+    sizes = np.ravel(getattr(envs.single_action_space, 'nvec', 0))
+    found: list[int] = np.broadcast_to(
+        np.ravel(getattr(space, 'start', 0)), sizes.shape).tolist()
+    return found
+
+
 def _serialize(
-    saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column],
+    saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column], starts: list[int],
 ) -> bytes:
     """Return the bytes of the file."""
     try:
@@ -318,7 +346,7 @@ def _serialize(
         warnings.simplefilter('ignore')
         try:
             torch.onnx.export(
-                PolicyGraph(saved.policy, saved.action_space), tuple(inputs), stream,
+                PolicyGraph(saved.policy, saved.action_space, starts), tuple(inputs), stream,
                 input_names=names, output_names=outputs, opset_version=_OPSET, dynamo=False,
                 dynamic_axes={name: {0: 'batch'} for name in (*names, *outputs)})
         except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
@@ -326,7 +354,7 @@ def _serialize(
             raise ExportError(f'network {saved.train.network}: {reason}') from None
     model = onnx.load_model_from_string(stream.getvalue())
     model.producer_name = 'vdl_ros'
-    text = json.dumps(_describe(saved, space, columns), allow_nan=False)
+    text = json.dumps(_describe(saved, space, columns, starts), allow_nan=False)
     onnx.helper.set_model_props(model, {KEY: text})
     onnx.checker.check_model(model, full_check=True)
     data: bytes = model.SerializeToString()

@@ -46,6 +46,7 @@ class ActionError(RuntimeError):
 
 _Size = Annotated[int, msgspec.Meta(ge=1, le=_MAX_NUMBERS)]
 _Natural = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
+_Start = Annotated[int, msgspec.Meta(ge=-(1 << 53), le=1 << 53)]
 
 
 class Input(msgspec.Struct, frozen=True):
@@ -74,12 +75,18 @@ class _Observation(msgspec.Struct, frozen=True):
 
 
 class _Action(msgspec.Struct, frozen=True):
-    """``sizes`` has the number of choices of each part; of numbers it is empty."""
+    """``sizes`` has the number of choices of each part; of numbers it is empty.
+
+    ``starts`` has the first choice of each part; empty: 0.
+    """
 
     sizes: tuple[_Size, ...]
     shape: tuple[_Natural, ...]
+    starts: tuple[_Start, ...] = ()
 
     def __post_init__(self) -> None:
+        if self.starts and len(self.starts) != len(self.sizes):
+            raise ValueError(f'starts: {len(self.starts)} of {len(self.sizes)} sizes')
         if self.sizes and self.shape != (len(self.sizes),) and (self.shape or len(self.sizes) > 1):
             raise ValueError(f'shape {self.shape} of {len(self.sizes)} sizes')
 
@@ -285,9 +292,13 @@ class OnnxPolicy:
                                   f'{np.dtype(dtype).name} {list(wanted)}')
             if not np.isfinite(array).all():
                 raise ActionError(f'{name}: not all are finite')
-        if sizes and not ((outputs.actions >= 0) & (outputs.actions < np.array(
-                sizes if shape else sizes[0]))).all():
-            raise ActionError(f'actions: {outputs.actions.tolist()} are not within {list(sizes)}')
+        if not sizes:
+            return
+        starts = self.metadata.action.starts or (0,) * len(sizes)
+        actions = outputs.actions.reshape(batch, len(sizes)) - starts
+        if not ((actions >= 0) & (actions < sizes)).all():
+            raise ActionError(f'actions: {outputs.actions.tolist()} are not within {list(sizes)}'
+                              + f' from {list(starts)}' * any(starts))
 
 
 def load_onnx_policy(path: Path) -> OnnxPolicy:

@@ -17,6 +17,7 @@ from vdl_ros.recipes.yaml_file import YamlFile
 from vdl_ros.rl.runs.run_config import CONFIG, GIVEN_AGAIN, RunConfig, RunFolderConfig
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
+    BEFORE,
     ActorConfig,
     TrainConfig,
     reject_other_algorithm_settings,
@@ -105,7 +106,7 @@ def read_saved(setting: str, run: Path) -> dict[str, object]:
             raise YamlError('not a mapping')
     except YamlError as error:
         raise SettingError(f'{setting}: {run} holds no readable {CONFIG}: {error}') from None
-    return content
+    return {**BEFORE, **content}
 
 
 def folder() -> Path:

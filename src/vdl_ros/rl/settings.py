@@ -10,6 +10,8 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, as_dict, select, setting, settings_of
 
 ALGORITHMS = ('impala', 'a3c', 'ppo', 'reinforce', 'dqn', 'sac', 'bc')
+#: Newer settings, as they were in what was saved without them.
+BEFORE: Mapping[str, object] = {'scale_actions': False}
 # See networks.py.
 NETWORKS = ('mlp', 'impala', 'nature', 'resnet', 'universe')
 
@@ -41,11 +43,14 @@ class TrainConfig:
     last_action_reward: bool = setting(
         False, 'Last action and last reward, clipped to [-1, 1], are inputs of the LSTM or heads.')
     action_distribution: str = setting(
-        'gaussian', 'Continuous actions: normal, clipped by the environment, or squashed by '
-        'tanh, as always with sac.', choices=('gaussian', 'squashed'))
+        'gaussian', 'Continuous actions: normal, clipped to the range of the environment, or '
+        'squashed into it by tanh, as always with sac.', choices=('gaussian', 'squashed'))
+    scale_actions: bool = setting(
+        True, 'Actions of gaussian are scaled: -1 to 1 is the range of the environment; false: '
+        'they have its units.')
     initial_std: float = setting(
-        1.0, 'First standard deviation of continuous actions; not with sac.', minimum=0.01,
-        maximum=7.0)
+        1.0, 'First standard deviation of continuous actions, before they are scaled; not with '
+        'sac.', minimum=0.01, maximum=7.0)
     normalize_observations: bool = setting(
         False, 'Normalise observations, except images, to mean 0 and deviation 1 by running '
         'statistics.')

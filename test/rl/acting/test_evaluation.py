@@ -108,7 +108,7 @@ def test_continuous_actions_are_clipped_to_the_bounds_or_squashed():
 
 
 def test_the_state_is_kept_until_the_next_episode_or_another_number_of_environments():
-    space = gymnasium.spaces.Box(-9, 9, (1,), np.float32)
+    space = gymnasium.spaces.Box(-np.inf, np.inf, (1,), np.float32)
     act, policy = make_act(space, deterministic=True, lstm_size=3)
     observations = np.random.default_rng(0).normal(size=(8, 2, 3)).astype(np.float32)
     is_reset = np.zeros((8, 2), np.bool_)
@@ -119,7 +119,7 @@ def test_the_state_is_kept_until_the_next_episode_or_another_number_of_environme
         expected, _, _ = policy(torch.from_numpy(observations), torch.from_numpy(is_reset),
                                 policy.initial_state(2))
     played = np.stack([act(*each) for each in zip(observations, is_reset, strict=True)])
-    np.testing.assert_allclose(played, expected[..., :1].clamp(-9, 9).numpy(), rtol=1e-4)
+    np.testing.assert_allclose(played, expected[..., :1].numpy(), rtol=1e-4)
     other = Act(policy, space, deterministic=True)
     first, second = (act(observations[0, :1]) for _ in range(2))
     assert abs(float(second[0, 0] - first[0, 0])) > 1e-3

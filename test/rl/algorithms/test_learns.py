@@ -109,18 +109,18 @@ def test_what_was_shown_three_steps_ago_is_remembered(name):
 
 
 class Aim(gymnasium.vector.VectorEnv):
-    """Episodes of one step: an action of -3 to 1 is worth less by its squared distance to -1.5."""
+    """Episodes of one step: an action of -300 to 100 is worth less the further from -150 it is."""
 
     num_envs = 32
     single_observation_space = gymnasium.spaces.Box(-1, 1, (1,), np.float32)
-    single_action_space = gymnasium.spaces.Box(-3.0, 1.0, (1,), np.float32)
+    single_action_space = gymnasium.spaces.Box(-300.0, 100.0, (1,), np.float32)
 
     def reset(self, *, seed=None, options=None):
         self.acted = False
         return np.ones((32, 1), np.float32), {}
 
     def step(self, actions):
-        rewards = -np.square(actions[:, 0] + 1.5).astype(np.float32) * (not self.acted)
+        rewards = -np.square(actions[:, 0] / 100 + 1.5).astype(np.float32) * (not self.acted)
         self.acted = not self.acted
         return (np.ones((32, 1), np.float32), rewards, np.full(32, self.acted),
                 np.zeros(32, np.bool_), {})
@@ -132,7 +132,7 @@ def test_the_best_of_a_range_is_found(name, updates, kind):
     policy = train(name, Aim(), updates, action_distribution=kind,
                    normalize_advantages=True, entropy_cost=0.0)
     act = Act(policy, Aim.single_action_space, deterministic=True)
-    assert float(act(np.ones((1, 1), np.float32))[0, 0]) == pytest.approx(-1.5, abs=0.2)
+    assert float(act(np.ones((1, 1), np.float32))[0, 0]) == pytest.approx(-150, abs=20)
 
 
 ONE, PARTS = spaces.Discrete(2), spaces.MultiDiscrete([2, 3])

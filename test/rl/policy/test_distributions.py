@@ -14,11 +14,14 @@ from vdl_ros.rl.policy.distributions import (
     DiagonalGaussian,
     EpsilonGreedy,
     MultiCategorical,
-    SquashedGaussian,
     make_distribution,
 )
+from vdl_ros.rl.policy.numpy_policy import make_numpy_policy
+from vdl_ros.rl.settings import TrainConfig
 
 COUNT = 40_000
+UNIT = spaces.Box(-1, 1, (2,))
+SQUASHED = TrainConfig(action_distribution='squashed')
 
 
 @pytest.fixture
@@ -129,7 +132,7 @@ def test_a_temperature_of_0_is_greedy():
 
 
 def test_gaussian_is_torchs(parameters):
-    family, (p, q) = DiagonalGaussian(2), parameters
+    family, (p, q) = make_distribution(UNIT), parameters
     torchs = reference.Independent(normal(p), 1)
     actions = torchs.sample()
     torch.testing.assert_close(family.log_prob(p, actions), torchs.log_prob(actions))
@@ -139,13 +142,11 @@ def test_gaussian_is_torchs(parameters):
     torch.testing.assert_close(family.kl(p, q), expected)
     assert not torch.allclose(family.kl(q, p), expected)
     assert not family.kl(p, p).any()
-    actions = actions.numpy()
-    assert family.to_environment(actions) is actions
 
 
 def test_gaussian_samples_with_its_mean_and_deviation():
     parameters = torch.tensor([1.0, -2.0, math.log(0.5), math.log(2.0)])
-    drawn = DiagonalGaussian(2).sample(parameters.expand(COUNT, 4))
+    drawn = make_distribution(UNIT).sample(parameters.expand(COUNT, 4))
     assert drawn.shape == (COUNT, 2)
     deviation = torch.tensor([0.5, 2.0])
     error = (drawn.mean(0) - parameters[:2]) / deviation * math.sqrt(COUNT)
@@ -155,7 +156,8 @@ def test_gaussian_samples_with_its_mean_and_deviation():
 
 
 def test_deviations_stay_within_bounds():
-    family, other = DiagonalGaussian(1), torch.tensor([-0.1, 0.2])
+    family = make_distribution(spaces.Box(-1, 1, (1,)))
+    other = torch.tensor([-0.1, 0.2])
     for log_std, used in ((-50.0, -5.0), (50.0, 2.0)):
         given, clamped = torch.tensor([0.3, log_std]), torch.tensor([0.3, used])
         action = torch.tensor([0.31])
@@ -166,13 +168,30 @@ def test_deviations_stay_within_bounds():
         assert family.sample(given.expand(1000, 2)).std().log() == pytest.approx(used, abs=0.1)
 
 
+def test_actions_are_scaled_by_the_finite_bounds_of_each_component():
+    low = np.array([-1.0, 0.0, -np.inf, -3e38, 2.0])
+    high = np.array([1.0, 512.0, 5.0, 3e38, 2.0])
+    actions = np.array([[-1] * 5, [0] * 5, [1] * 5], np.float32)
+    raw = actions.tolist()
+    scaled = [[-1, 0, -1, -1, -1], [0, 256, 0, 0, 0], [1, 512, 1, 1, 1]]
+    for config, wanted in ((TrainConfig(), scaled), (TrainConfig(scale_actions=False), raw)):
+        for dtype in (np.float32, np.float64):
+            space = spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype)
+            for family in (make_distribution(space, config),
+                           make_numpy_policy(config, UNIT, space).distribution):
+                found = family.to_environment(actions)
+                assert (found.tolist(), found.dtype) == (wanted, dtype)
+                assert family.from_environment(found).tolist() == raw
+                assert family.unscaled == ([2, 3] if wanted is scaled else [0, 1, 2, 3, 4])
+
+
 BOXES = [([-1.0, 0.0], [1.0, 10.0]), ([-0.4, -0.1], [0.4, 0.3]), ([-7.7, 1e-3], [0.1, 2e-3])]
 
 
 def test_squashed_actions_are_within_the_range_and_fill_it():
     for low, high in BOXES:
         space = spaces.Box(np.array(low, np.float32), np.array(high, np.float32))
-        family = make_distribution(space, 'squashed')
+        family = make_distribution(space, SQUASHED)
         wide = torch.tensor([0.0, 0.0, 2.0, 2.0]).expand(2000, 4)
         acted = family.to_environment(family.sample(wide).numpy())
         assert acted.dtype == space.dtype
@@ -182,14 +201,18 @@ def test_squashed_actions_are_within_the_range_and_fill_it():
         assert (share.max(0) < 1 + 1e-6).all(), space
         assert (share.min(0) < 0.001).all(), space
         assert (share.max(0) > 0.999).all(), space
+        own = np.array([[-1.0, 0.5]], np.float32)
+        back = family.from_environment(family.to_environment(own))
+        np.testing.assert_allclose(back, own, rtol=1e-3)
+        assert np.isfinite(family.from_environment(space.high)).all()
         middle = family.to_environment(np.zeros((1, 2), np.float32))[0]
         np.testing.assert_allclose(middle, (space.low + space.high) / 2, rtol=1e-6)
 
 
 def test_the_density_of_a_squashed_action_is_the_slope_of_its_distribution():
     """The probability of an action up to y is that of a sample up to atanh(y)."""
-    family, two = (SquashedGaussian(*(np.full(size, each, np.float32) for each in (-1, 1)))
-                   for size in (1, 2))
+    family, two = (
+        make_distribution(spaces.Box(-1, 1, (size,)), SQUASHED) for size in (1, 2))
     y = torch.linspace(-0.999, 0.999, 41, dtype=torch.float64)
     for mean, log_std in ((0.0, 0.0), (1.5, -1.0), (-0.4, 0.6)):
         below, above = (reference.Normal(mean, math.exp(log_std)).cdf((y + step).atanh())
@@ -197,6 +220,11 @@ def test_the_density_of_a_squashed_action_is_the_slope_of_its_distribution():
         found = family.squashed_log_prob(
             torch.tensor([mean, log_std]).double().expand(41, 2), y.atanh().unsqueeze(-1))
         torch.testing.assert_close(found.exp(), (above - below) / 2e-6, rtol=1e-4, atol=1e-6)
+        # The entropy is the mean of minus its logarithm.
+        given = torch.tensor([mean, log_std])
+        drawn = family.sample(given.expand(COUNT, 2))
+        assert float(family.entropy(given)) == pytest.approx(
+            -float(family.squashed_log_prob(given, drawn).mean()), abs=0.05)
     # Of two parts it is their product.
     given, actions = torch.tensor([0.3, -1.0, 0.2, -0.5]), torch.tensor([0.7, -2.0])
     expected = sum(family.squashed_log_prob(given[i::2], actions[i:i + 1]) for i in (0, 1))

@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.policy import policy as module
-from vdl_ros.rl.policy.distributions import Boltzmann, SquashedGaussian
+from vdl_ros.rl.policy.distributions import Boltzmann, DiagonalGaussian, SquashedGaussian
 from vdl_ros.rl.settings import DqnConfig, SacConfig, TrainConfig
 
 IMAGES = spaces.Box(0, 255, (4, 84, 84), np.uint8)
@@ -145,7 +145,7 @@ def test_a_gaussian_policy_learns_its_deviation():
         parameters, _, _ = policy(
             observations(NUMBERS, 4, 1), torch.zeros(4, 1, dtype=torch.bool),
             policy.initial_state(1))
-        policy.distribution.entropy(parameters).sum().backward()
+        DiagonalGaussian.entropy(policy.distribution, parameters).sum().backward()
         assert policy.log_std.grad.tolist() == [4.0, 4.0], settings
         squashes = isinstance(policy.distribution, SquashedGaussian)
         assert squashes == ('action_distribution' in settings)

@@ -58,6 +58,8 @@ DIFFERENT = [
     ({'spaces': (NUMBERS, FORCES), 'action_distribution': 'squashed'},
      {'spaces': (NUMBERS, FORCES)},
      "action_distribution is 'squashed' there, 'gaussian' here"),
+    ({'spaces': (NUMBERS, FORCES)}, {'spaces': (NUMBERS, gymnasium.spaces.Box(-2, 2, (2,)))},
+     'scale_actions is False there, True here'),
 ]
 
 

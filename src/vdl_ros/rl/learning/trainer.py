@@ -37,7 +37,8 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks, Progress
 from vdl_ros.rl.learning.reporting import NOT_SAVED, RunReporter
-from vdl_ros.rl.runs.checkpoint import CheckpointError
+from vdl_ros.rl.policy.numpy_policy import BoxActions
+from vdl_ros.rl.runs.checkpoint import CheckpointError, settings_of_actions
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 
@@ -107,7 +108,8 @@ class Trainer:
         checkpoint = folder.load()
         if checkpoint is None:
             return
-        for name in ('env_id', 'algorithm'):
+        for name in ('env_id', 'algorithm',
+                     *settings_of_actions(learner.policy, learner.config)):
             was, now = checkpoint['config'].get(name), settings[name]
             if was != now:
                 raise ValueError(f'{folder.checkpoint}: {name} {quoted(was)} is not {now!r}')
@@ -149,6 +151,10 @@ class Trainer:
         self.learner.broadcast_state()
         self._publish()
         self.reporter.start()
+        distribution = self.learner.policy.distribution
+        if isinstance(distribution, BoxActions) and distribution.unscaled:
+            self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
+                            'they have no finite range, or scale_actions is false')
         is_saved = True
         try:
             reason = yield from self._train(stop)

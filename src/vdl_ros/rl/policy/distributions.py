@@ -8,6 +8,7 @@ of action values Q: EpsilonGreedy, Boltzmann. In all of them:
 ``log_prob``           float [...], the log-probability, or log-density, of actions
 ``entropy``, ``kl``    float [...], in nats; KL(parameters || others)
 ``to_environment``     actions for the environment, before they are clipped to its bounds
+``from_environment``   the other way round
 ``to_network``         actions as input of a network, float [..., ``num_inputs``]
 """
 
@@ -24,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from vdl_ros.rl.policy.numpy_policy import LOG_2PI, LOG_STD, NEVER, family_of
-from vdl_ros.rl.settings import AlgorithmConfig
+from vdl_ros.rl.policy.numpy_policy import LOG_2PI, LOG_STD, NEVER, BoxActions, family_of
+from vdl_ros.rl.settings import AlgorithmConfig, TrainConfig
 
 
 class Categorical:
@@ -39,6 +40,8 @@ class Categorical:
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
         return actions
+
+    from_environment = to_environment
 
     def to_network(self, actions: Tensor) -> Tensor:
         return functional.one_hot(actions, self.num_inputs).float()
@@ -99,17 +102,12 @@ class MultiCategorical(Categorical):
         return super().kl(parameters, others).sum(-1)
 
 
-class DiagonalGaussian:
+class DiagonalGaussian(BoxActions):
     """A normal distribution in each action dimension; the parameters are means, then log-stds.
 
-    The log-density is that of the sampled action, before it is clipped for the environment.
+    The log-density is that of the sampled action, before it is scaled and clipped for the
+    environment.
     """
-
-    def __init__(self, dimensions: int) -> None:
-        self.size, self.num_inputs = 2 * dimensions, dimensions
-
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        return actions
 
     def to_network(self, actions: Tensor) -> Tensor:
         return actions
@@ -144,27 +142,37 @@ class DiagonalGaussian:
 class SquashedGaussian(DiagonalGaussian):
     """A normal distribution whose samples are squashed by tanh into the environment's range.
 
-    Actions, log-densities and entropies are those of the sample before tanh: ratios of densities
-    and divergences are the same before and after it. :meth:`squashed_log_prob` is that after it.
+    Actions and log-densities are those of the sample before tanh: ratios of densities and
+    divergences are the same before and after it. :meth:`squashed_log_prob` and entropies are
+    those after it.
     """
 
-    def __init__(self, low: NDArray[Any], high: NDArray[Any]) -> None:
-        super().__init__(len(low))
-        self._center, self._scale = (high + low) / 2, (high - low) / 2
+    squashes = True
 
-    def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        squashed: NDArray[Any] = (self._center + self._scale * np.tanh(actions)).astype(
-            self._center.dtype)
-        return squashed
+    def entropy(self, parameters: Tensor) -> Tensor:
+        """Return the entropy of tanh of samples, by Gauss-Hermite quadrature of its slope."""
+        mean, log_std = self._split(parameters)
+        nodes, weights = (parameters.new_tensor(each) for each in _QUADRATURE)
+        slopes = _log_slopes(mean.unsqueeze(-1) + log_std.exp().unsqueeze(-1) * nodes)
+        return super().entropy(parameters) + (slopes @ weights).sum(-1)
 
     def squashed_log_prob(self, parameters: Tensor, actions: Tensor) -> Tensor:
         """Return the log-density of tanh(``actions``), actions scaled to -1 to 1, float [...].
 
-        As in appendix C of Haarnoja et al. 2018, arXiv:1812.05905, with log(1 - tanh(u)^2) in a
-        form that is finite for each finite u.
+        As in appendix C of Haarnoja et al. 2018, arXiv:1812.05905.
         """
-        slopes = 2 * (math.log(2.0) - actions - functional.softplus(-2 * actions))
+        slopes = _log_slopes(actions)
         return self.log_prob(parameters, actions) - slopes.sum(-1)
+
+
+# Nodes and weights for the mean of a function of a standard normal number.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(8)
+_QUADRATURE = _NODES, _WEIGHTS / _WEIGHTS.sum()
+
+
+def _log_slopes(actions: Tensor) -> Tensor:
+    """Return log(1 - tanh(u)^2) in a form that is finite for each finite u."""
+    return 2 * (math.log(2.0) - actions - functional.softplus(-2 * actions))
 
 
 class EpsilonGreedy(Categorical):
@@ -215,9 +223,9 @@ _FAMILIES: Mapping[str, Callable[..., ActionDistribution]] = {
 
 
 def make_distribution(
-    space: gymnasium.Space[Any], kind: str = 'gaussian',
+    space: gymnasium.Space[Any], config: TrainConfig | None = None,
     algorithm_config: AlgorithmConfig | None = None,
 ) -> ActionDistribution:
     """Return the family for actions in ``space``; see :func:`family_of`."""
-    name, arguments = family_of(space, kind, algorithm_config)
+    name, arguments = family_of(space, config or TrainConfig(), algorithm_config)
     return _FAMILIES[name](*arguments)

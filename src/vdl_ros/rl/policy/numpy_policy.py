@@ -23,6 +23,9 @@ LOG_2PI = math.log(2 * math.pi)
 NEVER = -1e9
 #: Limits that keep a policy from collapsing to a point or overflowing float32.
 LOG_STD = (-5.0, 2.0)
+# Some environments write infinity as the largest number of their type.
+_MAX_BOUND = 1e9
+_SATURATED = 1.0 - 1e-6
 #: Limit of normalized numbers: statistics of few numbers are unreliable.
 CLIP = 10.0
 _TINY = np.finfo(np.float32).tiny
@@ -44,14 +47,61 @@ def check_weights(expected: ExpectedWeights, arrays: Mapping[str, NDArray[Any]])
             raise ValueError(f'weights: {name}: not all finite')
 
 
+class BoxActions:
+    """Actions of A numbers, which a policy has in units of its own.
+
+    In a component of the Box with finite bounds, -1 is the low and 1 the high one; in others, and
+    if they are not ``scaled``, the unit is the environment's. tanh comes before that if the
+    family ``squashes``.
+
+    Attributes:
+        center, scale: an action for the environment is center + scale * action, [A] each.
+        unscaled: the components in units of the environment.
+    """
+
+    squashes = False
+
+    def __init__(self, space: Any, scaled: bool = True) -> None:
+        self.size, self.num_inputs = 2 * len(space.low), len(space.low)
+        bounded = scaled & is_finite(space)
+        self.unscaled: list[int] = np.flatnonzero(~bounded).tolist()
+        bounded &= space.low < space.high
+        low, high = (np.where(bounded, bound.astype(float), own)
+                     for bound, own in ((space.low, -1.0), (space.high, 1.0)))
+        self.center, self.scale = (
+            (each / 2).astype(space.dtype) for each in (high + low, high - low))
+
+    @property
+    def is_scaled(self) -> bool:
+        return bool((self.center != 0).any() or (self.scale != 1).any())
+
+    def to_environment(self, actions: Array) -> Array:
+        if self.squashes:
+            actions = np.tanh(actions)
+        found: Array = (self.center + self.scale * actions).astype(self.center.dtype)
+        return found
+
+    def from_environment(self, actions: Array) -> Array:
+        """Return actions of the environment in units of the policy, before tanh."""
+        found: Array = ((actions - self.center) / self.scale).astype(np.float32)
+        # The sample of a limit could be any.
+        return np.arctanh(found.clip(-_SATURATED, _SATURATED)) if self.squashes else found
+
+
+def is_finite(space: Any) -> Array:
+    """Return which components of a Box have two finite bounds, bool [A]."""
+    finite: Array = (np.abs(space.low) <= _MAX_BOUND) & (np.abs(space.high) <= _MAX_BOUND)
+    return finite
+
+
 def family_of(
-    space: Any, kind: str, algorithm_config: AlgorithmConfig | None,
+    space: Any, config: TrainConfig, algorithm_config: AlgorithmConfig | None,
 ) -> tuple[str, tuple[Any, ...]]:
     """Return the name of the family of action distributions for a space, and its arguments.
 
-    ``kind`` is of a Box, 'gaussian' or 'squashed'; sac squashes. ValueError: a space in which the
-    algorithm cannot act.
+    ValueError: a space in which the algorithm cannot act.
     """
+    kind = config.action_distribution
     spaces = gymnasium.spaces
     discrete = isinstance(space, spaces.Discrete) and space.start == 0
     box, parts = isinstance(space, spaces.Box), isinstance(space, spaces.MultiDiscrete)
@@ -64,7 +114,7 @@ def family_of(
                          f'spaces one of {others}')
     if isinstance(algorithm_config, SacConfig):
         kind = 'squashed'
-        if parts or (box and not space.is_bounded()):
+        if parts or (box and not is_finite(space).all()):
             raise ValueError(
                 f"algorithm: 'sac' cannot act in {space}: Discrete from 0, or a Box with "
                 f'a finite range; for other spaces one of {_OF_ALL_SPACES}')
@@ -74,11 +124,11 @@ def family_of(
         return 'parts', (space.nvec.tolist(),)
     if box and len(space.shape) == 1 and space.dtype.kind == 'f':
         if kind == 'gaussian':
-            return kind, (space.shape[0],)
-        if not space.is_bounded():
+            return kind, (space, config.scale_actions)
+        if not is_finite(space).all():
             raise ValueError(f"action_distribution: 'squashed' is not allowed for {space}, whose "
                              "range is not finite: 'gaussian'")
-        return kind, (space.low, space.high)
+        return kind, (space,)
     raise ValueError(
         f'action space {space} is not supported: Discrete or MultiDiscrete of shape [A], from 0, '
         'or a Box of floats of shape [A]')
@@ -163,11 +213,8 @@ class ActionValues(Categorical):
         return _sample(logits, random)
 
 
-class DiagonalGaussian:
+class DiagonalGaussian(BoxActions):
     """A normal distribution in each dimension; the parameters are means, then log-stds."""
-
-    def __init__(self, dimensions: int) -> None:
-        self.size, self.num_inputs = 2 * dimensions, dimensions
 
     def sample(self, parameters: Array, random: np.random.Generator) -> tuple[Array, Array]:
         mean, log_std = np.split(parameters, 2, -1)
@@ -176,9 +223,6 @@ class DiagonalGaussian:
         actions = mean + np.exp(log_std) * noise
         return actions, (-0.5 * (np.square(noise) + np.float32(LOG_2PI)) - log_std).sum(-1)
 
-    def to_environment(self, actions: Array) -> Array:
-        return actions
-
     def to_network(self, actions: Array) -> Array:
         return actions
 
@@ -186,14 +230,7 @@ class DiagonalGaussian:
 class SquashedGaussian(DiagonalGaussian):
     """A normal distribution whose samples tanh squashes into the environment's range."""
 
-    def __init__(self, low: Array, high: Array) -> None:
-        super().__init__(len(low))
-        self._center, self._scale = (high + low) / 2, (high - low) / 2
-
-    def to_environment(self, actions: Array) -> Array:
-        squashed: Array = (self._center + self._scale * np.tanh(actions)).astype(
-            self._center.dtype)
-        return squashed
+    squashes = True
 
 
 #: See ``ActionDistribution``; :meth:`sample` returns log-probabilities, float32 [B], too.
@@ -214,7 +251,7 @@ def make_numpy_policy(
             or config.network not in ('auto', 'mlp') \
             or (config.network == 'auto' and is_image(observation_space)):
         return None
-    name, arguments = family_of(action_space, config.action_distribution, algorithm_config)
+    name, arguments = family_of(action_space, config, algorithm_config)
     return NumpyPolicy(
         config, math.prod(observation_space.shape), _FAMILIES[name](*arguments),
         of_sac=isinstance(algorithm_config, SacConfig))

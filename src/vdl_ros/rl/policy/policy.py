@@ -221,8 +221,9 @@ def make_policy(
         raise ValueError(
             f'network {network!r} needs images, uint8 [C, H, W] or [H, W, C] of at least '
             f'{SMALLEST_IMAGE} x {SMALLEST_IMAGE}; this environment has {observation_space}')
-    policy = Policy(config, network, observation_space, make_distribution(
-        action_space, config.action_distribution, algorithm_config),
+    policy = Policy(
+        config, network, observation_space,
+        make_distribution(action_space, config, algorithm_config),
         of_sac=isinstance(algorithm_config, SacConfig))
     choose_precision(policy.to(device), config.precision)
     return policy

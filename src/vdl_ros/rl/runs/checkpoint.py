@@ -11,8 +11,9 @@ import torch
 from vdl_ros.common.files import BEST, CHECKPOINT, checkpoint_file
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
+from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.policy.policy import Policy
-from vdl_ros.rl.settings import TrainConfig
+from vdl_ros.rl.settings import BEFORE, TrainConfig
 
 FORMAT = 2
 _PARTS = ('config', 'learner', 'progress')
@@ -46,6 +47,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     # Of a tensor, the comparison would be one too.
     if not isinstance(found['format'], int) or found['format'] != FORMAT:
         raise CheckpointError(f'{path}: format {quoted(found["format"])} is not {FORMAT}')
+    found['config'] = {**BEFORE, **found['config']}
     return found
 
 
@@ -82,14 +84,24 @@ def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> Non
         if there != here:
             raise CheckpointError(f'init: {path} does not fit: {quoted(name)} is {there} there, '
                                   f'{here} here{_different(saved, config)}')
-    # With the same shapes, the same numbers mean another action.
-    name = 'action_distribution'
-    if policy.log_std is not None and saved.get(name) != getattr(config, name):
-        raise CheckpointError(f'init: {path} does not fit: {name} is {quoted(saved.get(name))} '
-                              f'there, {getattr(config, name)!r} here')
+    for name in settings_of_actions(policy, config):
+        if saved.get(name) != getattr(config, name):
+            raise CheckpointError(
+                f'init: {path} does not fit: {name} is {quoted(saved.get(name))} there, '
+                f'{getattr(config, name)!r} here')
     if not all(bool(torch.isfinite(each).all()) for each in found.values()):
         raise CheckpointError(f'init: {path}: not all weights are finite')
     policy.load_state_dict(found)
+
+
+def settings_of_actions(policy: Policy, config: TrainConfig) -> list[str]:
+    """Return the settings with which the same weights mean other actions."""
+    names, distribution = ['action_distribution'], policy.distribution
+    if policy.log_std is None or not isinstance(distribution, BoxActions):
+        return []
+    if not distribution.squashes and (distribution.is_scaled or not config.scale_actions):
+        names.append('scale_actions')
+    return names
 
 
 def _shape(tensor: torch.Tensor | None) -> str:
