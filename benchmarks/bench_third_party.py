@@ -42,9 +42,9 @@ def listed() -> dict[str, dict[str, Any]]:
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options."""
     parser = report.Parser('bench_third_party', __doc__, 'seconds instead of a minute each')
-    parser.add_argument('--names', nargs='+', choices=listed(), default=list(listed()),
-                        metavar='NAME', help='names of the list (all); the results of others '
-                        'that are in the file of --output stay there')
+    parser.add_argument('--names', nargs='*', choices=listed(), default=list(listed()),
+                        metavar='NAME', help='names of the list (all), or none; the results of '
+                        'others that are in the file of --output stay there')
     parser.add_argument('--folder', type=Path, metavar='FOLDER',
                         default=Path.home() / '.cache' / 'vdl_ros' / 'third_party',
                         help='virtual environments (~/.cache/vdl_ros/third_party)')
@@ -75,8 +75,9 @@ def measure(entry: Mapping[str, Any], folder: Path, seconds: float) -> dict[str,
         Versions, command, day and load; steps, seconds, episodes and return of the training, and
         return of random actions; or ``reason``, why it cannot be trained.
     """
-    found: dict[str, Any] = {'command': command(entry), 'install': entry['install'],
-                             'date': date.today().isoformat(), 'load': os.getloadavg()[0]}
+    found: dict[str, Any] = {
+        **{key: entry[key] for key in ('install', 'note') if key in entry},
+        'command': command(entry), 'date': date.today().isoformat(), 'load': os.getloadavg()[0]}
     try:
         python = install(entry['install'], folder, beneath=_packages())
         packages = next((folder / 'lib').glob('python3.*')) / 'site-packages'
@@ -138,6 +139,7 @@ def _train(entry: Mapping[str, Any], start: Sequence[str], seconds: float) -> di
                 began = time.monotonic()
                 wait(process, lambda: time.monotonic() >= began + seconds, 2 * seconds, 'the end')
         except RuntimeError as error:
+            report.log(str(error))
             raise RuntimeError(reason(log.read_text(errors='replace')) or str(error)) from None
         summary = json.loads((run / 'summary.json').read_text())
     return {'agent_steps': summary['agent_steps'], 'wall_s': summary['wall_s'],
@@ -145,9 +147,10 @@ def _train(entry: Mapping[str, Any], start: Sequence[str], seconds: float) -> di
 
 
 def reason(log: str) -> str:
-    """Return the line with which a learner has ended, '' if there is none."""
-    lines = re.findall(r'^\[learner-1\] learner: (.*)$', log, re.MULTILINE)
-    return lines[-1] if lines else ''
+    """Return the line with which a learner has ended, else the first error, else ''."""
+    lines = (re.findall(r'^\[learner-1\] learner: (.*)$', log, re.MULTILINE)[-1:]
+             or re.findall(r'^.*\bERROR\b.*$', log, re.MULTILINE))
+    return lines[0] if lines else ''
 
 
 def markdown(found: Mapping[str, Any]) -> str:
@@ -156,7 +159,9 @@ def markdown(found: Mapping[str, Any]) -> str:
     for name, each in found['environments'].items():
         versions = ', '.join(f'{key} {value}' for key, value in each.get('versions', {}).items())
         if 'reason' in each:
-            others.append(f'* {name}, {versions or " ".join(each["install"])}: {each["reason"]}')
+            note = f' ({each["note"]})' if 'note' in each else ''
+            others.append(
+                f'* {name}, {versions or " ".join(each["install"])}{note}: `{each["reason"]}`')
         else:
             trained.append((
                 name, versions, f'`{each["command"].replace(f"{LAUNCH} ", "")}`',

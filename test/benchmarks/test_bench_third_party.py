@@ -15,7 +15,9 @@ def test_a_command_is_as_it_is_typed_and_the_last_line_of_the_learner_is_the_rea
         """env_kwargs:='{"c": 1}' normalize_observations:=true""")
     log = '[actor-2] learner: no\n[learner-1] learner: env_id: no\n[ERROR] [launch]: ended\n'
     assert bench_third_party.reason(log) == 'env_id: no'
-    assert bench_third_party.reason('[ERROR] [launch]: ended') == ''
+    assert bench_third_party.reason('[actor-2] [ERROR] it broke\n[ERROR] [launch]: ended') == (
+        '[actor-2] [ERROR] it broke')
+    assert bench_third_party.reason('[INFO] [launch]: ended') == ''
 
 
 def test_random_returns_are_of_as_many_episodes_of_each_copy():
