@@ -118,7 +118,10 @@ def _random(entry: Mapping[str, Any], start: Sequence[str]) -> dict[str, Any]:
 def _json(words: Sequence[str], limit: float) -> dict[str, Any]:
     """Return the object in the last line that a command prints."""
     try:
-        done = subprocess.run(words, capture_output=True, text=True, timeout=limit, check=False)
+        # Some environments write files where they are started.
+        with tempfile.TemporaryDirectory() as place:
+            done = subprocess.run(words, capture_output=True, text=True, timeout=limit,
+                                  check=False, cwd=place)
     except subprocess.TimeoutExpired:
         raise RuntimeError(f'{words[-1]}: not within {limit:g} s') from None
     if done.returncode:
@@ -134,7 +137,9 @@ def _train(entry: Mapping[str, Any], start: Sequence[str], seconds: float) -> di
         log, run = Path(place) / 'log', Path(place) / 'run'
         words = [*LAUNCH.split(), *(f'{name}:={value}' for name, value in settings(entry).items())]
         try:
-            with launched(*start, *words, f'run_dir:={run}', log=log, cwd=Path(place)) as process:
+            # It ends by itself at the return of its preset.
+            with launched(*start, *words, f'run_dir:={run}', log=log, may_end=True,
+                          cwd=Path(place)) as process:
                 wait(process, lambda: progress_rows(run), _START_S, 'the first update')
                 began = time.monotonic()
                 wait(process, lambda: time.monotonic() >= began + seconds, 2 * seconds, 'the end')
@@ -165,10 +170,10 @@ def markdown(found: Mapping[str, Any]) -> str:
         else:
             trained.append((
                 name, versions, f'`{each["command"].replace(f"{LAUNCH} ", "")}`',
-                f'{each["agent_steps"]:,}', _number(each['mean_return']),
+                f'{each["agent_steps"]:,}', f'{each["wall_s"]:.0f}', _number(each['mean_return']),
                 _number(each['random']['mean_return'])))
     return '\n'.join([
-        *report.table(('environment', 'versions', 'arguments', 'steps', 'return', 'random'),
+        *report.table(('environment', 'versions', 'arguments', 'steps', 's', 'return', 'random'),
                       trained), *(['', 'Not trained:', '', *others] if others else [])])
 
 

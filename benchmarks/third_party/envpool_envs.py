@@ -38,4 +38,5 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
 
 for each in envpool.list_all_envs():
-    gymnasium.register(f'envpool/{each}', vector_entry_point=partial(EnvPool, each))
+    name = each.replace('/', '-')
+    gymnasium.register(f'envpool/{name}', vector_entry_point=partial(EnvPool, each))
