@@ -62,7 +62,8 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
     pythons = {}
     for name in options.peers:
         report.log(f'{PEERS[name].title}: {options.folder / name}')
-        pythons[name] = install(PEERS[name], options.folder / name)
+        pythons[name] = install(
+            PEERS[name].requirements, options.folder / name, PEERS[name].clone)
     cart_pole = options.env == CART_POLE
     names = _UNTIL if cart_pole else ('steps_per_s', 'memory_mb')
     systems = [GRAPH, *options.peers]

@@ -65,22 +65,33 @@ PEERS = {
         ('https://github.com/vwxyzjn/cleanrl', 'fe8d8a03c41a7ef5b523e2e354bd01c363e786bb'))}
 
 
-def install(peer: Peer, folder: Path) -> Path:
-    """Return the Python of an environment with a peer, in a folder that is its own.
+def install(requirements: Sequence[str], folder: Path, clone: tuple[str, str] | None = None,
+            beneath: Sequence[str] = ()) -> Path:
+    """Return the Python of a virtual environment, in a folder that is its own.
 
     The first call takes minutes; later ones find what is there.
+
+    Args:
+        clone: see :class:`Peer`.
+        beneath: folders with packages that the environment has, unless it has other versions;
+            this pip installs into it, as its own would hide what lies beneath.
     """
     python, stamp = folder / 'bin' / 'python', folder / 'requirements.txt'
-    text = '\n'.join([*peer.requirements, f'# {peer.clone}'])
+    text = '\n'.join([*requirements, f'# {clone}', *(f'# {each}' for each in beneath)])
     if python.exists() and stamp.exists() and stamp.read_text() == text:
         return python
-    _run([sys.executable, '-m', 'venv', '--clear', str(folder)])
-    if peer.requirements:
-        _run(_alone(python, '-m', 'pip', 'install', '--quiet', *peer.requirements))
-    if peer.clone:
-        (repository, commit), clone = peer.clone, str(folder / 'clone')
-        _run(['git', 'clone', '--quiet', '--no-checkout', repository, clone])
-        _run(['git', '-C', clone, 'checkout', '--quiet', commit])
+    _run([sys.executable, '-m', 'venv', '--clear', *(['--without-pip'] if beneath else []),
+          str(folder)])
+    for packages in (folder / 'lib').glob('python3.*/site-packages'):
+        (packages / 'beneath.pth').write_text('\n'.join(beneath))
+    if requirements:
+        pip = ([sys.executable, '-m', 'pip', '--python', str(python)] if beneath else
+               _alone(python, '-m', 'pip'))
+        _run([*pip, 'install', '--quiet', *requirements])
+    if clone:
+        (repository, commit), place = clone, str(folder / 'clone')
+        _run(['git', 'clone', '--quiet', '--no-checkout', repository, place])
+        _run(['git', '-C', place, 'checkout', '--quiet', commit])
     stamp.write_text(text)
     return python
 

@@ -42,6 +42,8 @@ BAD_INPUT = {
         (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one '),
         (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there '),
         (['--periods', '1,3'], '--periods: 3 is not allowed: divisors of 20')],
+    'bench_third_party': [
+        NOWHERE, (['--seconds', '0'], '--seconds: 0.0 is not allowed: 1 to 86400')],
     'bench_train': [
         (['--batch-size', '9'], 'max_in_flight: 4 is not allowed: '),
         (['--env', 'CartPole-v1', '--network', 'nature'], "network 'nature' needs images"),

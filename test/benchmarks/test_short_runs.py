@@ -111,9 +111,9 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
                            text=True).stdout.strip()
     peer = peers.Peer('Scripts', ('PPO', 'PPO'), (), tmp_path / 'peer' / 'clone' / 'worker.py',
                       (str(origin), first))
-    python = peers.install(peer, tmp_path / 'peer')
+    python = peers.install(peer.requirements, tmp_path / 'peer', peer.clone)
     (tmp_path / 'peer' / 'kept').touch()
-    assert peers.install(peer, tmp_path / 'peer') == python
+    assert peers.install(peer.requirements, tmp_path / 'peer', peer.clone) == python
     assert (tmp_path / 'peer' / 'kept').exists(), 'it is installed once'
     speed, memory = peers.run_peer(
         peer, python, 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
@@ -122,9 +122,11 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     assert 2 < memory < 50
     assert not [each for each in psutil.process_iter(['cmdline'])
                 if str(peer.worker) in (each.info['cmdline'] or ())]
-    wrong = peers.Peer('Missing', ('PPO', 'PPO'), (str(tmp_path / 'no.whl'),), peer.worker)
+    (origin / 'one.py').touch()
+    above = peers.install([], tmp_path / 'above', beneath=[str(origin)])
+    subprocess.run([above, '-c', 'import one'], check=True)
     with pytest.raises(RuntimeError, match=r'no\.whl'):
-        peers.install(wrong, tmp_path / 'wrong')
+        peers.install([str(tmp_path / 'no.whl')], tmp_path / 'wrong')
     peer.worker.write_text((origin / 'worker.py').read_text())
     with pytest.raises(RuntimeError, match='no such game'):
         peers.run_peer(peer, python, 'ALE/Pong-v5', warm_up=1.0, seconds=1.0)

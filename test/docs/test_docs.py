@@ -1,5 +1,6 @@
 """The documentation says what the code says."""
 
+import json
 import re
 import runpy
 import subprocess
@@ -7,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from benchmarks import bench_third_party
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ('src/vdl_ros/nodes', 'src/vdl_ros/tools')
@@ -19,6 +22,14 @@ def test_generated_pages_are_up_to_date():
                                ('make_messages.py', 'page', 'docs/messages.md')):
         made = runpy.run_path(str(ROOT / 'docs' / script))[name]()
         assert (ROOT / file).read_text() == made, f'run python3 docs/{script}'
+
+
+def test_the_table_of_environments_of_others_is_what_was_measured():
+    found = json.loads((ROOT / 'benchmarks' / 'results' / 'third_party.json').read_text())
+    assert bench_third_party.markdown(found) in (ROOT / 'docs' / 'environments.md').read_text()
+    assert {name: each['command'] for name, each in found['environments'].items()} == {
+        name: bench_third_party.command(each)
+        for name, each in bench_third_party.listed().items()}, 'measure what was changed'
 
 
 def test_links_and_named_tests_lead_to_files():

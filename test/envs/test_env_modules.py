@@ -1,6 +1,8 @@
 """Modules of this host give environments and wrappers; arguments are plain, small data."""
 
 import importlib
+import importlib.metadata
+import re
 import sys
 
 import gymnasium
@@ -132,6 +134,31 @@ def test_what_an_environment_refuses_is_one_line(module):
             (config(wrappers='[{"NoText": {"faktor": 2}}]'), 'env_wrappers: NoText: TypeError: '),
             (config(wrappers='NoTxt'), "did you mean 'NoText'?")):
         assert message in refusal(given)
+
+
+def test_a_refusal_names_the_requirements_of_its_packages_that_are_missed(module, tmp_path):
+    info = tmp_path / 'own_dist-1.5.dist-info'
+    info.mkdir()
+    (info / 'top_level.txt').write_text('own_module\nbroken_module\n')
+
+    def hint(wanted):
+        return (f'; own-dist 1.5 requires {wanted}, installed is '
+                f'{importlib.metadata.version(wanted[:5])}; docs/environments.md')
+
+    def require(*wanted):
+        (info / 'METADATA').write_text('\n'.join([
+            'Name: own-dist', 'Version: 1.5', *(f'Requires-Dist: {each}' for each in wanted)]))
+
+    import_modules(module())
+    others = ('gymnasium>=1.0', 'mujoco', 'not-there', '???', 'pillow<2; extra == "a"')
+    require('numpy>=1.2', *others)
+    assert hint('numpy>=1.2') in refusal(config(kwargs='{"size": 100}'))
+    # What is refused with a reason is seldom due to a later version.
+    assert 'requires' not in refusal(config(kwargs='{"size": 0}'))
+    require('numpy>=1.2', 'numpy<2', *others)
+    assert hint('numpy<2') in refusal(config(kwargs='{"size": 0}'))
+    with pytest.raises(SettingError, match='no attribute .*' + re.escape(hint('numpy<2'))):
+        import_modules(module('import os\nos.missing', 'broken_module'))
 
 
 def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module):

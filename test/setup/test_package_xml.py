@@ -16,8 +16,8 @@ KEYS = {
     'ale_py': '', 'av': '', 'cmaes': '', 'gymnasium': 'python3-gymnasium-pip',
     'libusb_package': '', 'matplotlib': 'python3-matplotlib', 'mcap': '', 'msgspec': '',
     'mujoco': 'python3-mujoco-pip', 'numpy': 'python3-numpy', 'onnx': '',
-    'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'PIL': 'python3-pil',
-    'psutil': 'python3-psutil', 'rosbags': 'python3-rosbags-pip',
+    'onnxruntime': 'python3-onnxruntime-pip', 'optuna': '', 'packaging': 'python3-packaging',
+    'PIL': 'python3-pil', 'psutil': 'python3-psutil', 'rosbags': 'python3-rosbags-pip',
     'sqlalchemy': 'python3-sqlalchemy', 'tensorboard': 'python3-tensorboard-pip',
     'threadpoolctl': '', 'torch': 'python3-torch', 'usb': 'python3-usb', 'viser': '',
     'websockets': 'python3-websockets', 'yaml': 'python3-yaml', 'zstandard': '',
@@ -25,8 +25,8 @@ KEYS = {
 # Imported only on request, or if it is there.
 OPTIONAL = {'mlflow', 'trackio', 'triton', 'wandb'}
 # What comes with a requirement: msgspec is a requirement of viser.
-COMES_WITH = {'msgspec': 'viser', 'sqlalchemy': 'optuna', 'websockets': 'viser',
-              'zstandard': 'mcap'}
+COMES_WITH = {'msgspec': 'viser', 'packaging': 'matplotlib', 'sqlalchemy': 'optuna',
+              'websockets': 'viser', 'zstandard': 'mcap'}
 # Names of distributions that are not those of their imports.
 DISTRIBUTIONS = {'ale_py': 'ale-py', 'libusb_package': 'libusb-package', 'PIL': 'pillow',
                  'usb': 'pyusb', 'yaml': 'pyyaml'}

@@ -24,6 +24,7 @@ from vdl_ros.common.quoting import cause, quoted
 from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.envs.checked_vector_env import FOREIGN_ERRORS, EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.envs.package_versions import version_hint
 
 Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
 
@@ -47,7 +48,8 @@ def import_modules(config: EnvModulesConfig) -> None:
             importlib.import_module(name)
         except FOREIGN_ERRORS as error:
             raise SettingError(
-                f'env_modules: {name!r} cannot be imported: {_reason(name, error)}') from error
+                f'env_modules: {name!r} cannot be imported: {_reason(name, error)}'
+                f'{version_hint(error)}') from error
         if name not in _imported:
             _imported.append(name)
 

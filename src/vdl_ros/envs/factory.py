@@ -36,6 +36,7 @@ from vdl_ros.envs.checked_vector_env import (
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import make_wrappers, parse_kwargs
 from vdl_ros.envs.lag import add_lag, delay_arguments
+from vdl_ros.envs.package_versions import version_hint
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 
 ATARI = 'ALE/'
@@ -190,7 +191,8 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
             # Gymnasium names its own extra, which has to be compiled.
             reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
         raise EnvError(f'env_id: {spec.id} cannot be created{given}: '
-                       f'{reason if refuses else cause(error)}') from error
+                       f'{reason if refuses else cause(error)}'
+                       f'{version_hint(error, later=not refuses)}') from error
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:

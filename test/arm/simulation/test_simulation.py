@@ -3,12 +3,15 @@
 import dataclasses
 import itertools
 import math
+import runpy
 
+import mujoco
 import numpy as np
 import pytest
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.simulation import scene
 from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
 from vdl_ros.arm.simulation.scene import PREFIX, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, PoseError
@@ -39,6 +42,12 @@ def history(seed, **settings):
             arm.step(0.037)
             seen.append(np.concatenate([arm.joint_positions, arm.joint_velocities]))
     return np.array(seen)
+
+
+def test_an_older_mujoco_is_named(monkeypatch):
+    monkeypatch.setattr(mujoco, '__version__', '3.9.0')
+    with pytest.raises(ImportError, match='requires mujoco>=3.10, installed is 3.9.0'):
+        runpy.run_path(scene.__file__)
 
 
 def test_same_seed_and_calls_are_bitwise_equal():

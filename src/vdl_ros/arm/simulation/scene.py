@@ -20,6 +20,11 @@ from vdl_ros.arm.geometry import ArmGeometry, GeometryError, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import find_resource
 
+# Earlier ones have no MjSpec, or other arguments of its functions.
+if tuple(map(int, mujoco.__version__.split('.')[:2])) < (3, 10):
+    raise ImportError(f'the simulated arm requires mujoco>=3.10, installed is '
+                      f'{mujoco.__version__}')
+
 PREFIX = 'arm/'
 CAMERA = PREFIX + 'camera'
 #: Reflected inertia of motor and gears, kg m^2; it outweighs that of the links.
