@@ -21,7 +21,6 @@ from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.canonical_spaces import Column
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play.onnx_policy import FORMAT, KEY, ActionError, OnnxFileError, OnnxPolicy
@@ -302,7 +301,7 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
             outer = outer.env
         try:
             data = _serialize(saved, envs.single_observation_space, outer.observation_columns,
-                              _starts(envs))
+                              np.ravel(factory.first_actions(envs)).tolist())
             found = check_parity(saved, OnnxPolicy(data), envs)
         except (OnnxFileError, ExportError) as error:
             raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
@@ -311,17 +310,6 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     with atomic_file(output) as partial:
         partial.write_bytes(data)
     return Report(saved, len(data), found)
-
-
-def _starts(envs: Any) -> list[int]:
-    """Return the first number of each part of an action, as the environment counts them."""
-    while not isinstance(envs, CheckedVectorEnv):
-        envs = envs.env
-    space = envs.env.single_action_space
-    sizes = np.ravel(getattr(envs.single_action_space, 'nvec', 0))
-    found: list[int] = np.broadcast_to(
-        np.ravel(getattr(space, 'start', 0)), sizes.shape).tolist()
-    return found
 
 
 def _serialize(
