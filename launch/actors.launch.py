@@ -3,6 +3,7 @@
 With several learners, the actors are assigned to them in turn.
 """
 
+import secrets
 import socket
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +39,8 @@ def start(context):
     ranks = [index % numbers.num_learners if numbers.learner_rank < 0 else numbers.learner_rank
              for index in range(numbers.num_actors)]
     # train.launch.py has that of the learner.
-    launch_id = context.launch_configurations.get('launch_id') or ONLY_ACTORS
+    launch_id = (context.launch_configurations.get('launch_id')
+                 or f'{ONLY_ACTORS}{secrets.token_hex(8)}')
     actors = [
         restarted(partial(
             launch_nodes.node, context, 'actor', given, SETTINGS, launch_id,

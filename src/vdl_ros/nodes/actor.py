@@ -81,7 +81,7 @@ class ActorNode(BaseNode):
         launch_id = self.settings(ProcessConfig).launch_id
         self._policies = PolicyInbox(
             self, 'policy', self._settings.credit_timeout,
-            '' if launch_id == ONLY_ACTORS else launch_id,
+            '' if launch_id.startswith(ONLY_ACTORS) else launch_id,
             on_refusal=lambda reason: self._say_state(f'refuses the policy: {reason}'))
 
     def act(self) -> bool:

@@ -11,8 +11,8 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting
 from vdl_ros.pose.frames import DOMAINS, SPLITS
 
-#: ``launch_id`` of a launch that has only actors.
-ONLY_ACTORS = 'actors'
+#: Begin of the ``launch_id`` of a launch that has only actors.
+ONLY_ACTORS = 'actors-'
 
 
 @dataclass(frozen=True)
