@@ -3,6 +3,7 @@
 import math
 import runpy
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -109,13 +110,16 @@ def test_killing_any_process_stops_the_motors(
     started = set(VICTIMS) - {'launch'} if victim == 'launch' else {
         'arm_driver', 'robot_state', victim}
 
-    def command():
-        motors.publish(MotorCommand(sender='/test', base=1, shoulder=-1))
+    def command(base=1, shoulder=-1):
+        motors.publish(MotorCommand(sender='/test', base=base, shoulder=shoulder))
 
     process.wait_for(lambda: all(process.nodes(name) for name in started)
                      and all(AT_WORK.get(name, '') in process.output for name in started),
                      'every node at work')
     assert not any(process.nodes(name) for name in {*VICTIMS} - started)
+    # A driver that was just activated moves nothing for who has not let go.
+    end = time.monotonic() + 0.7
+    peer.until(lambda: time.monotonic() > end, 'time', every=0.05, say=lambda: command(0, 0))
     peer.until(lambda: bench.data[-3:] == ['400200'] * 3, 'the arm moves', every=0.05, say=command)
     target = process.process if victim == 'launch' else process.nodes(victim)[0]
     target.send_signal(signal.SIGKILL)

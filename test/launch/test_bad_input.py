@@ -26,7 +26,7 @@ def test_a_bad_setting_ends_a_node_and_leaves_folders_as_they_are(refused, run, 
               'total_steps:=1000000'], 'replay_size: 1000000000 steps of '),
             (['relearn:=true', 'inference:=learner'],
              "inference: 'learner' is not allowed with relearn true: 'actor'"),
-            (['resume:=nowhere'], 'resume: nowhere holds no readable config.yaml'),
+            (['resume:=nowhere'], '/nowhere holds no readable config.yaml'),
             (['device:=cuda'], "device: 'cuda' is not allowed: PyTorch finds no CUDA device"),
             (['lerning_rate:=1.0'],
              "lerning_rate: no such parameter of learner; did you mean 'learning_rate'?")):
@@ -76,8 +76,9 @@ def test_a_bad_argument_ends_the_launch_before_anything_starts(plan, monkeypatch
 
 def test_an_evaluation_that_crashes_fails_its_launch(plan, monkeypatch):
     handlers = []
-    monkeypatch.setattr(launch_nodes, 'watched', lambda processes, on_exit=launch_nodes.end_all: (
-        handlers.append(on_exit) or []))
+    monkeypatch.setattr(
+        launch_nodes, 'watched', lambda _, on_exit=launch_nodes.end_all, **options: (
+            handlers.append(on_exit) or []))
     plan('evaluate.launch.py')
     event = SimpleNamespace(returncode=-11, process_name='evaluate-1')
     with pytest.raises(RuntimeError, match='evaluate-1 ended with status -11'):

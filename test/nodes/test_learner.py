@@ -9,8 +9,9 @@ from vdl_ros.ros.training.messages import RefusedError
 
 
 def make_node(**run):
-    return SimpleNamespace(join_group=lambda stop: Group(), share_settings=lambda group: None,
-                           _training_settings=lambda: None, _run=SimpleNamespace(**run))
+    return SimpleNamespace(
+        NAME='learner', join_group=lambda stop: Group(), share_settings=lambda group: None,
+        _training_settings=lambda: None, _run=SimpleNamespace(**run))
 
 
 def test_a_bag_of_another_environment_ends_the_launch_in_one_line(monkeypatch):
