@@ -38,7 +38,7 @@ def test_it_trains_without_ros(tmp_path):
         cwd=tmp_path, capture_output=True, text=True, check=False,
         env=os.environ | {'PYTHONPATH': f'{SOURCE}:{os.environ.get("PYTHONPATH", "")}'})
     assert result.returncode == 0, result.stderr
-    assert result.stdout.splitlines()[-1] == 'ended by total_steps; written to run'
+    assert result.stdout.splitlines()[-1] == f'ended by total_steps; written to {tmp_path}/run'
     files = {path.name.split('.')[0] for path in (tmp_path / 'run').iterdir()}
     assert files >= {'config', 'progress', 'checkpoint', 'summary', 'curve', 'events'}
 
