@@ -137,7 +137,7 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not():
     assert end_with(0, True)
     for code, on_success in ((0, False), (-9, True), (1, True)):
         assert not end_with(code, on_success), (code, on_success)
-    with pytest.raises(RuntimeError, match='learner-1 cannot run with these settings'):
+    with pytest.raises(RuntimeError, match='learner-1 cannot run: it has logged why'):
         end_with(2, True)
     with pytest.raises(RuntimeError, match='learner-1 could not write its files'):
         end_with(3, True)

@@ -150,8 +150,7 @@ def end_with(
     if context.is_shutdown:
         return None
     if event.returncode == EXIT_BAD_INPUT:
-        raise RuntimeError(f'{event.process_name} cannot run with these settings: it has '
-                           'logged which above')
+        raise RuntimeError(f'{event.process_name} cannot run: it has logged why above')
     if event.returncode == EXIT_DISK:
         raise RuntimeError(f'{event.process_name} could not write its files: it has logged which '
                            'above')
