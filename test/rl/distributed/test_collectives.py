@@ -63,8 +63,12 @@ def update(random_unroll):
 
 @pytest.mark.parametrize('algorithm', ['impala', 'a3c'])
 def test_every_exchange_adds_the_mean_of_the_changes(pair, spaces, update, algorithm):
+    # An update seeds the random numbers of all threads, by which weights are drawn.
+    made = threading.Barrier(2)
+
     def work(group):
         learner = make(spaces, algorithm, group)
+        made.wait()
         return [update(learner, group.rank, number) for number in range(2 * PERIOD)]
 
     first, second = pair(work, work)
