@@ -246,20 +246,41 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     for _ in range(60):
         assert second.tick() is None
     assert second.log[-1].startswith('waits: /teleop switched the motors off')
-    robot(launch='two').session.close()
+    robot(launch='two').start()
+    second.session.on_other('/teleop', second.now, moving=False)
     assert second.session.confirm()
     second.start()
-    # One that died does not say why.
+    # The end of a process is a reason of its own.
     file = tmp_path / 'unconfirmed'
     file.write_text(file.read_text().replace(str(os.getpid()), str(2**22 + 1)))
     third = robot(launch='one')
-    assert third.session.unconfirmed.startswith('the actor before has died')
-    third.session.confirm()
-    third.session.close()
+    assert third.session.unconfirmed.startswith('the actor before has ended')
+    assert third.session.confirm()
     robot(launch='one').start()
+    # That of another launch, which lives, is left alone.
+    other = file.read_text().replace(str(os.getpid()), str(os.getppid()))
+    file.write_text(other)
+    robot(launch='three').start()
+    assert file.read_text() == other
 
 
-def test_a_stop_that_came_and_went_and_a_silent_agent_need_a_confirmation(robot):
+@pytest.mark.parametrize('state', [State.RUNNING, State.OVER])
+def test_a_silent_agent_needs_a_confirmation_but_nothing_does_in_simulated_time(robot, state):
+    for clock in ('wall', 'simulated'):
+        each, is_real = robot(clock=clock), clock == 'wall'
+        each.start()
+        if state is State.OVER:
+            each.tick(1.0, act=0.7)
+        assert each.session.state is state
+        for _ in range(round(31.0 / PERIOD)):
+            each.tick()
+        assert each.session.unconfirmed.startswith(
+            'the agent gave no action for 30 s') is is_real
+        each.session.on_other('/teleop', each.now, moving=False)
+        assert bool(each.session.unconfirmed) is is_real
+
+
+def test_a_stop_that_came_and_went_needs_a_confirmation(robot):
     alone = robot(stops=(STOP,))
     alone.session.on_stop(0, mark=1)
     alone.start()
@@ -272,13 +293,6 @@ def test_a_stop_that_came_and_went_and_a_silent_agent_need_a_confirmation(robot)
     alone.session.on_stop(0, mark=4)
     assert alone.session.unconfirmed.startswith('the robot was stopped meanwhile')
     alone.session.confirm()
-    alone.start()
-    for _ in range(round(29.0 / PERIOD)):
-        alone.tick()
-    assert alone.session.unconfirmed == ''
-    for _ in range(round(2.0 / PERIOD)):
-        alone.tick()
-    assert alone.session.unconfirmed.startswith('the agent gave no action for 30 s')
 
 
 def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():

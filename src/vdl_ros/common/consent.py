@@ -249,6 +249,7 @@ class Consent:
         """
         is_new, self.mark = self.mark not in (None, mark), mark
         if is_new and not (engaged or self.stopped):
+            self._off_at = self._clock()
             self.withdraw('the robot was stopped meanwhile')
         if self.stopped and not engaged:
             self._stop_ended_at = self._clock()

@@ -10,8 +10,8 @@ import psutil
 
 from vdl_ros.common.files import atomic_file
 
-# The process of this number had not ended its session.
-_DIED = 'the actor before has died'
+# The launch has started this process in the place of another one.
+_ENDED = 'the actor before has ended'
 
 
 class _File(msgspec.Struct):
@@ -23,8 +23,8 @@ class _File(msgspec.Struct):
 class Confirmation:
     """Why a person has to confirm that a robot may go on: ``reason``, or ''.
 
-    It survives the process, and so does it that the process died. It ends with its launch: who
-    starts another one asks for motion.
+    It survives the process, whose end is a reason too. It ends with its launch: who starts another
+    one asks for motion.
 
     Args:
         path: the file, which may be missing; None: none.
@@ -38,24 +38,20 @@ class Confirmation:
             return
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_File)
+            lives = psutil.pid_exists(found.process)
             if found.launch == launch:
-                self.reason = found.reason or (
-                    '' if psutil.pid_exists(found.process) else _DIED)
+                self.reason = found.reason or ('' if lives else _ENDED)
+            elif lives and found.process != os.getpid():
+                # Of another environment of the same robot, which was there first.
+                self._path = None
         except FileNotFoundError:
             pass
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
             self.reason = f'{path} cannot be read: {type(error).__name__}'
 
-    def save(self, *, is_over: bool = False) -> None:
-        """Write the reason, and without one that the process died unless this ``is_over``.
-
-        Raises:
-            OSError: the file cannot be written.
-        """
+    def save(self) -> None:
+        """Write the reason, if there is one, and the process; raise OSError."""
         if self._path is None:
-            return
-        if is_over and not self.reason:
-            self._path.unlink(missing_ok=True)
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(self._path) as partial:

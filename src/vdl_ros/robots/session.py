@@ -231,6 +231,11 @@ class Session:
             self.lose(self.consent.pause, command=False)
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
+        if self._contract.simulated_clock:
+            # A simulation waits for nobody.
+            self.lose(reason)
+            self.consent.ask()
+            return
         self._confirmation.reason = reason
         # The motors first: disk and terminal can block.
         self.lose(self.unconfirmed)
@@ -242,9 +247,9 @@ class Session:
         reason = self._confirmation.reason
         return reason and f'{reason}; ros2 run vdl_ros confirm lets it go on'
 
-    def _save_confirmation(self, *, is_over: bool = False) -> None:
+    def _save_confirmation(self) -> None:
         try:
-            self._confirmation.save(is_over=is_over)
+            self._confirmation.save()
         except OSError as error:
             self._log(f'what a person has to confirm does not survive this process: {error}')
 
@@ -301,11 +306,6 @@ class Session:
         result, self._result = self._result, None
         return result
 
-    def close(self) -> None:
-        """End as :meth:`stop`; who begins another session need not confirm that."""
-        self.stop()
-        self._save_confirmation(is_over=True)
-
     def stop(self) -> None:
         """Send the neutral action, unless nothing was sent since others commanded, and wait."""
         self._cancel_reset()
@@ -320,6 +320,9 @@ class Session:
         ``clock_problem``: why ``now`` cannot be trusted.
         """
         self.consent.update()
+        if (self.state in (State.RUNNING, State.OVER) and self._episode.action_age is None
+                and now - self._episode.observed > _AGENT_S):
+            self.consent.withdraw(f'the agent gave no action for {_AGENT_S:g} s')
         problem = clock_problem or self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
@@ -404,9 +407,6 @@ class Session:
         measured = self._measure(now)
         self._check_limits(measured)
         if episode.action_age is None:
-            if now - episode.observed > _AGENT_S and not self._contract.simulated_clock:
-                self.consent.withdraw(f'the agent gave no action for {_AGENT_S:g} s')
-                return
             self.late += 1
             episode.late += 1
             hold = (late.action == 'hold' and now - episode.observed < late.limit

@@ -114,8 +114,7 @@ class RobotGraph:
             if self._is_closed:
                 return
             self._is_closed = True
-            for session in self._sessions:
-                session.close()
+            self._stop_all()
         self._thread.join()
         late, lost, ticks = (sum(getattr(each, name) for each in self._sessions)
                              for name in ('late', 'lost', 'ticks'))
