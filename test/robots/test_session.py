@@ -1,8 +1,10 @@
 """One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
 
+import json
 import os
 
 import numpy as np
+import psutil
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -252,13 +254,16 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     second.start()
     # The end of a process is a reason of its own.
     file = tmp_path / 'unconfirmed'
-    file.write_text(file.read_text().replace(str(os.getpid()), str(2**22 + 1)))
+    record = json.loads(file.read_text())
+    # Also if another process has its number.
+    file.write_text(json.dumps(record | {'started': record['started'] - 3600.0}))
     third = robot(launch='one')
     assert third.session.unconfirmed.startswith('the actor before has ended')
     assert third.session.confirm()
     robot(launch='one').start()
     # That of another launch, which lives, is left alone.
-    other = file.read_text().replace(str(os.getpid()), str(os.getppid()))
+    other = json.dumps(record | {
+        'process': os.getppid(), 'started': psutil.Process(os.getppid()).create_time()})
     file.write_text(other)
     robot(launch='three').start()
     assert file.read_text() == other

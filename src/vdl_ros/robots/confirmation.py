@@ -12,12 +12,28 @@ from vdl_ros.common.files import atomic_file
 
 # The launch has started this process in the place of another one.
 _ENDED = 'the actor before has ended'
+# The time at which a process started is known as exactly, s.
+_SAME_S = 1.0
 
 
 class _File(msgspec.Struct):
     launch: str
     reason: str
     process: int
+    started: float
+
+    @classmethod
+    def of(cls, launch: str, reason: str) -> _File:
+        return cls(launch, reason, os.getpid(), psutil.Process().create_time())
+
+    @property
+    def lives(self) -> bool:
+        """Whether its process runs; another one may have the same number, as after a reboot."""
+        try:
+            found = psutil.Process(self.process).create_time()
+        except psutil.Error:
+            return False
+        return abs(found - self.started) < _SAME_S
 
 
 class Confirmation:
@@ -38,10 +54,9 @@ class Confirmation:
             return
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_File)
-            lives = psutil.pid_exists(found.process)
             if found.launch == launch:
-                self.reason = found.reason or ('' if lives else _ENDED)
-            elif lives and found.process != os.getpid():
+                self.reason = found.reason or ('' if found.lives else _ENDED)
+            elif found.lives and found.process != os.getpid():
                 # Of another environment of the same robot, which was there first.
                 self._path = None
         except FileNotFoundError:
@@ -55,5 +70,4 @@ class Confirmation:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_file(self._path) as partial:
-            partial.write_bytes(msgspec.json.encode(_File(
-                self._launch, self.reason, os.getpid())))
+            partial.write_bytes(msgspec.json.encode(_File.of(self._launch, self.reason)))
