@@ -97,6 +97,15 @@ def test_another_mark_is_a_stop_that_came_and_went():
     assert program.ended == [('the robot was stopped meanwhile', False)]
 
 
+@pytest.mark.parametrize(('seconds', 'ends'), [(0.5, False), (2.0, True)])
+def test_a_driver_that_starts_ends_what_was_asked_long_before(seconds, ends):
+    program = Program()
+    program.consent.ask()
+    program.wait(seconds)
+    program.consent.on_stop(False, mark=1)
+    assert program.ended == [('the driver has started since', False)] * ends
+
+
 @pytest.mark.parametrize('event', ['all off', 'stop and release'])
 def test_a_request_that_waited_in_a_pause_with_what_ends_it_is_refused(event):
     program = Program()
@@ -187,6 +196,11 @@ def test_a_viewer_that_was_there_has_to_live(is_needed):
     assert program.consent.pause == ''
     program.wait(1.1)
     assert program.consent.pause == 'no sign of life of the viewer'
+    # One that has waited in a pause is old.
+    program.wait(0.9, updates=False)
+    program.consent.on_viewer_alive()
+    program.wait(0.15)
+    assert program.consent.pause
 
 
 @pytest.mark.parametrize('max_gap', [1.0, math.inf])

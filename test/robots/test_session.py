@@ -196,8 +196,16 @@ def test_another_environment_that_commands_is_not_disturbed(robot, state):
     robot.resetter.done = state is State.RUNNING
     while robot.session.state is not state:
         robot.tick()
+    count = len(robot.sent)
     robot.session.on_other('/robot_environment_1', robot.now)
     assert robot.log[-1] == 'waits: another environment commands the robot'
+    robot.resetter.done = True
+    # Nor does it begin by itself when the other one ends.
+    for _ in range(40):
+        assert robot.tick() is None
+    assert robot.sent[count:] == []
+    assert robot.session.confirm()
+    robot.start()
 
 
 def test_somebody_else_who_commands_is_not_disturbed(robot):

@@ -25,6 +25,8 @@ VIEWER_S = 1.0
 _STATE_S = 0.5
 # One that comes so long after this news is none, s: a person switches the motors off.
 _NEUTRAL_S = 0.25
+# One that asks for motion so long before the driver starts asks for it with this driver, s.
+_START_S = 1.0
 # After a longer time between two updates what is read may have waited, and for so long, s.
 _PAUSE_S, _DRAIN_S = 0.1, 0.1
 
@@ -247,8 +249,11 @@ class Consent:
         Of two states that are not engaged, a ``mark`` that has changed says that the robot was
         stopped meanwhile, or that what drives it has stood still or has started again.
         """
-        is_new, self.mark = self.mark not in (None, mark), mark
-        if is_new and not (engaged or self.stopped):
+        before, self.mark = self.mark, mark
+        if (before is None and mark is not None and not self._resumes
+                and self._clock() - self._asked_at > _START_S):
+            self.withdraw('the driver has started since')
+        if before not in (None, mark) and not (engaged or self.stopped):
             self._off_at = self._clock()
             self.withdraw('the robot was stopped meanwhile')
         if self.stopped and not engaged:
@@ -264,7 +269,7 @@ class Consent:
             self.withdraw('emergency stop')
 
     def on_viewer_alive(self) -> None:
-        self._alive_at = self._clock()
+        self._alive_at = self._clock() - self.input_age
 
     def withdraw(self, reason: str, *, moved: bool = False) -> None:
         if self.given:

@@ -59,8 +59,8 @@ class StopState:
         self._heard_at = math.nan
         self.is_pressed = False
 
-    def on_message(self, pressed: bool) -> None:
-        self.is_pressed, self._heard_at = pressed, self._clock()
+    def on_message(self, pressed: bool, age: float = 0.0) -> None:
+        self.is_pressed, self._heard_at = pressed, self._clock() - age
 
     def on_publishers(self, count: int) -> None:
         self._publishers = count
@@ -166,8 +166,8 @@ class Session:
         lost: number of episodes that ended because the robot or the agent was silent or stopped.
         stops: states of the contract's stops, in its order.
         consent: to move the robot. Others who command it interrupt the session; after a
-            standstill, or when a person has switched the motors off, it waits for
-            :meth:`confirm`.
+            standstill, another environment, or when a person has switched the motors off, it waits
+            for :meth:`confirm`.
     """
 
     def __init__(
@@ -207,7 +207,7 @@ class Session:
     def on_stop(self, index: int, pressed: bool = False, mark: object = None) -> None:
         """Take a message of a stop, by its place in the contract."""
         stop = self.stops[index]
-        stop.on_message(pressed)
+        stop.on_message(pressed, self.consent.input_age)
         if mark is None:
             mark = self.consent.mark
         self.consent.on_stop(any(each.is_pressed for each in self.stops), mark=mark)
@@ -229,6 +229,9 @@ class Session:
         if moving:
             # No neutral action: it would stop the other one.
             self.lose(self.consent.pause, command=False)
+        if ROBOT_ENVIRONMENT in sender:
+            # The end of the other one, by a person perhaps, must not let this one begin.
+            self.consent.withdraw('another environment commands the robot')
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
         if self._contract.simulated_clock:

@@ -197,7 +197,10 @@ def test_inactive_driver_ignores_commands_and_deactivating_stops(make):
     arm = make(active=False)
     arm.driver.command(Motors(base=1))
     arm.run(1.0)
+    assert arm.interrupted == []
     arm.driver.activate()
+    # What programs were asked before ends.
+    assert arm.interrupted == ['the driver was activated']
     arm.run(1.0)
     assert set(arm.bench.data) == {'000000'}
     arm.driver.command(Motors(base=1, lamp=True))

@@ -327,6 +327,7 @@ class ArmDriver:
 
     def tick(self) -> None:
         """Check watchdog and run times, refresh the command, reconnect."""
+        self._was_away |= not self.active
         if not self._opened:
             return
         now = self._clock()

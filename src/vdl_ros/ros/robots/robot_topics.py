@@ -287,7 +287,8 @@ class RobotTopics:
             offered, listener = publishers[0].qos_profile, self._stop_listeners.get(index)
             profile = QoSProfile(
                 history=HistoryPolicy.KEEP_LAST, depth=_STOP_DEPTH,
-                reliability=offered.reliability, durability=offered.durability)
+                reliability=offered.reliability, durability=offered.durability,
+            ) if stop.field else qos.ALIVE
             if listener is None or any(getattr(listener.qos_profile, each) != getattr(
                     profile, each) for each in ('reliability', 'durability')):
                 if listener is not None:
