@@ -197,6 +197,8 @@ def test_another_environment_that_commands_is_not_disturbed(robot, state):
     while robot.session.state is not state:
         robot.tick()
     count = len(robot.sent)
+    robot.session.on_other('/robot_environment_1', robot.now, commands=False)
+    assert robot.session.unconfirmed == ''
     robot.session.on_other('/robot_environment_1', robot.now)
     assert robot.log[-1] == 'waits: another environment commands the robot'
     robot.resetter.done = True

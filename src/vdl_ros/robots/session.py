@@ -216,8 +216,12 @@ class Session:
 
     def on_other(
         self, sender: str, now: float, *, moving: bool = True, for_lamp: bool = False,
+        commands: bool = True,
     ) -> None:
-        """Give way to somebody else who moves the robot, or to a person who switches it off."""
+        """Give way to somebody else who moves the robot, or to a person who switches it off.
+
+        Unless it ``commands``, another environment is only there, or has just been killed.
+        """
         # A controller that follows the trajectory of the reset, or the person who resets.
         by_hand = self._resetter is not None and self._resetter.by_hand and (
             moving or self.state is State.RESETTING)
@@ -229,7 +233,7 @@ class Session:
         if moving:
             # No neutral action: it would stop the other one.
             self.lose(self.consent.pause, command=False)
-        if ROBOT_ENVIRONMENT in sender:
+        if commands and ROBOT_ENVIRONMENT in sender:
             # The end of the other one, by a person perhaps, must not let this one begin.
             self.consent.withdraw('another environment commands the robot')
 

@@ -168,7 +168,7 @@ class RobotGraph:
             for robot, session in zip(self._robots, self._sessions, strict=True):
                 robot.look_for_stops()
                 if other:
-                    session.on_other(other, self._now())
+                    session.on_other(other, self._now(), commands=False)
         for session in self._sessions:
             session.consent.update()
         now = self._now()
