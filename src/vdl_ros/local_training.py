@@ -17,7 +17,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.children import SAVING_S, ending_within
+from vdl_ros.common.children import SAVING_S, ending_within, run_program
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
@@ -178,4 +178,4 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    run_program('serial', main)

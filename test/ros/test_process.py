@@ -1,11 +1,14 @@
 """The process of a node: malformed arguments, callbacks under load, the death of its parent."""
 
 import itertools
+import math
+import os
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import rclpy
@@ -123,23 +126,55 @@ def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind)
     executor.remove_node(node)
 
 
-def test_an_environment_that_never_returns_ends_the_process_with_one_line(monkeypatch, capsys):
-    stop, ended, exits = threading.Event(), threading.Event(), []
+@pytest.fixture
+def ended(monkeypatch):
+    """Return an event that is set where a process would end, with the status as ``status``."""
+    event = threading.Event()
 
     def leave(status):
-        exits.append(status)
-        ended.set()
+        event.status = status
+        event.set()
 
     monkeypatch.setattr(children, '_WATCH_S', 0.001)
-    monkeypatch.setattr(children, 'end_children', lambda: exits.append('children'))
+    monkeypatch.setattr(children, '_LEAVING_S', 0.001)
+    monkeypatch.setattr(children, '_deadline', [math.inf])
+    monkeypatch.setattr(children.psutil, 'Process', lambda: SimpleNamespace(
+        children=lambda recursive=False: []))
     monkeypatch.setattr(children.os, '_exit', leave)
+    return event
+
+
+def test_an_environment_that_never_returns_ends_the_process_with_one_line(ended, capsys):
+    stop = threading.Event()
     with children.ending_within(0.001, 'actor', stop):
         stop.set()
         assert ended.wait(300)
-    assert exits == ['children', 1]
+    assert ended.status == 1
     assert capsys.readouterr().err == (
         'actor: the environment has not returned in 0.001 s since the signal to end: ended '
         'without it\n')
+
+
+@pytest.mark.parametrize('fault', ['thread', 'atexit', 'closed output'])
+def test_what_environments_leave_holds_up_no_process(ended, capsys, monkeypatch, tmp_path, fault):
+    release, mark = threading.Event(), tmp_path / 'mark'
+    mark.touch()
+    monkeypatch.setenv(children.MARK, str(mark))
+    if fault == 'thread':
+        threading.Thread(target=release.wait, name='physics').start()
+    if fault == 'closed output':
+        monkeypatch.setattr(sys, 'stderr', None)
+        monkeypatch.setattr(sys, 'stdout', SimpleNamespace(flush=lambda: os.fsync(-1)))
+    try:
+        with pytest.raises(SystemExit) as exited:
+            children.run_program('actor', lambda: 3)
+        assert ended.wait(300)
+    finally:
+        release.set()
+    assert (exited.value.code, ended.status, mark.exists()) == (3, 3, False)
+    name = {'thread': 'the thread physics', 'atexit': 'a function of atexit'}.get(fault)
+    assert capsys.readouterr().err == (name is not None) * (
+        f'actor: ended 0 s after its program, without waiting for {name}\n')
 
 
 @pytest.mark.usefixtures('own_signals')

@@ -1,4 +1,4 @@
-"""What environments start and leave behind, and processes whose environments never return."""
+"""What environments start and leave behind, and how processes end that environments hold up."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ import math
 import os
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import psutil
 
-#: Environment variable of a process and of all that it starts, also in sessions of their own.
+from vdl_ros.common.command_line import EXIT_INTERRUPTED
+from vdl_ros.common.quoting import shown
+
+#: Environment variable of a process and of all that it starts, also in sessions of their own: a
+#: file that the process removes when its program has ended.
 MARK = 'VDL_ROS_STARTED_BY'
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
@@ -19,6 +25,10 @@ _ROUNDS, _ROUND_S = 3, 5.0
 _WATCH_S = 0.5
 #: Longest time from a signal to the end of a process that has a run to save, s.
 SAVING_S = 60.0
+# Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
+_LEAVING_S = 4.0
+# When the process is to have ended after a signal, by time.monotonic().
+_deadline = [math.inf]
 
 
 def end_marked(mark: str) -> list[str]:
@@ -59,11 +69,10 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not stop.is_set():
             if over.wait(_WATCH_S):
                 return
+        _deadline[0] = time.monotonic() + seconds
         if not over.wait(seconds):
-            print(f'{name}: the environment has not returned in {seconds:g} s since the signal '
-                  'to end: ended without it', file=sys.stderr, flush=True)
-            end_children()
-            os._exit(1)
+            _end(f'{name}: the environment has not returned in {seconds:g} s since the signal to '
+                 'end: ended without it', 1)
 
     if seconds < math.inf:
         threading.Thread(target=watch, name='end', daemon=True).start()
@@ -71,3 +80,57 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         yield
     finally:
         over.set()
+
+
+def _end(line: str, status: int) -> None:
+    """Print why, and end the process and what it has started, whatever holds it up."""
+    # An environment may have closed it.
+    with contextlib.suppress(Exception):
+        print(line, file=sys.stderr, flush=True)
+    with contextlib.suppress(Exception):
+        end_children()
+    os._exit(status)
+
+
+def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
+    """Exit with the status that ``main`` returns, whatever environments and libraries have left.
+
+    Python would wait for ever for threads that are no daemons, for processes of multiprocessing
+    and for functions of ``atexit``.
+    """
+    mark, status = os.environ.get(MARK), 1
+    try:
+        status = main() or 0
+        if mark:
+            with contextlib.suppress(OSError):
+                os.unlink(mark)
+        sys.exit(status)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise
+    except KeyboardInterrupt:
+        # Ctrl-C before a node has installed its signal handlers.
+        status = EXIT_INTERRUPTED
+        sys.exit(status)
+    finally:
+        seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
+        timer = threading.Timer(seconds, lambda: _end(
+            f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
+            status))
+        timer.daemon = True
+        timer.start()
+        # Not in _end: it may block.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+
+def _left() -> str:
+    """Return what is still running at the end of a program."""
+    found = [f'the thread {shown(each.name)}' for each in threading.enumerate()
+             if not each.daemon and each is not threading.main_thread()]
+    for each in psutil.Process().children():
+        with contextlib.suppress(psutil.Error):
+            found.append(f'the process {shown(each.name())}')
+    more = f' (and {len(found) - 1} more)' if len(found) > 1 else ''
+    return f'{found[0]}{more}' if found else 'a function of atexit'
