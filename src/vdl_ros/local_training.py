@@ -124,10 +124,13 @@ def train(
             policies = PolicyEvaluator(settings, surrogate)
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
-        return Trainer(
+        reason = Trainer(
             learner, inbox, flow_stats, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
             Callbacks(), evaluator=evaluator, timers={TRAINING: timer}).run(stop)
+        # Before environments are closed, which may never end.
+        say(f'ended by {reason}; written to {run_dir}')
+        return reason
 
 
 def main(args: list[str] | None = None) -> int:
@@ -173,7 +176,6 @@ def main(args: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f'serial: {error}', file=sys.stderr)
         return status_of(error)
-    say(f'ended by {reason}; written to {path}')
     return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 
 

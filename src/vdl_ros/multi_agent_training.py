@@ -179,6 +179,9 @@ def train(
             [agents[each].actors[number] for each in share], step))
             for number, share, step in together]
         _run(groups, agents, stop)
+        # Before environments are closed, which may never end.
+        for agent in agents:
+            say(f'{agent.name}: ended by {agent.reason}; written to {run_dir / agent.name}')
         return {agent.name: agent.reason for agent in agents}
 
 
@@ -262,8 +265,6 @@ def main(args: Sequence[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f'multi_agent_training: {error}', file=sys.stderr)
         return status_of(error)
-    for name, reason in reasons.items():
-        say(f'{name}: ended by {reason}; written to {options.run_dir / name}')
     found = reasons.values()
     return 1 if NOT_FINITE in found else EXIT_DISK if NOT_SAVED in found else 0
 

@@ -155,6 +155,18 @@ def test_an_environment_that_never_returns_ends_the_process_with_one_line(ended,
         'without it\n')
 
 
+def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypatch):
+    monkeypatch.setattr(children, '_LONG_S', 0.001)
+    monkeypatch.setattr(children, '_CLOSING_S', 0.002)
+    with children.closing('env_id: x: close()'):
+        assert ended.wait(300)
+    assert ended.status == 2
+    out, err = capsys.readouterr()
+    assert out == ('env_id: x: close() has not returned in 0.001 s; it is given up after '
+                   '0.002 s\n')
+    assert err == 'env_id: x: close() has not returned in 0.002 s: ended without it\n'
+
+
 @pytest.mark.parametrize('fault', ['thread', 'atexit', 'closed output'])
 def test_what_environments_leave_holds_up_no_process(ended, capsys, monkeypatch, tmp_path, fault):
     release, mark = threading.Event(), tmp_path / 'mark'

@@ -13,7 +13,7 @@ from typing import NoReturn
 
 import psutil
 
-from vdl_ros.common.command_line import EXIT_INTERRUPTED
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own: a
@@ -25,6 +25,8 @@ _ROUNDS, _ROUND_S = 3, 5.0
 _WATCH_S = 0.5
 #: Longest time from a signal to the end of a process that has a run to save, s.
 SAVING_S = 60.0
+# Time of an environment's close() until a line says that it lasts, and until it is given up, s.
+_LONG_S, _CLOSING_S = 5.0, 30.0
 # Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
 _LEAVING_S = 4.0
 # When the process is to have ended after a signal, by time.monotonic().
@@ -76,6 +78,28 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
 
     if seconds < math.inf:
         threading.Thread(target=watch, name='end', daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+@contextlib.contextmanager
+def closing(name: str) -> Iterator[None]:
+    """Say that a block, the ``close()`` of an environment, lasts long; at last end the process.
+
+    A restart does not help, so the status is that of bad input.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        if over.wait(_LONG_S):
+            return
+        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
+        if not over.wait(_CLOSING_S - _LONG_S):
+            _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
+
+    threading.Thread(target=watch, name='close', daemon=True).start()
     try:
         yield
     finally:
