@@ -67,6 +67,20 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
 
     assert run_node('name', refuse, pytest.fail, (), []) == 2
     assert capsys.readouterr().err == 'name: ROS: no security libraries\n'
+
+    def shut_down(node, stop):
+        rclpy.shutdown()  # as an environment may
+        assert stop.is_set()
+
+    def shut_down_and_publish(node, stop):
+        shut_down(node, stop)
+        node.create_publisher(Int64, 'number', 1)
+
+    for work in (shut_down, shut_down_and_publish):
+        assert run_node('name', make, work, (), []) == 2
+        assert capsys.readouterr().err == (
+            'name: an environment or a library has called rclpy.shutdown(), which ends this '
+            'node: its own nodes need a context of their own\n')
     # Python prints the traceback and ends with status 1.
     with pytest.raises(OSError, match='full'):
         run_node('name', make, fail, (), [])

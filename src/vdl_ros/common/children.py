@@ -95,7 +95,8 @@ def closing(name: str) -> Iterator[None]:
     def watch() -> None:
         if over.wait(_LONG_S):
             return
-        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
+        with contextlib.suppress(ValueError):  # the environment has closed it
+            say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
         if not over.wait(_CLOSING_S - _LONG_S):
             _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
 
