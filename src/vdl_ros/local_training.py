@@ -174,7 +174,7 @@ def main(args: list[str] | None = None) -> int:
                 surrogate=select(SurrogateConfig, values),
                 folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
-        print(f'serial: {error}', file=sys.stderr)
+        say(f'serial: {error}', sys.stderr)
         return status_of(error)
     return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 

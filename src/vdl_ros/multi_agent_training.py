@@ -263,7 +263,7 @@ def main(args: Sequence[str] | None = None) -> int:
             reasons = train(
                 read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:
-        print(f'multi_agent_training: {error}', file=sys.stderr)
+        say(f'multi_agent_training: {error}', sys.stderr)
         return status_of(error)
     found = reasons.values()
     return 1 if NOT_FINITE in found else EXIT_DISK if NOT_SAVED in found else 0

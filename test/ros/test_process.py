@@ -1,8 +1,8 @@
 """The process of a node: malformed arguments, callbacks under load, the death of its parent."""
 
+import io
 import itertools
 import math
-import os
 import subprocess
 import sys
 import threading
@@ -189,8 +189,9 @@ def test_what_environments_leave_holds_up_no_process(ended, capsys, monkeypatch,
     if fault == 'thread':
         threading.Thread(target=release.wait, name='physics').start()
     if fault == 'closed output':
-        monkeypatch.setattr(sys, 'stderr', None)
-        monkeypatch.setattr(sys, 'stdout', SimpleNamespace(flush=lambda: os.fsync(-1)))
+        for name in ('stdout', 'stderr'):
+            monkeypatch.setattr(sys, name, io.StringIO())
+            getattr(sys, name).close()
     try:
         with pytest.raises(SystemExit) as exited:
             children.run_program('actor', lambda: 3)

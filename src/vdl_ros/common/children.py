@@ -95,8 +95,7 @@ def closing(name: str) -> Iterator[None]:
     def watch() -> None:
         if over.wait(_LONG_S):
             return
-        with contextlib.suppress(ValueError):  # the environment has closed it
-            say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
+        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
         if not over.wait(_CLOSING_S - _LONG_S):
             _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
 
@@ -109,12 +108,11 @@ def closing(name: str) -> Iterator[None]:
 
 def _end(line: str, status: int) -> None:
     """Print why, and end the process and what it has started, whatever holds it up."""
-    # An environment may have closed it.
-    with contextlib.suppress(Exception):
-        print(line, file=sys.stderr, flush=True)
-    with contextlib.suppress(Exception):
+    try:
+        say(line, sys.stderr)
         end_children()
-    os._exit(status)
+    finally:
+        os._exit(status)
 
 
 def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
@@ -154,8 +152,8 @@ def _left() -> str:
     """Return what is still running at the end of a program."""
     found = [f'the thread {shown(each.name)}' for each in threading.enumerate()
              if not each.daemon and each is not threading.main_thread()]
-    for each in psutil.Process().children():
-        with contextlib.suppress(psutil.Error):
-            found.append(f'the process {shown(each.name())}')
+    # OSError: no file can be opened.
+    with contextlib.suppress(psutil.Error, OSError):
+        found += [f'the process {shown(each.name())}' for each in psutil.Process().children()]
     more = f' (and {len(found) - 1} more)' if len(found) > 1 else ''
     return f'{found[0]}{more}' if found else 'a function of atexit'

@@ -25,7 +25,7 @@ from rclpy.utilities import get_default_context, remove_ros_args
 
 from vdl_ros import PARENT_PID
 from vdl_ros.common.children import ending_within
-from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
+from vdl_ros.common.command_line import say, signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
@@ -230,5 +230,5 @@ def run_node(
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in lines:
-        print(f'{name}: {line}', file=sys.stderr)
+        say(f'{name}: {line}', sys.stderr)
     return EXIT_BAD_INPUT
