@@ -131,7 +131,8 @@ def test_unknown_arguments_are_errors_only_in_the_launched_file(monkeypatch, tmp
 
 
 def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
-    def end_with(code, on_success, mark=tmp_path / 'removed'):
+    def end_with(code, on_success, mark=None):
+        mark = mark or (tmp_path if code else tmp_path / 'removed')
         event = SimpleNamespace(returncode=code, process_name='learner-1', env={MARK: str(mark)})
         return launch_nodes.end_with(event, context(), on_success=on_success)
 
@@ -142,6 +143,8 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
         end_with(2, True)
     with pytest.raises(RuntimeError, match='learner-1 could not write its files'):
         end_with(3, True)
+    # A library crashed after the end of the program.
+    assert end_with(-11, True, tmp_path / 'removed')
     # Its environment called exit(0).
     with pytest.raises(RuntimeError, match='learner-1 has not finished'):
         end_with(0, True, tmp_path)
@@ -158,7 +161,7 @@ def end(monkeypatch):
     def end_process(made, action):
         handler, left, _ = action.execute(made)
         assert handler.target_action is left.target_action
-        event = SimpleNamespace(returncode=1, process_name='learner-1')
+        event = SimpleNamespace(returncode=1, process_name='learner-1', env={})
         return handler.on_exit(event, made)
     return end_process
 

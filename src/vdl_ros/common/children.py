@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import signal
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own: a
-#: file that the process removes when its program has ended.
+#: file that the process removes when its program has ended with status 0.
 MARK = 'VDL_ROS_STARTED_BY'
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
@@ -118,13 +119,13 @@ def _end(line: str, status: int) -> None:
 def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
     """Exit with the status that ``main`` returns, whatever environments and libraries have left.
 
-    Python would wait for ever for threads that are no daemons, for processes of multiprocessing
-    and for functions of ``atexit``.
+    Python would wait for ever for threads that are no daemons, for processes of multiprocessing,
+    for functions of ``atexit`` and for destructors.
     """
     mark, status = os.environ.get(MARK), 1
     try:
         status = main() or 0
-        if mark:
+        if mark and not status:
             with contextlib.suppress(OSError):
                 os.unlink(mark)
         sys.exit(status)
@@ -142,6 +143,9 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
             status))
         timer.daemon = True
         timer.start()
+        # For destructors, of C too, during which no thread of Python runs.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(2 * _LEAVING_S))
         # Not in _end: it may block.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):

@@ -156,9 +156,11 @@ def end_with(
     if event.returncode == EXIT_DISK:
         raise RuntimeError(f'{event.process_name} could not write its files: it has logged which '
                            'above')
-    if event.returncode == 0 and on_success:
-        _verify_finished(event)
-        return [Shutdown(reason=f'{event.process_name} has finished')]
+    if on_success:
+        if has_finished(event):
+            return [Shutdown(reason=f'{event.process_name} has finished')]
+        if event.returncode == 0:
+            raise RuntimeError(f'{event.process_name} has not finished')
     return None
 
 
@@ -166,26 +168,24 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     """End the launch when a node exits that all others depend on."""
     if context.is_shutdown:
         return None
-    if event.returncode:
+    if not has_finished(event):
         raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
-    _verify_finished(event)
     return [Shutdown(reason=f'{event.process_name} has ended')]
+
+
+def has_finished(event: ProcessExited) -> bool:
+    """Return whether a program has ended with 0; of :func:`with_children` its mark tells it.
+
+    The status of a process may be that of an environment: ``exit(0)`` in the middle of the
+    program, or a crash of its destructors after the end.
+    """
+    mark = (event.env or {}).get(MARK)
+    return event.returncode == 0 if mark is None else not os.path.exists(mark)
 
 
 @cache
 def _marks() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix='vdl_ros_', ignore_cleanup_errors=True)
-
-
-def is_cut_off(event: ProcessExited) -> bool:
-    """Return whether a process of :func:`with_children` ended with 0 before its program did."""
-    mark = (event.env or {}).get(MARK)
-    return event.returncode == 0 and mark is not None and os.path.exists(mark)
-
-
-def _verify_finished(event: ProcessExited) -> None:
-    if is_cut_off(event):
-        raise RuntimeError(f'{event.process_name} has not finished')
 
 
 def with_children(process: Any) -> list[Any]:
@@ -199,7 +199,7 @@ def with_children(process: Any) -> list[Any]:
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[Any]:
         lines = []
-        if is_cut_off(event) and not context.is_shutdown:
+        if event.returncode == 0 and not has_finished(event) and not context.is_shutdown:
             lines.append(f'{event.process_name} ended with status 0 in the middle of its program: '
                          'an environment or a library has called exit()')
         if names := end_marked(mark):
