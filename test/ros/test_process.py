@@ -153,8 +153,10 @@ def ended(monkeypatch):
     monkeypatch.setattr(children, '_WATCH_S', 0.001)
     monkeypatch.setattr(children, '_LEAVING_S', 0.001)
     monkeypatch.setattr(children, '_deadline', [math.inf])
+    guardian = SimpleNamespace(
+        environ=lambda: {children.MARK: children.GUARDIAN}, kill=pytest.fail)
     monkeypatch.setattr(children.psutil, 'Process', lambda: SimpleNamespace(
-        children=lambda recursive=False: []))
+        children=lambda recursive: [guardian]))
     monkeypatch.setattr(children.os, '_exit', leave)
     monkeypatch.setattr(children, 'signal', Mock())
     return event

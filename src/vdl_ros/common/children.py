@@ -20,6 +20,8 @@ from vdl_ros.common.quoting import shown
 #: Environment variable of a process and of all that it starts, also in sessions of their own: a
 #: file that the process removes when its program has ended with status 0.
 MARK = 'VDL_ROS_STARTED_BY'
+#: Its value of a process that outlives all others: it stops the motors that they have left on.
+GUARDIAN = 'nobody'
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
 # Time between two looks at whether a process is to end, s.
@@ -54,10 +56,19 @@ def end_marked(mark: str) -> list[str]:
 
 
 def end_children() -> None:
-    """Kill the processes that this one started, and that theirs started."""
-    for each in psutil.Process().children(recursive=True):
+    """Kill the processes that this one started, and that theirs started, but no guardian."""
+    for each in _children():
         with contextlib.suppress(psutil.Error):
             each.kill()
+
+
+def _children() -> list[psutil.Process]:
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if each.environ().get(MARK) != GUARDIAN:
+                found.append(each)
+    return found
 
 
 @contextlib.contextmanager
@@ -158,6 +169,6 @@ def _left() -> str:
              if not each.daemon and each is not threading.main_thread()]
     # OSError: no file can be opened.
     with contextlib.suppress(psutil.Error, OSError):
-        found += [f'the process {shown(each.name())}' for each in psutil.Process().children()]
+        found += [f'the process {shown(each.name())}' for each in _children()]
     more = f' (and {len(found) - 1} more)' if len(found) > 1 else ''
     return f'{found[0]}{more}' if found else 'a function of atexit'
