@@ -111,7 +111,8 @@ def closing(name: str) -> Iterator[None]:
         if not over.wait(_CLOSING_S - _LONG_S):
             _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
 
-    threading.Thread(target=watch, name='close', daemon=True).start()
+    with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
+        threading.Thread(target=watch, name='close', daemon=True).start()
     try:
         yield
     finally:
@@ -153,7 +154,8 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
             f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
             status))
         timer.daemon = True
-        timer.start()
+        with contextlib.suppress(RuntimeError):  # no thread can start
+            timer.start()
         # For destructors, of C too, during which no thread of Python runs.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(2 * _LEAVING_S))
