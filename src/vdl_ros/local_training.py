@@ -17,7 +17,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.children import SAVING_S, ending_within
+from vdl_ros.common.children import SAVING_S, ending_within, run_program
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
@@ -124,10 +124,13 @@ def train(
             policies = PolicyEvaluator(settings, surrogate)
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
-        return Trainer(
+        reason = Trainer(
             learner, inbox, flow_stats, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
             Callbacks(), evaluator=evaluator, timers={TRAINING: timer}).run(stop)
+        # Before environments are closed, which may never end.
+        say(f'ended by {reason}; written to {run_dir}')
+        return reason
 
 
 def main(args: list[str] | None = None) -> int:
@@ -171,11 +174,10 @@ def main(args: list[str] | None = None) -> int:
                 surrogate=select(SurrogateConfig, values),
                 folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
-        print(f'serial: {error}', file=sys.stderr)
+        say(f'serial: {error}', sys.stderr)
         return status_of(error)
-    say(f'ended by {reason}; written to {path}')
     return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    run_program('serial', main)

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from vdl_ros.common.children import SAVING_S, ending_within
+from vdl_ros.common.children import SAVING_S, ending_within, run_program
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     OneLineParser,
@@ -179,6 +179,9 @@ def train(
             [agents[each].actors[number] for each in share], step))
             for number, share, step in together]
         _run(groups, agents, stop)
+        # Before environments are closed, which may never end.
+        for agent in agents:
+            say(f'{agent.name}: ended by {agent.reason}; written to {run_dir / agent.name}')
         return {agent.name: agent.reason for agent in agents}
 
 
@@ -260,13 +263,11 @@ def main(args: Sequence[str] | None = None) -> int:
             reasons = train(
                 read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:
-        print(f'multi_agent_training: {error}', file=sys.stderr)
+        say(f'multi_agent_training: {error}', sys.stderr)
         return status_of(error)
-    for name, reason in reasons.items():
-        say(f'{name}: ended by {reason}; written to {options.run_dir / name}')
     found = reasons.values()
     return 1 if NOT_FINITE in found else EXIT_DISK if NOT_SAVED in found else 0
 
 
 if __name__ == '__main__':
-    sys.exit(main())
+    run_program('multi_agent_training', main)

@@ -1,5 +1,6 @@
 """Signals set an event without deadlock, and end the workers and children of a process."""
 
+import io
 import signal
 import subprocess
 import sys
@@ -47,6 +48,9 @@ def test_a_closed_terminal_is_a_signal_and_lines_to_it_raise_nothing(monkeypatch
 
     monkeypatch.setattr(sys, 'stdout', SimpleNamespace(write=closed, flush=closed))
     say('x')
+    monkeypatch.setattr(sys, 'stderr', io.StringIO())
+    sys.stderr.close()  # as an environment may
+    say('x', sys.stderr)
     stop = stop_on_signals()
     signal.raise_signal(signal.SIGHUP)
     assert stop.wait(60)

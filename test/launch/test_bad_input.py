@@ -80,7 +80,7 @@ def test_an_evaluation_that_crashes_fails_its_launch(plan, monkeypatch):
         launch_nodes, 'watched', lambda _, on_exit=launch_nodes.end_all, **options: (
             handlers.append(on_exit) or []))
     plan('evaluate.launch.py')
-    event = SimpleNamespace(returncode=-11, process_name='evaluate-1')
+    event = SimpleNamespace(returncode=-11, process_name='evaluate-1', env={})
     with pytest.raises(RuntimeError, match='evaluate-1 ended with status -11'):
         handlers[0](event, LaunchContext())
 

@@ -8,6 +8,7 @@ from rclpy.clock import Clock
 
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes.evaluate import EvaluateNode, main
 from vdl_ros.rl.learning.learner import Learner
@@ -15,17 +16,19 @@ from vdl_ros.rl.runs.checkpoint import save_checkpoint
 from vdl_ros.rl.settings import EvaluateConfig, TrainConfig, make_algorithm_config
 
 
-def test_published_episodes_say_how_they_ended():
-    published = []
+def test_published_episodes_say_how_they_ended_before_environments_are_closed(monkeypatch):
+    published, done = [], []
+    monkeypatch.setattr(CheckedVectorEnv, 'close', lambda _: done.append('closed'))
     node = SimpleNamespace(
         _config=EvaluateConfig(episodes=6, num_envs=2), _env=EnvConfig(env_id='vdl/Counter-v0'),
         _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(
             version=7, act=lambda deterministic: lambda observations, *rest: np.zeros(
                 len(observations), np.int64)),
         get_clock=Clock, get_logger=lambda: SimpleNamespace(info=print),
-        get_fully_qualified_name=lambda: '/evaluate')
+        get_fully_qualified_name=lambda: '/evaluate',
+        _report=lambda result, before: done.append(len(published)))
     EvaluateNode.play(node, threading.Event())
-    assert len(published) == 6
+    assert done == [6, 'closed']
     # In the counter environments every second episode is truncated.
     assert {(each.terminated, each.truncated) for each in published} == {
         (True, False), (False, True)}

@@ -7,6 +7,7 @@ import pytest
 from launch import LaunchContext
 from launch.actions import LogInfo
 
+from vdl_ros.common.children import MARK
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
@@ -129,9 +130,10 @@ def test_unknown_arguments_are_errors_only_in_the_launched_file(monkeypatch, tmp
         launch_arguments.reject_unknown_arguments(made, 'train.launch.py', known, TrainConfig)
 
 
-def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not():
-    def end_with(code, on_success):
-        event = SimpleNamespace(returncode=code, process_name='learner-1')
+def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
+    def end_with(code, on_success, mark=None):
+        mark = mark or (tmp_path if code else tmp_path / 'removed')
+        event = SimpleNamespace(returncode=code, process_name='learner-1', env={MARK: str(mark)})
         return launch_nodes.end_with(event, context(), on_success=on_success)
 
     assert end_with(0, True)
@@ -141,6 +143,12 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not():
         end_with(2, True)
     with pytest.raises(RuntimeError, match='learner-1 could not write its files'):
         end_with(3, True)
+    # A library crashed after the end of the program.
+    assert end_with(-11, True, tmp_path / 'removed')
+    # Its environment called exit(0).
+    with pytest.raises(RuntimeError, match='learner-1 has not finished'):
+        end_with(0, True, tmp_path)
+    assert not end_with(0, False, tmp_path)
 
 
 @pytest.fixture
@@ -153,7 +161,7 @@ def end(monkeypatch):
     def end_process(made, action):
         handler, left, _ = action.execute(made)
         assert handler.target_action is left.target_action
-        event = SimpleNamespace(returncode=1, process_name='learner-1')
+        event = SimpleNamespace(returncode=1, process_name='learner-1', env={})
         return handler.on_exit(event, made)
     return end_process
 

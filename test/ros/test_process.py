@@ -1,11 +1,15 @@
 """The process of a node: malformed arguments, callbacks under load, the death of its parent."""
 
+import io
 import itertools
+import math
 import subprocess
 import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 import rclpy
@@ -64,6 +68,20 @@ def test_an_error_of_set_up_is_one_line_and_an_error_of_work_is_a_traceback(caps
 
     assert run_node('name', refuse, pytest.fail, (), []) == 2
     assert capsys.readouterr().err == 'name: ROS: no security libraries\n'
+
+    def shut_down(node, stop):
+        rclpy.shutdown()  # as an environment may
+        assert stop.is_set()
+
+    def shut_down_and_publish(node, stop):
+        shut_down(node, stop)
+        node.create_publisher(Int64, 'number', 1)
+
+    for work in (shut_down, shut_down_and_publish):
+        assert run_node('name', make, work, (), []) == 2
+        assert capsys.readouterr().err == (
+            'name: an environment or a library has called rclpy.shutdown(), which ends this '
+            'node: its own nodes need a context of their own\n')
     # Python prints the traceback and ends with status 1.
     with pytest.raises(OSError, match='full'):
         run_node('name', make, fail, (), [])
@@ -123,23 +141,73 @@ def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind)
     executor.remove_node(node)
 
 
-def test_an_environment_that_never_returns_ends_the_process_with_one_line(monkeypatch, capsys):
-    stop, ended, exits = threading.Event(), threading.Event(), []
+@pytest.fixture
+def ended(monkeypatch):
+    """Return an event that is set where a process would end, with the status as ``status``."""
+    event = threading.Event()
 
     def leave(status):
-        exits.append(status)
-        ended.set()
+        event.status = status
+        event.set()
 
     monkeypatch.setattr(children, '_WATCH_S', 0.001)
-    monkeypatch.setattr(children, 'end_children', lambda: exits.append('children'))
+    monkeypatch.setattr(children, '_LEAVING_S', 0.001)
+    monkeypatch.setattr(children, '_deadline', [math.inf])
+    guardian = SimpleNamespace(
+        environ=lambda: {children.MARK: children.GUARDIAN}, kill=pytest.fail)
+    monkeypatch.setattr(children.psutil, 'Process', lambda: SimpleNamespace(
+        children=lambda recursive: [guardian]))
     monkeypatch.setattr(children.os, '_exit', leave)
+    monkeypatch.setattr(children, 'signal', Mock())
+    return event
+
+
+def test_an_environment_that_never_returns_ends_the_process_with_one_line(ended, capsys):
+    stop = threading.Event()
     with children.ending_within(0.001, 'actor', stop):
         stop.set()
         assert ended.wait(300)
-    assert exits == ['children', 1]
+    assert ended.status == 1
     assert capsys.readouterr().err == (
         'actor: the environment has not returned in 0.001 s since the signal to end: ended '
         'without it\n')
+
+
+def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypatch):
+    monkeypatch.setattr(children, '_LONG_S', 0.001)
+    monkeypatch.setattr(children, '_CLOSING_S', 0.002)
+    with children.closing('env_id: x: close()'):
+        assert ended.wait(300)
+    assert ended.status == 2
+    out, err = capsys.readouterr()
+    assert out == ('env_id: x: close() has not returned in 0.001 s; it is given up after '
+                   '0.002 s\n')
+    assert err == 'env_id: x: close() has not returned in 0.002 s: ended without it\n'
+
+
+@pytest.mark.parametrize(('fault', 'status'), [('thread', 0), ('atexit', 3), ('closed output', 0)])
+def test_what_environments_leave_holds_up_no_process(
+    ended, capsys, monkeypatch, tmp_path, fault, status,
+):
+    release, mark = threading.Event(), tmp_path / 'mark'
+    mark.touch()
+    monkeypatch.setenv(children.MARK, str(mark))
+    if fault == 'thread':
+        threading.Thread(target=release.wait, name='physics').start()
+    if fault == 'closed output':
+        for name in ('stdout', 'stderr'):
+            monkeypatch.setattr(sys, name, io.StringIO())
+            getattr(sys, name).close()
+    try:
+        with pytest.raises(SystemExit) as exited:
+            children.run_program('actor', lambda: status)
+        assert ended.wait(300)
+    finally:
+        release.set()
+    assert (exited.value.code, ended.status, mark.exists()) == (status, status, bool(status))
+    name = {'thread': 'the thread physics', 'atexit': 'a function of atexit'}.get(fault)
+    assert capsys.readouterr().err == (name is not None) * (
+        f'actor: ended 0 s after its program, without waiting for {name}\n')
 
 
 @pytest.mark.usefixtures('own_signals')

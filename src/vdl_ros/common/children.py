@@ -1,24 +1,39 @@
-"""What environments start and leave behind, and processes whose environments never return."""
+"""What environments start and leave behind, and how processes end that environments hold up."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
+import signal
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
+from typing import NoReturn
 
 import psutil
 
-#: Environment variable of a process and of all that it starts, also in sessions of their own.
+from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
+from vdl_ros.common.quoting import shown
+
+#: Environment variable of a process and of all that it starts, also in sessions of their own: a
+#: file that the process removes when its program has ended with status 0.
 MARK = 'VDL_ROS_STARTED_BY'
+#: Its value of a process that outlives all others: it stops the motors that they have left on.
+GUARDIAN = 'nobody'
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
 # Time between two looks at whether a process is to end, s.
 _WATCH_S = 0.5
 #: Longest time from a signal to the end of a process that has a run to save, s.
 SAVING_S = 60.0
+# Time of an environment's close() until a line says that it lasts, and until it is given up, s.
+_LONG_S, _CLOSING_S = 5.0, 30.0
+# Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
+_LEAVING_S = 4.0
+# When the process is to have ended after a signal, by time.monotonic().
+_deadline = [math.inf]
 
 
 def end_marked(mark: str) -> list[str]:
@@ -41,10 +56,19 @@ def end_marked(mark: str) -> list[str]:
 
 
 def end_children() -> None:
-    """Kill the processes that this one started, and that theirs started."""
-    for each in psutil.Process().children(recursive=True):
+    """Kill the processes that this one started, and that theirs started, but no guardian."""
+    for each in _children():
         with contextlib.suppress(psutil.Error):
             each.kill()
+
+
+def _children() -> list[psutil.Process]:
+    found = []
+    for each in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.Error):
+            if each.environ().get(MARK) != GUARDIAN:
+                found.append(each)
+    return found
 
 
 @contextlib.contextmanager
@@ -59,11 +83,10 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not stop.is_set():
             if over.wait(_WATCH_S):
                 return
+        _deadline[0] = time.monotonic() + seconds
         if not over.wait(seconds):
-            print(f'{name}: the environment has not returned in {seconds:g} s since the signal '
-                  'to end: ended without it', file=sys.stderr, flush=True)
-            end_children()
-            os._exit(1)
+            _end(f'{name}: the environment has not returned in {seconds:g} s since the signal to '
+                 'end: ended without it', 1)
 
     if seconds < math.inf:
         threading.Thread(target=watch, name='end', daemon=True).start()
@@ -71,3 +94,83 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         yield
     finally:
         over.set()
+
+
+@contextlib.contextmanager
+def closing(name: str) -> Iterator[None]:
+    """Say that a block, the ``close()`` of an environment, lasts long; at last end the process.
+
+    A restart does not help, so the status is that of bad input.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        if over.wait(_LONG_S):
+            return
+        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
+        if not over.wait(_CLOSING_S - _LONG_S):
+            _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
+
+    with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
+        threading.Thread(target=watch, name='close', daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _end(line: str, status: int) -> None:
+    """Print why, and end the process and what it has started, whatever holds it up."""
+    try:
+        say(line, sys.stderr)
+        end_children()
+    finally:
+        os._exit(status)
+
+
+def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
+    """Exit with the status that ``main`` returns, whatever environments and libraries have left.
+
+    Python would wait for ever for threads that are no daemons, for processes of multiprocessing,
+    for functions of ``atexit`` and for destructors.
+    """
+    mark, status = os.environ.get(MARK), 1
+    try:
+        status = main() or 0
+        if mark and not status:
+            with contextlib.suppress(OSError):
+                os.unlink(mark)
+        sys.exit(status)
+    except SystemExit as error:
+        status = error.code if isinstance(error.code, int) else int(error.code is not None)
+        raise
+    except KeyboardInterrupt:
+        # Ctrl-C before a node has installed its signal handlers.
+        status = EXIT_INTERRUPTED
+        sys.exit(status)
+    finally:
+        seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
+        timer = threading.Timer(seconds, lambda: _end(
+            f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
+            status))
+        timer.daemon = True
+        with contextlib.suppress(RuntimeError):  # no thread can start
+            timer.start()
+        # For destructors, of C too, during which no thread of Python runs.
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        signal.alarm(int(2 * _LEAVING_S))
+        # Not in _end: it may block.
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(Exception):
+                stream.flush()
+
+
+def _left() -> str:
+    """Return what is still running at the end of a program."""
+    found = [f'the thread {shown(each.name)}' for each in threading.enumerate()
+             if not each.daemon and each is not threading.main_thread()]
+    # OSError: no file can be opened.
+    with contextlib.suppress(psutil.Error, OSError):
+        found += [f'the process {shown(each.name())}' for each in _children()]
+    more = f' (and {len(found) - 1} more)' if len(found) > 1 else ''
+    return f'{found[0]}{more}' if found else 'a function of atexit'

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TextIO, TypeVar
 
 from vdl_ros.common.quoting import quoted
 
@@ -73,10 +73,11 @@ def status_of(error: Exception) -> int:
     return EXIT_DISK if is_of_disk else EXIT_BAD_INPUT
 
 
-def say(text: str) -> None:
+def say(text: str, file: TextIO | None = None) -> None:
     """Print a line if possible: a terminal that was closed or a full disk must end no work."""
-    with contextlib.suppress(OSError):
-        print(text, flush=True)
+    # ValueError: an environment has closed the file.
+    with contextlib.suppress(OSError, ValueError):
+        print(text, file=file, flush=True)
 
 
 _PR_SET_PDEATHSIG = 1

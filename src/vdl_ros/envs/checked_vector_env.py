@@ -20,6 +20,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv, VectorWrapper
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
+from vdl_ros.common.children import closing
 from vdl_ros.common.command_line import say
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.common.quoting import cause, in_one_line, quoted
@@ -181,7 +182,8 @@ class CheckedVectorEnv(Wrapper):
 
     def close(self, **kwargs: Any) -> None:
         try:
-            super().close(**kwargs)
+            with closing(str(failure(self.env, 'close()'))):
+                super().close(**kwargs)
         except FOREIGN_ERRORS as error:
             # What follows still has to be closed.
             say(str(failure(self.env, f'close(): {cause(error)}')))

@@ -82,8 +82,8 @@ class EvaluateNode(BaseNode):
     def is_attack(self) -> bool:
         return self._attack.adversarial_mode != NONE
 
-    def play(self, stop: threading.Event, attacked: bool = False) -> Evaluation:
-        """Play the episodes, under the attack if ``attacked``, and publish them."""
+    def play(self, stop: threading.Event, before: Evaluation | None = None) -> Evaluation:
+        """Play, publish and report the episodes; under the attack if there is a result before."""
         settings = self._config
         count = min(settings.num_envs, settings.episodes)
         if self._env.env_id.startswith(factory.ROBOT):
@@ -94,7 +94,7 @@ class EvaluateNode(BaseNode):
         env = replace(self._env, episodic_life=False)
         with set_up():
             envs = factory.make(env, settings.seed, num_envs=count)
-            if attacked:
+            if before:
                 envs = attack_environments(
                     envs, self._attack, self._train, settings.seed, self._surrogate)
         act = self._saved.act(settings.deterministic)
@@ -106,12 +106,16 @@ class EvaluateNode(BaseNode):
             with set_up():  # the environment of a file may fail at any step
                 result = evaluate(envs, act, settings.episodes, settings.seed, stop,
                                   tell=self.get_logger().info)
+            for episode in result.episodes:
+                self._episodes.publish(to_episode(
+                    episode, stamp=self.get_clock().now(),
+                    actor_id=self.get_fully_qualified_name(),
+                    policy_version=self._saved.version))
+            if result.returns:
+                self._report(result, before)
         finally:
+            # After the report: it may never end.
             envs.close()
-        for episode in result.episodes:
-            self._episodes.publish(to_episode(
-                episode, stamp=self.get_clock().now(),
-                actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
         return result
 
     def record(self, path: Path, stop: threading.Event) -> None:
@@ -131,27 +135,20 @@ class EvaluateNode(BaseNode):
             return EXIT_OK
         if not result.returns:
             return EXIT_OK
-        self._report(result)
         if self.is_attack and not stop.is_set():
-            attacked = self.play(stop, attacked=True)
-            if attacked.returns:
-                self._report(attacked, 'attacked: ')
-                self.get_logger().info(
-                    f'adversary: l2 {attacked.adversary_l2:.6g}, '
-                    f'{attacked.injects} of {sum(attacked.lengths)} observations perturbed '
-                    f'({attacked.injects / sum(attacked.lengths):.0%}), '
-                    f'return lost {result.mean - attacked.mean:.2f}')
+            self.play(stop, result)
         if self._config.video and not stop.is_set():
             self.record(Path(self._config.video), stop)
         return EXIT_OK
 
-    def _report(self, result: Evaluation, what: str = '') -> None:
+    def _report(self, result: Evaluation, before: Evaluation | None) -> None:
         # Where the environment says so.
         known = [each.success for each in result.episodes if each.success is not None]
         success = f', success {sum(known) / len(known):.0%}' if known else ''
         # One episode has no interval.
         interval = '' if math.isnan(result.interval) else (
             f'95 % of the mean +-{result.interval:.2f}, ')
+        what = 'attacked: ' if before else ''
         self.get_logger().info(
             f'{what}{len(result.returns)} episodes: mean {result.mean:.2f}, '
             f'std {result.std:.2f}, {interval}from {min(result.returns):g} to '
@@ -161,6 +158,12 @@ class EvaluateNode(BaseNode):
             self.get_logger().info(
                 f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '
                 f'{figures["p99"]:.0f}), {result.late_actions} late actions')
+        if before:
+            self.get_logger().info(
+                f'adversary: l2 {result.adversary_l2:.6g}, '
+                f'{result.injects} of {sum(result.lengths)} observations perturbed '
+                f'({result.injects / sum(result.lengths):.0%}), '
+                f'return lost {before.mean - result.mean:.2f}')
 
 
 def main(args: Sequence[str] | None = None) -> int:

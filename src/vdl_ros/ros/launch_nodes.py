@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
+import os
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from launch import LaunchContext, LaunchDescription
@@ -154,8 +156,11 @@ def end_with(
     if event.returncode == EXIT_DISK:
         raise RuntimeError(f'{event.process_name} could not write its files: it has logged which '
                            'above')
-    if event.returncode == 0 and on_success:
-        return [Shutdown(reason=f'{event.process_name} has finished')]
+    if on_success:
+        if has_finished(event):
+            return [Shutdown(reason=f'{event.process_name} has finished')]
+        if event.returncode == 0:
+            raise RuntimeError(f'{event.process_name} has not finished')
     return None
 
 
@@ -163,23 +168,44 @@ def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
     """End the launch when a node exits that all others depend on."""
     if context.is_shutdown:
         return None
-    if event.returncode:
+    if not has_finished(event):
         raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
     return [Shutdown(reason=f'{event.process_name} has ended')]
+
+
+def has_finished(event: ProcessExited) -> bool:
+    """Return whether a program has ended with 0; of :func:`with_children` its mark tells it.
+
+    The status of a process may be that of an environment: ``exit(0)`` in the middle of the
+    program, or a crash of its destructors after the end.
+    """
+    mark = (event.env or {}).get(MARK)
+    return event.returncode == 0 if mark is None else not os.path.exists(mark)
+
+
+@cache
+def _marks() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix='vdl_ros_', ignore_cleanup_errors=True)
 
 
 def with_children(process: Any) -> list[Any]:
     """Return the actions that start a process, and that end what it left when it has ended.
 
-    An environment starts simulators and workers, and a process that is killed closes none.
+    An environment starts simulators and workers, and a process that is killed closes none. An
+    environment that exits says nothing, and its status may be 0.
     """
-    mark = secrets.token_hex(8)
+    handle, mark = tempfile.mkstemp(dir=_marks().name)
+    os.close(handle)
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[Any]:
-        if not (names := end_marked(mark)):
-            return []
-        counts = ', '.join(f'{count} {name}' for name, count in Counter(names).items())
-        return [LogInfo(msg=f'{event.process_name} left processes, which are ended now: {counts}')]
+        lines = []
+        if event.returncode == 0 and not has_finished(event) and not context.is_shutdown:
+            lines.append(f'{event.process_name} ended with status 0 in the middle of its program: '
+                         'an environment or a library has called exit()')
+        if names := end_marked(mark):
+            counts = ', '.join(f'{count} {name}' for name, count in Counter(names).items())
+            lines.append(f'{event.process_name} left processes, which are ended now: {counts}')
+        return [LogInfo(msg=line) for line in lines]
 
     return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)),
             GroupAction([SetEnvironmentVariable(MARK, mark), process])]

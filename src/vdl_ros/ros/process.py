@@ -21,11 +21,11 @@ from rclpy.executors import Executor, SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.signals import SignalHandlerOptions
 from rclpy.task import Future
-from rclpy.utilities import remove_ros_args
+from rclpy.utilities import get_default_context, remove_ros_args
 
 from vdl_ros import PARENT_PID
 from vdl_ros.common.children import ending_within
-from vdl_ros.common.command_line import signal_at_death_of, stop_on_signals
+from vdl_ros.common.command_line import say, signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
 from vdl_ros.ros.dds import shared_memory, transport
@@ -188,10 +188,17 @@ def run_node(
         print(f'usage: ros2 run vdl_ros {name} --ros-args -p NAME:=VALUE ...\n\nparameters:\n'
               f'{describe(*settings)}')
         return EXIT_OK
-    node = None
+    node, is_ended = None, threading.Event()
+    lines = ['an environment or a library has called rclpy.shutdown(), which ends this node: '
+             'its own nodes need a context of their own']
     try:
         # Before all else; rclpy's handlers would end the context before the last message is sent.
         stop = stop_on_signals()
+
+        def end() -> None:
+            is_ended.set()
+            stop.set()
+
         with ending_within(ends_within, name, stop):
             with set_up():
                 if non_ros:
@@ -202,13 +209,19 @@ def run_node(
                 transport.configure()
                 keep_large_blocks()
                 rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
+                get_default_context().on_shutdown(end)
                 with shared_memory.reserved():
                     node = make()
-            return work(node, stop)
+            status = work(node, stop)
+            if not is_ended.is_set():
+                return status
     except _SetUpError as error:
-        for line in str(error).splitlines():
-            print(f'{name}: {line}', file=sys.stderr)
-        return EXIT_BAD_INPUT
+        if not is_ended.is_set():
+            lines = str(error).splitlines()
+    except Exception:
+        # Else a consequence of that call.
+        if not is_ended.is_set():
+            raise
     finally:
         if node is not None:
             node.destroy_node()
@@ -216,3 +229,6 @@ def run_node(
         # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for line in lines:
+        say(f'{name}: {line}', sys.stderr)
+    return EXIT_BAD_INPUT

@@ -33,6 +33,7 @@ from vdl_ros.arm.driver.usb import (
     load_backend,
 )
 from vdl_ros.arm.joints import Motors
+from vdl_ros.common.children import GUARDIAN, MARK
 from vdl_ros.common.quoting import cause
 
 _GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
@@ -117,7 +118,7 @@ class Guardian(Guard):
             self._process.kill()
         self._release()
         # Without the current folder: a usb.py there must not replace pyusb.
-        environment = {**os.environ, 'PYTHONSAFEPATH': '1'}
+        environment = {**os.environ, 'PYTHONSAFEPATH': '1', MARK: GUARDIAN}
         try:
             self._process = subprocess.Popen(
                 [sys.executable, '-m', 'vdl_ros.arm.driver.guardian', *self._options,
