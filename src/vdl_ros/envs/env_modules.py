@@ -20,7 +20,7 @@ import gymnasium
 import gymnasium.wrappers
 
 from vdl_ros.common.opengl import refuse_unusable_backend
-from vdl_ros.common.quoting import cause, quoted
+from vdl_ros.common.quoting import cause, quoted, text_of
 from vdl_ros.common.settings import SettingError, suggestion
 from vdl_ros.envs.checked_vector_env import FOREIGN_ERRORS, EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
@@ -72,8 +72,9 @@ def _reason(name: str, error: BaseException) -> str:
     if not isinstance(error, ModuleNotFoundError) or error.name not in (name, top):
         return cause(error)
     here = Path(f'{top}.py').is_file() or Path(top).is_dir()
-    return f'{error}; ' + ('it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else
-                           'install it, or add its folder to PYTHONPATH')
+    return f'{text_of(error)}; ' + (
+        'it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else
+        'install it, or add its folder to PYTHONPATH')
 
 
 # Characters of a setting, and levels of nesting.

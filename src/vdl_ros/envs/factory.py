@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import say
 from vdl_ros.common.opengl import draw_without_display
-from vdl_ros.common.quoting import cause, in_one_line, quoted
+from vdl_ros.common.quoting import cause, in_one_line, quoted, text_of
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
@@ -186,7 +186,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
             raise
         given = f' with env_kwargs {quoted(config.env_kwargs)}' if config.env_kwargs else ''
         # Gymnasium repeats the arguments.
-        reason = ' '.join(str(error).split()).partition(' was raised from the environment')[0]
+        reason = ' '.join(text_of(error).split()).partition(' was raised from the environment')[0]
         if isinstance(error, gymnasium.error.DependencyNotInstalled) and 'Box2D' in reason:
             # Gymnasium names its own extra, which has to be compiled.
             reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
