@@ -56,6 +56,10 @@ def import_modules(config: EnvModulesConfig) -> None:
 
 def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
     """Yield the wrappers that the imported modules and their submodules define, by full name."""
+def imported_modules() -> list[str]:
+    return list(_imported)
+
+
     for name, module in list(sys.modules.items()):
         if not any(name == each or name.startswith(f'{each}.') for each in _imported):
             continue

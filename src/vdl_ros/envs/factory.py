@@ -34,7 +34,7 @@ from vdl_ros.envs.checked_vector_env import (
     check_memory,
 )
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules import make_wrappers, parse_kwargs
+from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs
 from vdl_ros.envs.lag import add_lag, delay_arguments
 from vdl_ros.envs.package_versions import version_hint
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
@@ -260,12 +260,16 @@ def _spec(env_id: str) -> EnvSpec:
         dummy.register_dummies(env_id)
     spec = gymnasium.registry.get(env_id)
     if spec is None:
-        hint = (f'no robot {quoted(env_id)} on this host, or this process is no ROS node: '
-                'its contract is NAME.yaml in config/robots or in the folder robots'
-                ) if env_id.startswith(ROBOT) else (
-            f'no environment {quoted(env_id)} on this host; the module that registers it '
-            'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
-            'env_modules:=MODULE with a node, else by --env_modules MODULE')
+        if env_id.startswith(ROBOT):
+            hint = (f'no robot {quoted(env_id)} on this host, or this process is no ROS node: '
+                    'its contract is NAME.yaml in config/robots or in the folder robots')
+        elif modules := imported_modules():
+            hint = (f'no environment {quoted(env_id)} on this host; env_modules '
+                    f'{", ".join(modules)} have registered none of this name')
+        else:
+            hint = (f'no environment {quoted(env_id)} on this host; the module that registers it '
+                    'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
+                    'env_modules:=MODULE with a node, else by --env_modules MODULE')
         raise EnvError(f'env_id: {hint}{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')
