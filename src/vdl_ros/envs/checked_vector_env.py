@@ -7,6 +7,7 @@ border to code of others: what that raises or returns is checked here once, and 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable
@@ -40,6 +41,7 @@ else:
     # At run time its number of type parameters depends on the version of Gymnasium.
     Wrapper = VectorWrapper
 
+_MAX_RATE = 1000  # frames/s
 _SHOWN = 40  # characters of a value in an error
 #: What code of others may raise: some simulators exit when their window is closed.
 FOREIGN_ERRORS = (Exception, SystemExit)
@@ -61,8 +63,21 @@ class EnvStopped(Exception):  # noqa: N818
 
 def failure(env: Any, reason: str) -> EnvFailedError:
     """Return what to raise for an environment that fails."""
-    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    return EnvFailedError(f'env_id: {name}: {reason}')
+    return EnvFailedError(f'{_named(env)}: {reason}')
+
+
+def _named(env: Any) -> str:
+    return f'env_id: {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}'
+
+
+def frame_rate(env: VectorEnvironment, default: float) -> float:
+    """Return the environment's frames per second, ``default`` if it does not say it."""
+    found = env.metadata.get('render_fps')
+    with contextlib.suppress(TypeError, ValueError):
+        if 0.0 <= (rate := float(found or default)) <= _MAX_RATE:
+            return rate
+    raise failure(env, f"metadata['render_fps'] {quoted(found, _SHOWN)} is not allowed: a number "
+                  f'above 0, at most {_MAX_RATE}')
 
 
 def check_memory(num_envs: int, size: int) -> None:
@@ -227,15 +242,18 @@ class CheckedVectorEnv(Wrapper):
         if given is None:
             return None
         image = np.asarray(given)
-        if image.ndim == 3 and image.shape[2] == 3 and image.size:
+        if image.ndim == 3 and image.shape[2] in (3, 4) and image.size:
+            image = image[..., :3]  # without transparency
             if image.dtype == np.uint8:
                 return image
             if image.dtype.kind in 'fiu' and image.min() >= 0 and image.max() <= 255:
                 if image.dtype.kind == 'f' and image.max() <= 1:
                     image = np.round(image * 255)
                 return image.astype(np.uint8)
-        raise failure(self.env, f'render(): an array {image.shape} of {image.dtype} is not '
-                      'allowed: [height, width, 3], from 0 to 255, or floats from 0 to 1')
+        extent = f' from {image.min():g} to {image.max():g}' if (
+            image.size and image.dtype.kind in 'fiu') else ''
+        raise failure(self.env, f'render(): an array {image.shape} of {image.dtype}{extent} is '
+                      'not allowed: [height, width, 3], from 0 to 255, or floats from 0 to 1')
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
         shape = self._action_shape
