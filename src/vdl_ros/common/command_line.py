@@ -109,6 +109,11 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
     _hearing.update(process=os.getpid(), writer=writer)
 
 
+def hears_signals() -> bool:
+    """Return whether signals set an event in this process, and raise no KeyboardInterrupt."""
+    return os.getpid() == _hearing['process']
+
+
 # The process whose signals go to a pipe, and the pipe's end.
 _hearing = {'process': 0, 'writer': 0}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -117,7 +122,7 @@ _forker = threading.local()
 
 
 def _forward(number: int, frame: object) -> None:
-    if os.getpid() == _hearing['process']:
+    if hears_signals():
         with contextlib.suppress(BlockingIOError):
             os.write(_hearing['writer'], bytes([number]))
 

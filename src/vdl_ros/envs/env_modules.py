@@ -22,8 +22,9 @@ import gymnasium.wrappers
 from vdl_ros.common.opengl import refuse_unusable_backend
 from vdl_ros.common.quoting import cause, quoted, text_of
 from vdl_ros.common.settings import SettingError, suggestion
-from vdl_ros.envs.checked_vector_env import FOREIGN_ERRORS, EnvError, check_memory
+from vdl_ros.envs.checked_vector_env import EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.package_versions import version_hint
 
 Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
@@ -45,8 +46,9 @@ def import_modules(config: EnvModulesConfig) -> None:
             raise SettingError(f'env_modules: {quoted(name)} is not allowed: names of modules, '
                                'such as my_package.envs, separated by commas')
         try:
-            importlib.import_module(name)
-        except FOREIGN_ERRORS as error:
+            with ForeignCall(f'env_modules: {name!r}', 'being imported'):
+                importlib.import_module(name)
+        except foreign_errors() as error:
             raise SettingError(
                 f'env_modules: {name!r} cannot be imported: {_reason(name, error)}'
                 f'{version_hint(error)}') from error
@@ -54,12 +56,12 @@ def import_modules(config: EnvModulesConfig) -> None:
             _imported.append(name)
 
 
-def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
-    """Yield the wrappers that the imported modules and their submodules define, by full name."""
 def imported_modules() -> list[str]:
     return list(_imported)
 
 
+def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
+    """Yield the wrappers that the imported modules and their submodules define, by full name."""
     for name, module in list(sys.modules.items()):
         if not any(name == each or name.startswith(f'{each}.') for each in _imported):
             continue
@@ -202,7 +204,7 @@ def _wrap(
             env, **{key: tuple(value) if isinstance(value, list) else value
                     for key, value in arguments.items()})
     # Their code may raise anything; Gymnasium's asserts.
-    except FOREIGN_ERRORS as error:
+    except foreign_errors() as error:
         raise EnvError(f'env_wrappers: {name}: {cause(error)}') from error
     space = wrapped.observation_space
     if isinstance(space, gymnasium.spaces.Box):

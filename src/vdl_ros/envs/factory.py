@@ -25,7 +25,6 @@ from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.checked_vector_env import (
-    FOREIGN_ERRORS,
     CheckedEnv,
     CheckedVectorEnv,
     CopiedObservation,
@@ -35,6 +34,7 @@ from vdl_ros.envs.checked_vector_env import (
 )
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs
+from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.lag import add_lag, delay_arguments
 from vdl_ros.envs.package_versions import version_hint
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
@@ -159,27 +159,34 @@ def _make_copies(
             # All copies share one random stream, which takes one seed.
             tested = str(spec.vector_entry_point).startswith(_TESTED_VECTOR)
             return CheckedVectorEnv(
-                env, seed, seeds=lambda seeds: seeds[0], copies=not tested)
-        with contextlib.suppress(*FOREIGN_ERRORS):
+                env, seed, seeds=lambda seeds: seeds[0], copies=not tested,
+                is_foreign=not tested and not spec.id.startswith(ROBOT))
+        with contextlib.suppress(*foreign_errors()):
             env.close()
         say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
             f'the autoreset mode {mode}, not NEXT_STEP')
-    if not str(spec.entry_point).startswith(_TESTED):
-        wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
+    is_foreign = not str(spec.entry_point).startswith(_TESTED)
+    if is_foreign and wrappers:
+        wrappers = [CopiedObservation, *wrappers]
+    # So is a wrapper of a module of the user's.
+    is_foreign |= bool(wrappers)
+    if is_foreign:
+        wrappers = [*wrappers, CheckedEnv]
     # Gymnasium's checker checks only the first step, and slows all others.
     return CheckedVectorEnv(gymnasium.make_vec(
         spec.id, count, vectorization_mode='sync', disable_env_checker=True, wrappers=wrappers,
-        **kwargs), seed)
+        **kwargs), seed, is_foreign=is_foreign)
 
 
 @contextlib.contextmanager
 def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
     """Raise an EnvError of one line for what an environment refuses as it is created."""
     try:
-        yield
+        with ForeignCall(f'env_id: {spec.id}', 'being created'):
+            yield
     except EnvError:
         raise
-    except FOREIGN_ERRORS as error:
+    except foreign_errors() as error:
         refuses = isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError)
         # Other errors of this package are bugs, of anybody else's code they are what it refuses.
         if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
@@ -243,7 +250,7 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     try:
         known = inspect.signature(found).parameters
         description = found(**{name: value for name, value in kwargs.items() if name in known})
-    except FOREIGN_ERRORS as error:
+    except foreign_errors() as error:
         raise EnvError(f'env_id: {spec.id}: its description: {in_one_line(error)}') from error
     return {'environment': description} if description else {}
 
