@@ -1,5 +1,6 @@
 """CheckedVectorEnv: the same behaviour for environments of different libraries."""
 
+import signal
 import sys
 import threading
 import warnings
@@ -260,7 +261,8 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
-            np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit())
+            np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit(),
+            signal.getsignal(signal.SIGTERM))
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
@@ -276,6 +278,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             np.seterr(all='raise')
             warnings.simplefilter('error')
             sys.setrecursionlimit(sys.getrecursionlimit() - 100)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
         def step(self, action):
             seen.append(state())
@@ -294,8 +297,8 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             assert state() == before
     finally:
         foreign._theirs.clear()
-    # Less depth is taken back.
-    assert seen == [(dtype, False, 'meta', 'raise', 'error', before[-1])
+    # Less depth and the handler are taken back.
+    assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[-2:])
                     for dtype in (torch.float64, torch.float16)]
 
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from vdl_ros.common.quoting import quoted
 
@@ -110,8 +110,21 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
 
 
 def hears_signals() -> bool:
-    """Return whether signals set an event in this process, and raise no KeyboardInterrupt."""
-    return os.getpid() == _hearing['process']
+    """Return whether SIGINT sets an event in this process, and raises no KeyboardInterrupt."""
+    return signal.getsignal(signal.SIGINT) is _forward
+
+
+def signal_handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in _SIGNALS]
+
+
+def restore_signals(handlers: list[Any]) -> None:
+    """Install the handlers of before again, in the main thread, which alone can change them."""
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
+        if handler is not None:  # one that Python does not know
+            signal.signal(number, handler)
+    if hears_signals():
+        signal.set_wakeup_fd(_hearing['writer'], warn_on_full_buffer=False)
 
 
 # The process whose signals go to a pipe, and the pipe's end.
@@ -122,7 +135,7 @@ _forker = threading.local()
 
 
 def _forward(number: int, frame: object) -> None:
-    if hears_signals():
+    if os.getpid() == _hearing['process']:
         with contextlib.suppress(BlockingIOError):
             os.write(_hearing['writer'], bytes([number]))
 

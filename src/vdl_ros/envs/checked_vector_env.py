@@ -191,7 +191,7 @@ class CheckedVectorEnv(Wrapper):
         try:
             if not self._is_foreign:
                 return function()
-            with ForeignCall(self._name, f'in {name}()'):
+            with ForeignCall(self._name, f'in {name}()', often=name == 'step'):
                 return function()
         except (EnvError, EnvStopped):
             raise

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from vdl_ros.common.command_line import hears_signals, say
+from vdl_ros.common.command_line import hears_signals, restore_signals, say, signal_handlers
 
 # Time after which a call that has not returned is said, s; again whenever that has doubled.
 _TELL_S = 5.0
@@ -20,7 +20,7 @@ _LOOK_S = 0.5
 def foreign_errors() -> tuple[type[BaseException], ...]:
     """Return what code of others may raise, for ``except``: all; a panic of Rust is no Exception.
 
-    A KeyboardInterrupt is the user's, unless signals set an event in this process.
+    A KeyboardInterrupt is the user's, unless a Ctrl-C sets an event in this process.
     """
     if hears_signals():
         return (BaseException,)
@@ -32,14 +32,17 @@ class ForeignCall:
 
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
     Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
-    be what an environment needs, and would change what a policy computes.
+    be what an environment needs, and would change what a policy computes. Less depth of
+    calls, and handlers of signals, are undone for good; those of a call that is made ``often`` are
+    not looked at, which would take longer than all else.
     """
 
-    def __init__(self, name: str, doing: str) -> None:
-        self._name, self._doing = name, doing
+    def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
+        self._name, self._doing, self._often = name, doing, often
 
     def __enter__(self) -> None:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
+        self._handlers = [] if self._often else signal_handlers()
         if _theirs:
             _write(_theirs, self._ours)
         self._since, self._due = monotonic(), _TELL_S
@@ -53,6 +56,8 @@ class ForeignCall:
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
+        if self._handlers and self._handlers != signal_handlers():
+            restore_signals(self._handlers)
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
