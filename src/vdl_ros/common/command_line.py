@@ -119,7 +119,9 @@ def signal_handlers() -> list[Any]:
 
 
 def restore_signals(handlers: list[Any]) -> None:
-    """Install the handlers of before again, in the main thread, which alone can change them."""
+    """Install the handlers of before again, if this is the main thread, which alone can."""
+    if threading.current_thread() is not threading.main_thread():
+        return
     for number, handler in zip(_SIGNALS, handlers, strict=True):
         if handler is not None:  # one that Python does not know
             signal.signal(number, handler)
