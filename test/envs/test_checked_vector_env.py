@@ -249,8 +249,14 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
     for outcome[4] in infos:
         info = env.step(np.zeros(2, np.int64))[4]
         found.append(info.pop('is_success', np.zeros(2)).tolist())
-        assert not info
+        assert info.keys() <= {'_is_success'}
     assert found == [[1, 1], [1, 1], [0, 0], [0, 0], [0, 0]]
+    for given, kept in (([True, False], [1, 0]), (np.array([np.True_, None], object), [1, 0]),
+                        ('yes', None), (['a', 'b'], None), ([True], None)):
+        info = env.from_environment(([[0.0]] * 2, [0.0] * 2, [False] * 2, [False] * 2,
+                                     {'is_success': given, 'final_obs': 1}))[4]
+        assert info.pop('final_obs') == 1
+        assert (info['is_success'].tolist() if info else None) == kept
 
 
 def state():

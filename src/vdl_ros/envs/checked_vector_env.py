@@ -44,7 +44,7 @@ else:
 
 _SHOWN = 40  # characters of a value in an error
 _MAX_RATE = 1000  # frames/s
-# What is read in the info of an environment of others; the rest may change its shape.
+# What is read in the info of any environment; of single ones the rest may change its shape.
 _INFO = ('is_success', 'observation_delay', 'action_delay')
 # Bytes; settings come over the network.
 _MAX_OBSERVATION_BYTES = 1 << 30
@@ -230,12 +230,14 @@ class CheckedVectorEnv(Wrapper):
     def _checked_info(self, info: Any, source: str) -> dict[str, Any]:
         if not isinstance(info, dict):
             raise _no_info(self.env, info, source)
-        if not self._is_foreign:
-            return info
-        # Worlds say where a body is lost.
-        found = {name: np.asarray(info[name]) for name in (*_INFO, 'is_lost') if name in info}
-        return {name: values for name, values in found.items()
-                if values.shape == self._shape[:1] and values.dtype.kind in 'biuf'}
+        found: dict[str, Any] = info
+        if self._is_foreign and not found.keys().isdisjoint(_INFO):
+            found = dict(found)
+            for name in _INFO:
+                if name in found and (
+                        values := _numbers(found.pop(name))).shape == self._shape[:1]:
+                    found[name] = values
+        return found
 
     def _observed(self, observations: Any) -> NDArray[Any]:
         """Return observations as one array [B, ...]."""
@@ -298,6 +300,15 @@ def _no_info(env: Any, info: Any, source: str) -> EnvFailedError:
 def _is_number(value: Any) -> bool:
     """Return whether a value is one number or truth value, also of NumPy, JAX or PyTorch."""
     return isinstance(value, bool | int | float) or getattr(value, 'shape', None) == ()
+
+
+def _numbers(given: Any) -> NDArray[Any]:
+    """Return an array of numbers; one of another shape if they are none."""
+    values = np.asarray(given)
+    # As Gymnasium joins what only some of the copies have.
+    if values.dtype == object and all(each is None or _is_number(each) for each in values.flat):
+        values = np.array([float(each or 0) for each in values.flat]).reshape(values.shape)
+    return values if values.dtype.kind in 'biuf' else np.empty(())
 
 
 class CopiedObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
