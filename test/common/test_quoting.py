@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from vdl_ros.common.quoting import quoted, shown
+from vdl_ros.common.quoting import cause, in_one_line, quoted, shown
 
 
 def test_a_value_is_quoted_in_one_short_line_with_its_control_characters_escaped():
@@ -23,6 +23,19 @@ def test_a_value_is_quoted_in_one_short_line_with_its_control_characters_escaped
     for value in ((), (1,), (1, 2.0), [], {}, {'a': [None, ('b',)], 2: {}}):
         assert quoted(value) == repr(value)
     assert quoted('abcdef', 6) == "'ab..."
+
+
+class NoTextError(ValueError):
+    def __str__(self):
+        raise RuntimeError
+
+    __repr__ = __str__
+
+
+def test_an_error_or_a_value_without_a_text_is_named_by_its_kind():
+    text = '<NoTextError whose text raises RuntimeError>'
+    assert cause(NoTextError()) == f'NoTextError: {text}'
+    assert in_one_line(NoTextError()) == quoted(NoTextError()) == text
 
 
 def test_only_a_short_printable_text_is_shown_without_quotes():

@@ -1,11 +1,18 @@
 """CheckedVectorEnv: the same behaviour for environments of different libraries."""
 
+import signal
+import sys
+import threading
+import warnings
+
 import gymnasium
 import numpy as np
 import pytest
+import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
+from vdl_ros.envs import foreign
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
@@ -135,6 +142,10 @@ PARTS = spaces.Dict({'arm': FOUR, 'goal': spaces.Discrete(3)})
 ZEROS = np.zeros(4, np.float32)
 
 
+class Panic(BaseException):
+    """As of PyO3, for code in Rust."""
+
+
 class Answers(gymnasium.Env):
     """Returns from reset and step what it was given, or raises it."""
 
@@ -183,10 +194,12 @@ def test_an_observation_of_another_shape_is_named_from_reset_and_from_step(answe
 
 
 @pytest.mark.filterwarnings('ignore:overflow encountered in cast')
-def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its_value(answers):
-    def of(observation=(0.0,), reward=0.0):
-        return observation, reward, False, False, {}
+def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its_value(
+        answers, monkeypatch):
+    def of(observation=(0.0,), reward=0.0, ends=False, info=None):
+        return observation, reward, ends, False, {} if info is None else info
 
+    monkeypatch.setattr(foreign, 'hears_signals', lambda: True)
     limits = 'is not allowed: from -1e+09 to 1e+09'
     for space, outcome, reason in (
             (WIDE, of([np.nan]), f'the observation of step(): nan {limits}'),
@@ -204,14 +217,116 @@ def test_whatever_a_step_returns_or_raises_that_is_not_allowed_is_named_with_its
              'the reward of step(): array([1.]) is not allowed: one number'),
             (WIDE, of(reward='good'), "step(): ValueError: could not convert string to float"),
             (WIDE, of()[:4], 'step() returns 4 values, which is not allowed: observation, reward'),
-            (WIDE, SystemExit(0), 'step(): SystemExit: 0 (test_checked_vector_env.py')):
+            (WIDE, of(ends=np.array([False])),
+             'terminated of step(): array([False]) is not allowed: True or False'),
+            (WIDE, of(ends='no'), "terminated of step(): 'no' is not allowed: True or False"),
+            (WIDE, of(info=[]), 'info of step(): [] is not allowed: a dictionary'),
+            (WIDE, SystemExit(0), 'step(): SystemExit: 0 (test_checked_vector_env.py'),
+            (WIDE, Panic('unwrap'), 'step(): Panic: unwrap (test_checked_vector_env.py'),
+            (WIDE, GeneratorExit(), 'step(): GeneratorExit (test_checked_vector_env.py'),
+            # Ctrl-C sets an event.
+            (WIDE, KeyboardInterrupt(), 'step(): KeyboardInterrupt (test_checked_vector_env')):
         env = answers(space, ({'arm': ZEROS, 'goal': 1} if space is PARTS else [0.0], {}), outcome)
         env.reset()
         with pytest.raises(EnvFailedError) as caught:
             env.step(np.zeros(2, np.int64))
         assert str(caught.value).startswith(f'env_id: test/Answers-v0: {reason}')
+    # The last one; in a process that a KeyboardInterrupt is to end.
+    monkeypatch.undo()
+    with pytest.raises(KeyboardInterrupt):
+        env.step(np.zeros(2, np.int64))
     with pytest.raises(EnvFailedError, match=r'reset\(\) returns array.* allowed: observation, i'):
         answers(WIDE, np.zeros(1), None).reset()
+
+
+def test_what_nobody_reads_in_an_info_may_be_anything(answers):
+    infos = [{'path': np.zeros(n), 'id': n, 'is_success': success, 'is_lost': True}
+             for n, success in enumerate([np.True_, 1.0, 'yes', np.array([True, False]), None])]
+    outcome = [[0.0], 0.0, False, False, infos[0]]
+    env = answers(WIDE, ([0.0], infos[3]), outcome)
+    env.reset()
+    found = []
+    for outcome[4] in infos:
+        info = env.step(np.zeros(2, np.int64))[4]
+        found.append(info.pop('is_success', np.zeros(2)).tolist())
+        assert info.keys() <= {'_is_success'}
+    assert found == [[1, 1], [1, 1], [0, 0], [0, 0], [0, 0]]
+    for given, kept in (([True, False], [1, 0]), (np.array([np.True_, None], object), [1, 0]),
+                        ('yes', None), (['a', 'b'], None), ([True], None)):
+        info = env.from_environment(([[0.0]] * 2, [0.0] * 2, [False] * 2, [False] * 2,
+                                     {'is_success': given, 'final_obs': 1}))[4]
+        assert info.pop('final_obs') == 1
+        assert (info['is_success'].tolist() if info else None) == kept
+
+
+def state():
+    return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
+            np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit(),
+            signal.getsignal(signal.SIGTERM))
+
+
+def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
+        answers, monkeypatch):
+    seen = []
+
+    class Changing(Answers):
+        def __init__(self, **_):
+            super().__init__(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))
+            torch.set_default_dtype(torch.float64)
+            torch.set_grad_enabled(False)
+            torch.set_default_device('meta')
+            np.seterr(all='raise')
+            warnings.simplefilter('error')
+            sys.setrecursionlimit(sys.getrecursionlimit() - 100)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+
+        def step(self, action):
+            seen.append(state())
+            torch.set_default_dtype(torch.float16)
+            return super().step(action)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
+                        EnvSpec('test/Changing-v0', Changing))
+    before = state()
+    try:
+        env = make(EnvConfig(env_id='test/Changing-v0'), seed=0, num_envs=1)
+        assert state() == before
+        env.reset()
+        for _ in range(2):
+            env.step(np.zeros(1, np.int64))
+            assert state() == before
+    finally:
+        foreign._theirs.clear()
+    # Less depth and the handler are taken back.
+    assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[-2:])
+                    for dtype in (torch.float64, torch.float16)]
+
+
+def test_a_call_that_does_not_return_is_said_ever_less_often(answers, monkeypatch):
+    lines, over, now = [], threading.Event(), [0.0]
+
+    def say(line):
+        lines.append(line)
+        now[0] *= 2.0
+        if len(lines) == 3:
+            over.set()
+
+    class Slow(Answers):
+        def step(self, action):
+            now[0] = 5.0
+            assert over.wait(60.0)
+            return super().step(action)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Slow-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Slow-v0', lambda **_: Slow(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    monkeypatch.setattr(foreign, 'monotonic', lambda: now[0])
+    monkeypatch.setattr(foreign, 'say', say)
+    monkeypatch.setattr(foreign, '_LOOK_S', 0.01)
+    env = make(EnvConfig(env_id='test/Slow-v0'), seed=0, num_envs=1)
+    env.reset()
+    assert not lines
+    env.step(np.zeros(1, np.int64))
+    assert lines[:3] == [f'env_id: test/Slow-v0: in step() for {n} s' for n in (5, 10, 20)]
 
 
 class OneArray(gymnasium.Env):

@@ -63,6 +63,7 @@ def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):
 
     monkeypatch.setitem(gymnasium.registry, 'vdl/Broken-v0', EnvSpec(
         'vdl/Broken-v0', entry_point=refuse))
+    monkeypatch.setattr('vdl_ros.envs.env_modules._imported', [])
     # Each of these settings is allowed.
     large = {'num_envs': 4096, 'frame_stack': 64, 'screen_size': 210}
     for given, message in (
@@ -82,6 +83,9 @@ def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):
         assert str(caught.value).startswith(message), given
         assert '\n' not in str(caught.value)
     assert 'antigravity' not in sys.modules
+    monkeypatch.setattr('vdl_ros.envs.env_modules._imported', ['my.envs'])
+    with pytest.raises(EnvError, match="'CartPol-v1' on this host; env_modules my.envs have regi"):
+        make(EnvConfig(env_id='CartPol-v1'), seed=0)
     with pytest.raises(EnvError, match='^env_id: vdl/Counter-v0 cannot render images$'):
         make(EnvConfig(env_id='vdl/Counter-v0'), seed=0, render=True)
     with pytest.raises(EnvError, match='num_envs: 0'):

@@ -1,10 +1,13 @@
 """Videos contain the episode that the policy played."""
 
 import av
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.envs.classic_control import CartPoleEnv
+from gymnasium.envs.registration import EnvSpec
 
-from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.envs.video import enlarge, only_image, record_episodes
@@ -88,14 +91,47 @@ def test_a_failed_policy_or_an_environment_without_images_leaves_no_file(tmp_pat
 def test_an_image_of_floats_is_scaled_and_what_is_no_image_is_named():
     env = make(EnvConfig(), seed=0, num_envs=1)
     image, limits = np.full((2, 3, 3), 0.5), r'is not allowed: \[height, width, 3\], from 0 to 255'
-    for given, value in ((image, 128), (image * 300, 150), (image.astype(np.uint8) + 7, 7)):
+    # Transparency is left out.
+    clear = np.full((2, 3, 4), [0.5, 0.5, 0.5, 0.0])
+    for given, value in ((image, 128), (image * 300, 150), (image.astype(np.uint8) + 7, 7),
+                         (clear, 128)):
         env.env.render = lambda given=given: (given,)
-        assert only_image(env.render()).dtype == np.uint8
-        assert (only_image(env.render()) == value).all()
+        assert only_image(env).dtype == np.uint8
+        assert (only_image(env) == value).all()
     for given in (image - 1, image * np.nan, image[..., 0], [image], 'image'):
         env.env.render = lambda given=given: (given,)
         with pytest.raises(EnvError, match=rf'render\(\): an array .* {limits}'):
             env.render()
+
+
+class Drawn(gymnasium.Wrapper):
+    """Draws images of the given sizes, or what is no image."""
+
+    def __init__(self, env, rate, *sizes):
+        super().__init__(env)
+        self.sizes, self.metadata = list(sizes), {**env.metadata, 'render_fps': rate}
+
+    def render(self):
+        size = self.sizes.pop(0) if len(self.sizes) > 1 else self.sizes[0]
+        return size and np.zeros((size, 64, 3), np.uint8)
+
+
+def test_what_makes_no_video_is_named_with_its_environment(monkeypatch, tmp_path):
+    def record(*given):
+        monkeypatch.setitem(gymnasium.registry, 'test/Drawn-v0', EnvSpec(
+            'test/Drawn-v0', lambda **more: Drawn(CartPoleEnv(**more), *given)))
+        record_episodes(EnvConfig(env_id='test/Drawn-v0'), 0, lambda *_: np.array([0]), path)
+
+    path = tmp_path / 'x.mp4'
+    for given, reason in (
+            ((30, 64, 72), r'render\(\): an image \(72, 64, 3\) is not allowed after one \(64, '),
+            ((30, None), r'render\(\) returns no image'),
+            (('fast', 64), r"metadata\['render_fps'\] 'fast' is not allowed: a number above 0")):
+        with pytest.raises(EnvFailedError, match=f'^env_id: test/Drawn-v0: {reason}'):
+            record(*given)
+        assert not list(tmp_path.iterdir())
+    record(None, 64)
+    assert decode(path)[1] == 30
 
 
 def test_small_images_are_enlarged_and_sides_are_even():

@@ -256,10 +256,19 @@ def test_an_actor_without_a_learner_logs_where_it_looked(actor, said):
     line = said()
     assert 'no learner publishes /policy in domain ' in line
     assert "discovery range 'LOCALHOST'; one on another host needs" in line
-    learner = qos.pub(actor, 'policy')
+    learner = rclpy.create_node('learner')
+    deadline = time.monotonic() + 60.0
+    while 'learner' not in actor.get_node_names():
+        assert time.monotonic() < deadline
     actor.tell_if_alone()
-    assert 'no learner' not in said()
-    actor.destroy_publisher(learner)
+    assert said().count('a learner has started and published no policy yet: its lines say') == 1
+    publisher = qos.pub(learner, 'policy')
+    while not actor.count_publishers('policy'):
+        assert time.monotonic() < deadline
+    actor.tell_if_alone()
+    assert not said()
+    learner.destroy_publisher(publisher)
+    learner.destroy_node()
 
 
 def test_an_actor_without_weights_attacks_by_a_surrogate_and_reports_it(actor, take, tmp_path):

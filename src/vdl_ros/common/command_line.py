@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from typing import NoReturn, TextIO, TypeVar
+from typing import Any, NoReturn, TextIO, TypeVar
 
 from vdl_ros.common.quoting import quoted
 
@@ -108,6 +108,26 @@ def set_by_signals(event: threading.Event, *numbers: int) -> None:
             signal.signal(number, _forward)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     _hearing.update(process=os.getpid(), writer=writer)
+
+
+def hears_signals() -> bool:
+    """Return whether SIGINT sets an event in this process, and raises no KeyboardInterrupt."""
+    return signal.getsignal(signal.SIGINT) is _forward
+
+
+def signal_handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in _SIGNALS]
+
+
+def restore_signals(handlers: list[Any]) -> None:
+    """Install the handlers of before again, if this is the main thread, which alone can."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
+        if handler is not None:  # one that Python does not know
+            signal.signal(number, handler)
+    if hears_signals():
+        signal.set_wakeup_fd(_hearing['writer'], warn_on_full_buffer=False)
 
 
 # The process whose signals go to a pipe, and the pipe's end.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 # Characters of an error's message.
@@ -35,7 +35,7 @@ def _pieces(value: object, limit: int) -> Iterator[str]:
         end = ']' if isinstance(value, list) else ',)' if len(value) == 1 else ')'
         yield from _joined('[' if end == ']' else '(', ((each,) for each in value), end, limit)
     else:
-        yield repr(value[:limit] if isinstance(value, str | bytes) else value)
+        yield text_of(value[:limit] if isinstance(value, str | bytes) else value, repr)
 
 
 def _joined(
@@ -59,12 +59,20 @@ def shown(text: str, limit: int = 80) -> str:
     return text if len(text) <= limit and text.isprintable() else quoted(text, limit)
 
 
+def text_of(value: object, make: Callable[[object], str] = str) -> str:
+    """Return ``str`` or ``repr`` of a value of others, whose method may raise anything."""
+    try:
+        return make(value)
+    except BaseException as error:
+        return f'<{type(value).__name__} whose text raises {type(error).__name__}>'
+
+
 def cause(error: BaseException) -> str:
     """Return kind, message and place of an error in somebody else's code, in one line.
 
     The place is that of the innermost frame, unless the error was raised in the caller itself.
     """
-    text = ' '.join(str(error).split())[:_MAX_LENGTH]
+    text = ' '.join(text_of(error).split())[:_MAX_LENGTH]
     if not text.isprintable():
         text = quoted(text, _MAX_LENGTH)
     frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]
@@ -75,5 +83,5 @@ def cause(error: BaseException) -> str:
 
 def in_one_line(error: BaseException) -> str:
     """Return the message of a ValueError, which names what is wrong; of another :func:`cause`."""
-    text = ' '.join(str(error).split()) if isinstance(error, ValueError) else ''
+    text = ' '.join(text_of(error).split()) if isinstance(error, ValueError) else ''
     return text or cause(error)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.files import new_folder
 from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import frame_rate
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.writer import Layout, Row
@@ -49,7 +50,7 @@ def record_environment(
         if space.dtype != np.float32 or len(space.shape or ()) != 1:
             raise ValueError(f'{env.env_id}: observations of the space {space} cannot be '
                              'recorded: numbers, without an image')
-        rate = envs.metadata.get('render_fps') or _RATE
+        rate = frame_rate(envs, _RATE)
         with new_data_set(output, env.env_id, task, rate) as write:
             return _play(envs, act, episodes, seed, write)
 

@@ -7,6 +7,7 @@ border to code of others: what that raises or returns is checked here once, and 
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 from collections.abc import Callable
@@ -25,6 +26,7 @@ from vdl_ros.common.command_line import say
 from vdl_ros.common.observation_spaces import number_error
 from vdl_ros.common.quoting import cause, in_one_line, quoted
 from vdl_ros.envs.canonical_spaces import Actions, Column, ObservationError, Observations
+from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 
 T = TypeVar('T')
 VectorEnvironment: TypeAlias = VectorEnv[Any, Any, Any]
@@ -42,8 +44,9 @@ else:
     Wrapper = VectorWrapper
 
 _SHOWN = 40  # characters of a value in an error
-#: What code of others may raise: some simulators exit when their window is closed.
-FOREIGN_ERRORS = (Exception, SystemExit)
+_MAX_RATE = 1000  # frames/s
+# What is read in the info of any environment; of single ones the rest may change its shape.
+_INFO = ('is_success', 'observation_delay', 'action_delay')
 # Bytes; settings come over the network.
 _MAX_OBSERVATION_BYTES = 1 << 30
 
@@ -62,8 +65,21 @@ class EnvStopped(Exception):  # noqa: N818
 
 def failure(env: Any, reason: str) -> EnvFailedError:
     """Return what to raise for an environment that fails."""
-    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    return EnvFailedError(f'env_id: {name}: {reason}')
+    return EnvFailedError(f'{_named(env)}: {reason}')
+
+
+def _named(env: Any) -> str:
+    return f'env_id: {env.spec.id if env.spec is not None else type(env.unwrapped).__name__}'
+
+
+def frame_rate(env: VectorEnvironment, default: float) -> float:
+    """Return the environment's frames per second, ``default`` if it does not say it."""
+    found = env.metadata.get('render_fps')
+    with contextlib.suppress(TypeError, ValueError):
+        if 0.0 <= (rate := float(found or default)) <= _MAX_RATE:
+            return rate
+    raise failure(env, f"metadata['render_fps'] {quoted(found, _SHOWN)} is not allowed: a number "
+                  f'above 0, at most {_MAX_RATE}')
 
 
 def check_memory(num_envs: int, size: int) -> None:
@@ -108,14 +124,16 @@ class CheckedVectorEnv(Wrapper):
       one line, except in ``close``, which only prints it.
 
     ``seeds`` converts a list of B seeds to the seed argument of this ``env``. With ``copies`` its
-    arrays are copied, because it may write to them in later steps.
+    arrays are copied, because it may write to them in later steps. With ``is_foreign`` its calls
+    are each a :class:`ForeignCall`.
     """
 
     def __init__(
         self, env: VectorEnvironment, seed: int, seeds: Seeds = list, *, copies: bool = False,
+        is_foreign: bool = False,
     ) -> None:
         super().__init__(env)
-        self._copies = copies
+        self._copies, self._is_foreign, self._name = copies, is_foreign, _named(env)
         mode = env.metadata.get('autoreset_mode')
         if mode is not AutoresetMode.NEXT_STEP:
             self.close()
@@ -161,7 +179,7 @@ class CheckedVectorEnv(Wrapper):
 
         def reset() -> ResetResult:
             observations, info = self.env.reset(seed=each, options=options)
-            return self._observed(observations), info
+            return self._observed(observations), self._checked_info(info, 'reset')
 
         return self.call('reset', reset)
 
@@ -172,19 +190,22 @@ class CheckedVectorEnv(Wrapper):
     def call(self, name: str, function: Callable[[], T]) -> T:
         """Return what ``function`` returns; errors are those of the environment's ``name``()."""
         try:
-            return function()
+            if not self._is_foreign:
+                return function()
+            with ForeignCall(self._name, f'in {name}()', often=name == 'step'):
+                return function()
         except (EnvError, EnvStopped):
             raise
         except ObservationError as error:
             raise failure(self.env, f'the observation of {name}(){error}') from error
-        except FOREIGN_ERRORS as error:
+        except foreign_errors() as error:
             raise failure(self.env, f'{name}(): {cause(error)}') from error
 
     def close(self, **kwargs: Any) -> None:
         try:
             with closing(str(failure(self.env, 'close()'))):
                 super().close(**kwargs)
-        except FOREIGN_ERRORS as error:
+        except foreign_errors() as error:
             # What follows still has to be closed.
             say(str(failure(self.env, f'close(): {cause(error)}')))
 
@@ -205,7 +226,20 @@ class CheckedVectorEnv(Wrapper):
             raise failure(
                 self.env, f'step(): rewards {rewards.shape}, terminated {terminated.shape} and '
                 f'truncated {truncated.shape} are not of the shape {self._shape[:1]}')
-        return self._observed(observations), rewards, terminated, truncated, info
+        return (self._observed(observations), rewards, terminated, truncated,
+                self._checked_info(info, 'step'))
+
+    def _checked_info(self, info: Any, source: str) -> dict[str, Any]:
+        if not isinstance(info, dict):
+            raise _no_info(self.env, info, source)
+        found: dict[str, Any] = info
+        if self._is_foreign and not found.keys().isdisjoint(_INFO):
+            found = dict(found)
+            for name in _INFO:
+                if name in found and (
+                        values := _numbers(found.pop(name))).shape == self._shape[:1]:
+                    found[name] = values
+        return found
 
     def _observed(self, observations: Any) -> NDArray[Any]:
         """Return observations as one array [B, ...]."""
@@ -229,15 +263,18 @@ class CheckedVectorEnv(Wrapper):
         if given is None:
             return None
         image = np.asarray(given)
-        if image.ndim == 3 and image.shape[2] == 3 and image.size:
-            if image.dtype == np.uint8:
-                return image
-            if image.dtype.kind in 'fiu' and image.min() >= 0 and image.max() <= 255:
-                if image.dtype.kind == 'f' and image.max() <= 1:
-                    image = np.round(image * 255)
-                return image.astype(np.uint8)
-        raise failure(self.env, f'render(): an array {image.shape} of {image.dtype} is not '
-                      'allowed: [height, width, 3], from 0 to 255, or floats from 0 to 1')
+        if image.ndim == 3 and image.shape[2] in (3, 4) and image.size:
+            pixels = image[..., :3]  # without transparency
+            if pixels.dtype == np.uint8:
+                return pixels
+            if pixels.dtype.kind in 'fiu' and pixels.min() >= 0 and pixels.max() <= 255:
+                if pixels.dtype.kind == 'f' and pixels.max() <= 1:
+                    pixels = np.round(pixels * 255)
+                return pixels.astype(np.uint8)
+        extent = f' from {image.min():g} to {image.max():g}' if (
+            image.size and image.dtype.kind in 'fiu') else ''
+        raise failure(self.env, f'render(): an array {image.shape} of {image.dtype}{extent} is '
+                      'not allowed: [height, width, 3], from 0 to 255, or floats from 0 to 1')
 
     def _checked(self, actions: NDArray[Any]) -> NDArray[Any]:
         shape = self._action_shape
@@ -256,6 +293,24 @@ class CheckedVectorEnv(Wrapper):
             raise EnvError(f'actions: {actions[at]} is not within 0 to '
                            f'{np.broadcast_to(self._largest, shape)[at]}')
         return actions.astype(np.int64, copy=False)
+
+
+def _no_info(env: Any, info: Any, source: str) -> EnvFailedError:
+    return failure(env, f'info of {source}(): {quoted(info, _SHOWN)} is not allowed: a dictionary')
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is one number or truth value, also of NumPy, JAX or PyTorch."""
+    return isinstance(value, bool | int | float) or getattr(value, 'shape', None) == ()
+
+
+def _numbers(given: Any) -> NDArray[Any]:
+    """Return an array of numbers; one of another shape if they are none."""
+    values = np.asarray(given)
+    # As Gymnasium joins what only some of the copies have.
+    if values.dtype == object and all(each is None or _is_number(each) for each in values.flat):
+        values = np.array([float(each or 0) for each in values.flat]).reshape(values.shape)
+    return values if values.dtype.kind in 'biuf' else np.empty(())
 
 
 class CopiedObservation(gymnasium.ObservationWrapper[Any, Any, Any]):
@@ -281,7 +336,7 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(outcome, tuple | list) or len(outcome) != 2:
             raise self._wrong('reset', outcome, 'observation, info')
         self._check(outcome[0], 'reset')
-        return outcome
+        return outcome[0], self._known(outcome[1], 'reset')
 
     def step(self, action: Any) -> SingleStepResult:
         outcome = self.env.step(action)
@@ -292,7 +347,17 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if reward is None or getattr(reward, 'shape', None):
             raise failure(self, f'the reward of step(): {quoted(reward, _SHOWN)} is not allowed: '
                           'one number')
-        return outcome
+        for name, value in zip(('terminated', 'truncated'), outcome[2:4], strict=True):
+            if not _is_number(value):
+                raise failure(self, f'{name} of step(): {quoted(value, _SHOWN)} is not allowed: '
+                              'True or False')
+        return *outcome[:4], self._known(outcome[4], 'step')
+
+    def _known(self, info: Any, source: str) -> dict[str, Any]:
+        """Return what is read in an info, where it is a number."""
+        if not isinstance(info, dict):
+            raise _no_info(self, info, source)
+        return {name: float(info[name]) for name in _INFO if _is_number(info.get(name))}
 
     def _wrong(self, source: str, outcome: Any, allowed: str) -> EnvFailedError:
         found = f'{len(outcome)} values' if isinstance(outcome, tuple | list) else quoted(

@@ -20,10 +20,11 @@ import gymnasium
 import gymnasium.wrappers
 
 from vdl_ros.common.opengl import refuse_unusable_backend
-from vdl_ros.common.quoting import cause, quoted
+from vdl_ros.common.quoting import cause, quoted, text_of
 from vdl_ros.common.settings import SettingError, suggestion
-from vdl_ros.envs.checked_vector_env import FOREIGN_ERRORS, EnvError, check_memory
+from vdl_ros.envs.checked_vector_env import EnvError, check_memory
 from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.package_versions import version_hint
 
 Wrapped: TypeAlias = 'gymnasium.Wrapper[Any, Any, Any, Any]'
@@ -45,13 +46,18 @@ def import_modules(config: EnvModulesConfig) -> None:
             raise SettingError(f'env_modules: {quoted(name)} is not allowed: names of modules, '
                                'such as my_package.envs, separated by commas')
         try:
-            importlib.import_module(name)
-        except FOREIGN_ERRORS as error:
+            with ForeignCall(f'env_modules: {name!r}', 'being imported'):
+                importlib.import_module(name)
+        except foreign_errors() as error:
             raise SettingError(
                 f'env_modules: {name!r} cannot be imported: {_reason(name, error)}'
                 f'{version_hint(error)}') from error
         if name not in _imported:
             _imported.append(name)
+
+
+def imported_modules() -> list[str]:
+    return list(_imported)
 
 
 def wrappers_of_modules() -> Iterator[tuple[str, type[Wrapped]]]:
@@ -72,8 +78,9 @@ def _reason(name: str, error: BaseException) -> str:
     if not isinstance(error, ModuleNotFoundError) or error.name not in (name, top):
         return cause(error)
     here = Path(f'{top}.py').is_file() or Path(top).is_dir()
-    return f'{error}; ' + ('it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else
-                           'install it, or add its folder to PYTHONPATH')
+    return f'{text_of(error)}; ' + (
+        'it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else
+        'install it, or add its folder to PYTHONPATH')
 
 
 # Characters of a setting, and levels of nesting.
@@ -197,7 +204,7 @@ def _wrap(
             env, **{key: tuple(value) if isinstance(value, list) else value
                     for key, value in arguments.items()})
     # Their code may raise anything; Gymnasium's asserts.
-    except FOREIGN_ERRORS as error:
+    except foreign_errors() as error:
         raise EnvError(f'env_wrappers: {name}: {cause(error)}') from error
     space = wrapped.observation_space
     if isinstance(space, gymnasium.spaces.Box):

@@ -20,12 +20,11 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import say
 from vdl_ros.common.opengl import draw_without_display
-from vdl_ros.common.quoting import cause, in_one_line, quoted
+from vdl_ros.common.quoting import cause, in_one_line, quoted, text_of
 from vdl_ros.common.settings import suggestion
 from vdl_ros.envs import dummy
 from vdl_ros.envs.atari import make_atari
 from vdl_ros.envs.checked_vector_env import (
-    FOREIGN_ERRORS,
     CheckedEnv,
     CheckedVectorEnv,
     CopiedObservation,
@@ -34,7 +33,8 @@ from vdl_ros.envs.checked_vector_env import (
     check_memory,
 )
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.env_modules import make_wrappers, parse_kwargs
+from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs
+from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.lag import add_lag, delay_arguments
 from vdl_ros.envs.package_versions import version_hint
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
@@ -159,34 +159,41 @@ def _make_copies(
             # All copies share one random stream, which takes one seed.
             tested = str(spec.vector_entry_point).startswith(_TESTED_VECTOR)
             return CheckedVectorEnv(
-                env, seed, seeds=lambda seeds: seeds[0], copies=not tested)
-        with contextlib.suppress(*FOREIGN_ERRORS):
+                env, seed, seeds=lambda seeds: seeds[0], copies=not tested,
+                is_foreign=not tested and not spec.id.startswith(ROBOT))
+        with contextlib.suppress(*foreign_errors()):
             env.close()
         say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
             f'the autoreset mode {mode}, not NEXT_STEP')
-    if not str(spec.entry_point).startswith(_TESTED):
-        wrappers = [CopiedObservation, *wrappers, CheckedEnv] if wrappers else [CheckedEnv]
+    is_foreign = not str(spec.entry_point).startswith(_TESTED)
+    if is_foreign and wrappers:
+        wrappers = [CopiedObservation, *wrappers]
+    # So is a wrapper of a module of the user's.
+    is_foreign |= bool(wrappers)
+    if is_foreign:
+        wrappers = [*wrappers, CheckedEnv]
     # Gymnasium's checker checks only the first step, and slows all others.
     return CheckedVectorEnv(gymnasium.make_vec(
         spec.id, count, vectorization_mode='sync', disable_env_checker=True, wrappers=wrappers,
-        **kwargs), seed)
+        **kwargs), seed, is_foreign=is_foreign)
 
 
 @contextlib.contextmanager
 def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
     """Raise an EnvError of one line for what an environment refuses as it is created."""
     try:
-        yield
+        with ForeignCall(f'env_id: {spec.id}', 'being created'):
+            yield
     except EnvError:
         raise
-    except FOREIGN_ERRORS as error:
+    except foreign_errors() as error:
         refuses = isinstance(error, gymnasium.error.Error | ImportError | TypeError | ValueError)
         # Other errors of this package are bugs, of anybody else's code they are what it refuses.
         if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
             raise
         given = f' with env_kwargs {quoted(config.env_kwargs)}' if config.env_kwargs else ''
         # Gymnasium repeats the arguments.
-        reason = ' '.join(str(error).split()).partition(' was raised from the environment')[0]
+        reason = ' '.join(text_of(error).split()).partition(' was raised from the environment')[0]
         if isinstance(error, gymnasium.error.DependencyNotInstalled) and 'Box2D' in reason:
             # Gymnasium names its own extra, which has to be compiled.
             reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
@@ -243,7 +250,7 @@ def describe(config: EnvConfig) -> dict[str, Any]:
     try:
         known = inspect.signature(found).parameters
         description = found(**{name: value for name, value in kwargs.items() if name in known})
-    except FOREIGN_ERRORS as error:
+    except foreign_errors() as error:
         raise EnvError(f'env_id: {spec.id}: its description: {in_one_line(error)}') from error
     return {'environment': description} if description else {}
 
@@ -260,12 +267,16 @@ def _spec(env_id: str) -> EnvSpec:
         dummy.register_dummies(env_id)
     spec = gymnasium.registry.get(env_id)
     if spec is None:
-        hint = (f'no robot {quoted(env_id)} on this host, or this process is no ROS node: '
-                'its contract is NAME.yaml in config/robots or in the folder robots'
-                ) if env_id.startswith(ROBOT) else (
-            f'no environment {quoted(env_id)} on this host; the module that registers it '
-            'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
-            'env_modules:=MODULE with a node, else by --env_modules MODULE')
+        if env_id.startswith(ROBOT):
+            hint = (f'no robot {quoted(env_id)} on this host, or this process is no ROS node: '
+                    'its contract is NAME.yaml in config/robots or in the folder robots')
+        elif modules := imported_modules():
+            hint = (f'no environment {quoted(env_id)} on this host; env_modules '
+                    f'{", ".join(modules)} have registered none of this name')
+        else:
+            hint = (f'no environment {quoted(env_id)} on this host; the module that registers it '
+                    'is named by env_modules:=MODULE with ros2 launch, by --ros-args -p '
+                    'env_modules:=MODULE with a node, else by --env_modules MODULE')
         raise EnvError(f'env_id: {hint}{suggestion(env_id, gymnasium.registry)}')
     if isinstance(spec.entry_point, str) and spec.entry_point.startswith('ale_py.'):
         raise EnvError(f'env_id: {env_id} is not preprocessed: use an id such as ALE/Pong-v5')

@@ -23,6 +23,7 @@ from vdl_ros.envs.checked_vector_env import (
     VectorEnvironment,
     Wrapper,
     check_memory,
+    frame_rate,
 )
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.realtime import Delay, DelayedVectorEnv, RealTimeVectorEnv
@@ -159,7 +160,7 @@ def _rate(env: CheckedVectorEnv, config: EnvConfig) -> float:
         seconds = dummy.parse(config.env_id).step_s
         rate = 1.0 / seconds if seconds else 0.0
     else:
-        rate = float(env.metadata.get('render_fps') or 0.0)
+        rate = frame_rate(env, 0.0)
     if not rate > 0.0:
         env.close()
         raise EnvError('observation_delay, action_delay: not allowed without realtime_fps: '

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import VideoWriter
-from vdl_ros.envs.checked_vector_env import EnvError, VectorEnvironment
+from vdl_ros.envs.checked_vector_env import VectorEnvironment, failure, frame_rate
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 
@@ -74,15 +74,20 @@ def record_episodes(
         rewards: NDArray[Any] = np.zeros(env.num_envs)
         returns, steps, is_reset, over = [0.0], 0, True, False
         end = time.monotonic() + max_time
-        fps = float(env.metadata.get('render_fps', 30))
-        with VideoWriter(path, fps, _OPTIONS) as video:
-            video.add(enlarge(only_image(env.render())))
+        with VideoWriter(path, frame_rate(env, 30.0), _OPTIONS) as video:
+            image = only_image(env)
+            shape = image.shape
+            video.add(enlarge(image))
             while (not over or len(returns) < episodes or steps < min_steps) and (
                     steps < max_steps and time.monotonic() < end) and not (
                         stop and stop.is_set()):
                 observations, rewards, terminated, truncated, _ = env.step(
                     act(observations, np.full(env.num_envs, is_reset), rewards))
-                video.add(enlarge(only_image(env.render())))
+                image = only_image(env)
+                if image.shape != shape:
+                    raise failure(env, f'render(): an image {image.shape} is not allowed after '
+                                  f'one {shape}')
+                video.add(enlarge(image))
                 # The step after an episode's last one ignores the action and resets.
                 is_reset, over = over, bool(terminated[0] or truncated[0])
                 if is_reset:
@@ -95,9 +100,10 @@ def record_episodes(
         env.close()
 
 
-def only_image(images: tuple[Any, ...] | None) -> NDArray[np.uint8]:
-    """Return the image of one environment's ``render()``, uint8 [H, W, 3]."""
-    if images is None or images[0] is None:
-        raise EnvError('the environment cannot render images')
+def only_image(env: VectorEnvironment) -> NDArray[np.uint8]:
+    """Return the image of the only copy of an environment, uint8 [H, W, 3]."""
+    images: Any = env.render()
+    if not images or images[0] is None:
+        raise failure(env, 'render() returns no image')
     image: NDArray[np.uint8] = images[0]
     return image

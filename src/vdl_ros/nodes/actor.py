@@ -192,6 +192,11 @@ class ActorNode(BaseNode):
     def tell_if_alone(self) -> None:
         if self.count_publishers('policy'):
             return
+        # It publishes once it has created an environment.
+        if any(name.startswith('learner') for name in self.get_node_names()):
+            self.get_logger().warning(
+                'a learner has started and published no policy yet: its lines say what it does')
+            return
         domain = os.environ.get('ROS_DOMAIN_ID') or '0'
         scope = os.environ.get('ROS_AUTOMATIC_DISCOVERY_RANGE') or 'SUBNET'
         self.get_logger().warning(

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.common.settings import select
-from vdl_ros.envs.checked_vector_env import EnvError
+from vdl_ros.envs.checked_vector_env import EnvError, frame_rate
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.envs.video import make_drawn, only_image
@@ -57,13 +57,13 @@ class PolicyPlayer:
                 make_algorithm_config(train, config))
             self._stepper = EnvStepper(self._env, train.seed + _SEED)
             self._image()
+            self.fps = frame_rate(self._env, 30.0)
         # Anybody's environment, and drivers behind it, may raise anything.
         except Exception as error:
             self.close()
             raise EnvError(without_opengl or in_one_line(error)) from error
         self._act = Act(self._policy, self._env.single_action_space, deterministic=True)
         self._rewards: NDArray[Any] = np.zeros(1)
-        self.fps = float(self._env.metadata.get('render_fps') or 30)
 
     def load(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Load the weights of a published policy.
@@ -90,7 +90,7 @@ class PolicyPlayer:
             raise EnvError(in_one_line(error)) from error
 
     def _image(self) -> NDArray[np.uint8]:
-        image = only_image(self._env.render())
+        image = only_image(self._env)
         stride = -(-max(image.shape[:2]) // _MAX_SIDE)
         return image[::stride, ::stride]
 

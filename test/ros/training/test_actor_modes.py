@@ -89,10 +89,11 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     envs.close()
 
 
+@pytest.mark.parametrize('error', [EnvFailedError, EnvError])
 @pytest.mark.parametrize(('own', 'acts_s', 'ends'), [
     ('mine', 0.0, 2), ('mine', 30.0, 2), ('mine', 90.0, 0), ('', 0.0, 0)])
 def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_an_actor(
-        node, monkeypatch, own, acts_s, ends):
+        node, monkeypatch, own, acts_s, ends, error):
     now, ended = [0.0], 0
     monkeypatch.setattr('vdl_ros.ros.training.actor.time', SimpleNamespace(
         monotonic=lambda: now[0]))
@@ -105,7 +106,7 @@ def test_only_an_environment_of_the_own_launch_that_fails_again_and_again_ends_a
                 inbox.succeeded()
                 now[0] += acts_s
                 inbox.succeeded()
-                raise EnvFailedError('env_id: my/Env-v0: step(): KeyError: 3')
+                raise error('env_id: my/Env-v0: step(): KeyError: 3')
         except Exception:
             ended += 1
     assert ended == ends

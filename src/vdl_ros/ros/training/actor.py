@@ -19,7 +19,7 @@ from std_msgs.msg import String
 
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
-from vdl_ros.envs.checked_vector_env import EnvFailedError, EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError, EnvStopped
 from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.acting.actor import Interrupted
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
@@ -127,7 +127,8 @@ class PolicyInbox:
 
         A message ends no process, and the environments and networks that it names may raise
         anything. The reason is logged, once although the policy is published again. Only the
-        environment of the user's own launch ends it with one line, when it fails again and again.
+        environment of the user's own launch ends it with one line, when it fails, or cannot be
+        created, again and again.
         """
         try:
             yield
@@ -136,8 +137,8 @@ class PolicyInbox:
         except Exception as error:
             end()
             self.receive_again()
-            failed, self._acts_since = isinstance(error, EnvFailedError), math.inf
-            self._failures += failed
+            self._acts_since = math.inf
+            self._failures += isinstance(error, EnvError)
             if self._launch_id and self._failures >= _MAX_FAILURES:
                 with set_up():
                     raise
@@ -145,8 +146,8 @@ class PolicyInbox:
             self._on_refusal(reason)
             if reason != self.last_error:
                 self.last_error = reason
-                what = 'environment failed, trying again' if failed else (
-                    'policy refused, waiting for another')
+                what = ('environment failed, trying again' if isinstance(error, EnvFailedError)
+                        else 'policy refused, waiting for another')
                 self._node.get_logger().error(f'{what}: {reason}')
 
 

@@ -1,0 +1,113 @@
+"""Calls of code of others: what it may raise, how long it takes, and what it leaves changed."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import warnings
+from time import monotonic
+from typing import Any
+
+import numpy as np
+
+from vdl_ros.common.command_line import hears_signals, restore_signals, say, signal_handlers
+
+# Time after which a call that has not returned is said, s; again whenever that has doubled.
+_TELL_S = 5.0
+_LOOK_S = 0.5
+
+
+def foreign_errors() -> tuple[type[BaseException], ...]:
+    """Return what code of others may raise, for ``except``: all; a panic of Rust is no Exception.
+
+    A KeyboardInterrupt is the user's, unless a Ctrl-C sets an event in this process.
+    """
+    if hears_signals():
+        return (BaseException,)
+    return tuple(each for each in BaseException.__subclasses__() if each is not KeyboardInterrupt)
+
+
+class ForeignCall:
+    """The context of a call of foreign code; calls in one thread are not nested.
+
+    A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
+    Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
+    be what an environment needs, and would change what a policy computes. Less depth of
+    calls, and handlers of signals, are undone for good; those of a call that is made ``often`` are
+    not looked at, which would take longer than all else.
+    """
+
+    def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
+        self._name, self._doing, self._often = name, doing, often
+
+    def __enter__(self) -> None:
+        self._depth, self._ours = sys.getrecursionlimit(), _read()
+        self._handlers = [] if self._often else signal_handlers()
+        if _theirs:
+            _write(_theirs, self._ours)
+        self._since, self._due = monotonic(), _TELL_S
+        _running.add(self)
+        if not _watcher:
+            _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))
+            _watcher[0].start()
+
+    def __exit__(self, *_: object) -> None:
+        # First: a call needs depth. More of it harms nobody.
+        if sys.getrecursionlimit() < self._depth:
+            sys.setrecursionlimit(self._depth)
+        _running.discard(self)
+        if self._handlers and self._handlers != signal_handlers():
+            restore_signals(self._handlers)
+        found = _read()
+        if len(self._ours) < len(found):  # it has imported PyTorch
+            torch = sys.modules['torch']
+            self._ours += [torch.float32, True, torch.device('cpu')]
+        _theirs[:] = [] if found == self._ours else found
+        if _theirs:
+            _write(self._ours, found)
+
+    def tell_if_slow(self) -> None:
+        if (seconds := monotonic() - self._since) >= self._due:
+            self._due = 2.0 * seconds
+            say(f'{self._name}: {self._doing} for {seconds:.0f} s')
+
+
+# The calls that have not returned, and the thread that looks at them.
+_running: set[ForeignCall] = set()
+_watcher: list[threading.Thread] = []
+# What the last call has changed, as of _read; empty: nothing.
+_theirs: list[Any] = []
+
+
+def _watch() -> None:
+    while True:
+        threading.Event().wait(_LOOK_S)
+        for call in _running.copy():
+            call.tell_if_slow()
+
+
+def _read() -> list[Any]:
+    found: list[Any] = [np.geterr(), warnings.filters[:]]
+    if (torch := sys.modules.get('torch')) is not None:
+        # The default device has a getter that takes five times as long.
+        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device]
+    return found
+
+
+def _write(values: list[Any], before: list[Any]) -> None:
+    """Set what is to be different from ``before``."""
+    for set_value, value, old in zip(_SETTERS, values, before, strict=False):
+        if value != old:
+            set_value(value)
+
+
+def _set_filters(filters: list[Any]) -> None:
+    warnings.filters[:] = filters  # type: ignore[index]
+
+
+_SETTERS: Any = (
+    lambda value: np.seterr(**value), _set_filters,
+    lambda value: sys.modules['torch'].set_default_dtype(value),
+    lambda value: sys.modules['torch'].set_grad_enabled(value),
+    # With a device every function of PyTorch takes longer.
+    lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value))
