@@ -61,8 +61,11 @@ class EnvStopped(Exception):  # noqa: N818
 
 def failure(env: Any, reason: str) -> EnvFailedError:
     """Return what to raise for an environment that fails."""
-    name = env.spec.id if env.spec is not None else type(env.unwrapped).__name__
-    return EnvFailedError(f'env_id: {name}: {reason}')
+    return EnvFailedError(f'env_id: {_name(env)}: {reason}')
+
+
+def _name(env: Any) -> str:
+    return str(env.spec.id if env.spec is not None else type(env.unwrapped).__name__)
 
 
 def check_memory(num_envs: int, size: int) -> None:
@@ -110,16 +113,20 @@ class CheckedVectorEnv(Wrapper):
     arrays are copied, because it may write to them in later steps.
     """
 
+    MODE = AutoresetMode.NEXT_STEP
+
     def __init__(
         self, env: VectorEnvironment, seed: int, seeds: Seeds = list, *, copies: bool = False,
     ) -> None:
         super().__init__(env)
         self._copies = copies
         mode = env.metadata.get('autoreset_mode')
-        if mode is not AutoresetMode.NEXT_STEP:
+        if mode is not self.MODE:
             self.close()
             raise EnvError(
-                f'{type(env).__name__}: autoreset mode {mode} is not supported: NEXT_STEP is')
+                f'env_id: {_name(env)}: the autoreset mode {getattr(mode, "name", mode)} in its '
+                'metadata is not allowed: NEXT_STEP; SAME_STEP with num_envs:=1, or where an '
+                'actor chooses the actions, without delays and attacks')
         try:
             self._observations = Observations(env.single_observation_space)
             self._actions = Actions(env.single_action_space)
