@@ -119,7 +119,7 @@ class Actor(ABC):
         # Instead of the four above, with environments of SAME_STEP, and the last actions.
         self._columns = SameStepColumns(
             schema, self._stepper.observation, self.state) if self._stepper.same_step else None
-        self._actions: NDArray[Any] = np.empty(0)
+        self._chosen: NDArray[Any] = np.empty(0)
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         """Load the weights after ``agent_steps``; ValueError: weights of another network."""
@@ -171,9 +171,9 @@ class Actor(ABC):
         t, stepper = self._step, self._stepper
         if self._columns is not None:
             with self._timer('infer'):
-                self._actions = self._columns.choose(
+                self._chosen = self._columns.choose(
                     *self.choose(stepper.observation, stepper.is_reset))
-            return stepper.clip(self.policy.distribution.to_environment(self._actions))
+            return stepper.clip(self.policy.distribution.to_environment(self._chosen))
         if not t:
             self._arrays = self._schema.empty(self.envs.num_envs)
             self._observations = self._arrays.pop('observations')
@@ -191,7 +191,7 @@ class Actor(ABC):
         """Record what the environments returned; return whether there are T steps."""
         if self._columns is not None:
             step = self._stepper.record(outcome)
-            self.append_last_action(self._actions, step.reward)
+            self.append_last_action(self._chosen, step.reward)
             return self._columns.add(step, self.state)
         arrays, t = self._arrays, self._step
         (self._observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
