@@ -1,6 +1,5 @@
 """SameStepVectorEnv: last observations from info, as each library has them."""
 
-import gymnasium
 import numpy as np
 import pytest
 import torch
@@ -8,7 +7,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 
 from vdl_ros.envs.checked_vector_env import EnvFailedError
-from vdl_ros.envs.same_step import OneCopy, SameStepVectorEnv
+from vdl_ros.envs.same_step import SameStepVectorEnv
 
 GO = np.zeros(2, np.int64)
 NO, BOTH = np.zeros(2, np.bool_), np.ones(2, np.bool_)
@@ -69,19 +68,3 @@ def test_last_observations_that_are_missing_or_not_allowed_are_named():
         with pytest.raises(EnvFailedError) as caught:
             step(NO, BOTH, info)
         assert str(caught.value).startswith(f'env_id: Answers: {reason}')
-
-
-def test_the_first_observation_of_one_copy_waits_for_the_next_step():
-    def at_once(num_envs, **kwargs):
-        return gymnasium.vector.SyncVectorEnv(
-            [lambda: gymnasium.make('CartPole-v1', max_episode_steps=3)],
-            autoreset_mode=AutoresetMode.SAME_STEP)
-
-    env = OneCopy(at_once(1), seed=0)
-    assert env.metadata['autoreset_mode'] is AutoresetMode.NEXT_STEP
-    env.reset()
-    steps = [env.step(GO[:1]) for _ in range(4)]
-    assert [bool(each[3][0]) for each in steps] == [False, False, True, False]
-    assert [float(each[1][0]) for each in steps] == [1, 1, 1, 0]
-    assert np.abs(steps[3][0]).max() < 0.05 < np.abs(steps[2][0]).max()
-    env.close()

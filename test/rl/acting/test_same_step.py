@@ -6,7 +6,7 @@ import pytest
 import torch
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
@@ -46,7 +46,6 @@ class Walk(gymnasium.Env):
 
 VECTORS = {
     'sync': lambda number, mode: SyncVectorEnv([Walk] * number, autoreset_mode=mode),
-    'async': lambda number, mode: AsyncVectorEnv([Walk] * number, autoreset_mode=mode),
     'ale': lambda number, mode: AtariVectorEnv(
         'breakout', number, img_height=36, img_width=36, max_num_frames_per_episode=200,
         num_threads=1, autoreset_mode=mode),
@@ -83,8 +82,7 @@ def policy_of(envs):
         network='mlp', hidden_size=8, lstm_size=4, last_action_reward=True), *spaces), spaces
 
 
-@pytest.mark.parametrize(('kind', 'number'), [
-    ('sync', BATCH), ('async', BATCH), ('ale', BATCH), ('sync', 1)])
+@pytest.mark.parametrize(('kind', 'number'), [('sync', BATCH), ('ale', BATCH), ('sync', 1)])
 def test_unrolls_and_episodes_are_the_same_to_the_bit(made, same, kind, number):
     found = []
     for mode in MODES:
