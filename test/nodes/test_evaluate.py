@@ -22,7 +22,7 @@ def test_published_episodes_say_how_they_ended():
         _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(
             version=7, act=lambda deterministic: lambda observations, *rest: np.zeros(
                 len(observations), np.int64)),
-        get_clock=Clock, get_logger=lambda: SimpleNamespace(info=print),
+        is_attack=False, get_clock=Clock, get_logger=lambda: SimpleNamespace(info=print),
         get_fully_qualified_name=lambda: '/evaluate')
     EvaluateNode.play(node, threading.Event())
     assert len(published) == 6
