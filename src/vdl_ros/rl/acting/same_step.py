@@ -40,9 +40,8 @@ class SameStepColumns:
         # Of each column the number of rows, and whether the environment's steps are recorded.
         self._rows = np.zeros(batch, np.int64)
         self._chosen: Arrays = {}
-        self._recorded = self._first = np.ones(batch, np.bool_)
+        self._recorded = np.ones(batch, np.bool_)
         self._episodes = EpisodeCounter(batch)
-        self._finished: list[FinishedEpisode] = []
 
     def choose(self, actions: NDArray[Any], log_probs: NDArray[Any]) -> NDArray[Any]:
         """Take the actions of the step that is added next; return them as they are recorded."""
@@ -52,9 +51,7 @@ class SameStepColumns:
 
     def add(self, step: Step, state: Any) -> bool:
         """Record a step, after which the policy has ``state``; return whether all have T rows."""
-        self._finished += self._episodes.add(step.arrays(self._first))
-        self._first = ended = step.is_reset
-        length, before = self._length, self._rows.copy()
+        ended, length, before = step.is_reset, self._length, self._rows.copy()
         recorded = self._recorded & (before < self._room)
         values = self._chosen | {
             'rewards': step.reward, 'terminated': step.terminated, 'truncated': step.truncated,
@@ -79,6 +76,8 @@ class SameStepColumns:
     ) -> None:
         """Append a row to the columns ``where``; what is not among ``values`` is 0."""
         index = np.flatnonzero(where)
+        if not index.size:
+            return
         row = self._rows[index]
         for name, each in values.items():
             if name not in self._arrays:
@@ -102,6 +101,6 @@ class SameStepColumns:
             arrays['state'] = self._states[0]
             self._states = np.concatenate([self._states[1:], self._states[-1:]])
         self._rows -= length
-        finished, self._finished = self._finished, []
+        finished = self._episodes.add(arrays)
         encoded = self._schema.encode(arrays.pop('observations'), arrays['is_reset'])
         return arrays | encoded, finished
