@@ -17,7 +17,8 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
     """
 
     def __init__(self, task: str, num_envs: int, **kwargs: Any):
-        pool = envpool.make_gymnasium(task, num_envs=num_envs, **kwargs)
+        self._make = partial(envpool.make_gymnasium, task, num_envs=num_envs, **kwargs)
+        pool = self._make()
         self.num_envs, self.metadata = num_envs, pool.metadata
         self.single_observation_space = pool.single_observation_space
         self.single_action_space = pool.single_action_space
@@ -27,7 +28,10 @@ class EnvPool(gymnasium.vector.VectorEnv[Any, Any, Any]):
 
     def reset(self, *, seed: int | list[int] | None = None,
               options: dict[str, Any] | None = None) -> Any:
-        """Begin the episodes; EnvPool takes a seed only as an argument of the environment."""
+        """Begin the episodes; EnvPool takes a seed only as it makes its copies."""
+        if seed is not None:
+            self._pool.close()
+            self._pool = self._make(seed=seed)
         return self._pool.reset()
 
     def step(self, actions: Any) -> Any:

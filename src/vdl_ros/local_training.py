@@ -95,9 +95,10 @@ def train(
     verify(config, algorithm_config)
     config = verify_attack(attack, config)
     torch.set_num_threads(1)
+    attacks = attack.adversarial_mode != NONE
     envs = attack_environments(
-        factory.make(env, config.seed), attack, config, config.seed,
-        load_surrogate(surrogate) if attack.adversarial_mode != NONE else None)
+        factory.make(env, config.seed, same_step=not attacks), attack, config, config.seed,
+        load_surrogate(surrogate) if attacks else None)
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
         if text := warning(attack, envs):

@@ -97,7 +97,7 @@ def test_an_environment_that_cannot_be_served_is_closed_and_named():
     for made, mode, message in (
             (endless, AutoresetMode.NEXT_STEP, '^observations: Text is not supported: Box, '),
             (lambda: gymnasium.make('CartPole-v1'), AutoresetMode.SAME_STEP,
-             'SyncVectorEnv: autoreset mode .* NEXT_STEP')):
+             '^env_id: SyncVectorEnv: the autoreset mode SAME_STEP in its .* num_envs:=1')):
         env = SyncVectorEnv([made], autoreset_mode=mode)
         with pytest.raises(EnvError, match=message):
             CheckedVectorEnv(env, seed=0)

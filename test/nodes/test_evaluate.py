@@ -24,7 +24,7 @@ def test_published_episodes_say_how_they_ended_before_environments_are_closed(mo
         _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(
             version=7, act=lambda deterministic: lambda observations, *rest: np.zeros(
                 len(observations), np.int64)),
-        get_clock=Clock, get_logger=lambda: SimpleNamespace(info=print),
+        is_attack=False, get_clock=Clock, get_logger=lambda: SimpleNamespace(info=print),
         get_fully_qualified_name=lambda: '/evaluate',
         _report=lambda result, before: done.append(len(published)))
     EvaluateNode.play(node, threading.Event())

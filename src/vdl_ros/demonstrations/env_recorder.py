@@ -44,7 +44,8 @@ def record_environment(
     Raises:
         ValueError: an environment or a folder that cannot be used.
     """
-    envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes))
+    envs = factory.make(env, seed, num_envs=min(_ENVIRONMENTS, episodes),
+                        same_step=True)
     space = envs.single_observation_space
     with contextlib.closing(envs):
         if space.dtype != np.float32 or len(space.shape or ()) != 1:
@@ -69,7 +70,7 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
         step = stepper.step(actions)
         rewards = step.reward
         for index in np.flatnonzero(shares):
-            if step.is_reset[index]:
+            if step.ignored[index]:
                 continue
             rows[index].append((before[index], np.ravel(actions[index]) + first))
             if not (step.terminated[index] or step.truncated[index]):

@@ -128,6 +128,8 @@ class CheckedVectorEnv(Wrapper):
     are each a :class:`ForeignCall`.
     """
 
+    MODE = AutoresetMode.NEXT_STEP
+
     def __init__(
         self, env: VectorEnvironment, seed: int, seeds: Seeds = list, *, copies: bool = False,
         is_foreign: bool = False,
@@ -135,10 +137,12 @@ class CheckedVectorEnv(Wrapper):
         super().__init__(env)
         self._copies, self._is_foreign, self._name = copies, is_foreign, _named(env)
         mode = env.metadata.get('autoreset_mode')
-        if mode is not AutoresetMode.NEXT_STEP:
+        if mode is not self.MODE:
             self.close()
             raise EnvError(
-                f'{type(env).__name__}: autoreset mode {mode} is not supported: NEXT_STEP is')
+                f'{_named(env)}: the autoreset mode {getattr(mode, "name", mode)} in its '
+                'metadata is not allowed: NEXT_STEP; SAME_STEP with num_envs:=1, or where an '
+                'actor chooses the actions, without delays and attacks')
         try:
             self._observations = Observations(env.single_observation_space)
             self._actions = Actions(env.single_action_space)

@@ -37,11 +37,14 @@ from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwar
 from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.lag import add_lag, delay_arguments
 from vdl_ros.envs.package_versions import version_hint
+from vdl_ros.envs.same_step import OneCopy, SameStepVectorEnv
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 
 ATARI = 'ALE/'
 #: Begin of the ids of robots, which nodes register (``ros/robots/robot_env.py``).
 ROBOT = 'robot/'
+_LAG = ('realtime_fps', 'observation_delay', 'random_observation_delay', 'action_delay',
+        'random_action_delay', 'observe_last_actions')
 # Environments of Gymnasium that import what an argument names.
 _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
 # Modules whose environments return what they should, and whose vector environments arrays that
@@ -53,12 +56,14 @@ dummy.register_counters()
 
 
 def make(
-    config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False,
+    config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False, *,
+    same_step: bool = False,
 ) -> VectorEnvironment:
     """Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
 
     The first ``reset()`` of the result uses seeds made from ``seed``, one per copy. With
-    ``render``, its ``render()`` returns an image uint8 [H, W, 3] per copy.
+    ``render``, its ``render()`` returns an image uint8 [H, W, 3] per copy. With ``same_step`` its
+    autoreset mode may be SAME_STEP (``envs/same_step.py``).
 
     Raises:
         EnvError: an unknown or unusable environment; the message is one line.
@@ -66,7 +71,8 @@ def make(
     count = config.num_envs if num_envs is None else num_envs
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
-    return add_lag(_make(config, seed, count, render), config, seed)
+    same_step = same_step and not any(getattr(config, name) for name in _LAG)
+    return add_lag(_make(config, seed, count, render, same_step), config, seed)
 
 
 def bodies(config: EnvConfig) -> list[str]:
@@ -89,8 +95,7 @@ def make_shared(
 
     ``shares`` are the names of each agent's bodies, instead of ``config.bodies``.
     """
-    for name in ('realtime_fps', 'observation_delay', 'random_observation_delay', 'action_delay',
-                 'random_action_delay', 'observe_last_actions'):
+    for name in _LAG:
         if value := getattr(config, name):
             raise EnvError(f'{name}: {value:g} is not allowed with several agents in one world: 0')
     count = config.num_envs if num_envs is None else num_envs
@@ -112,7 +117,8 @@ def _refuse(config: EnvConfig, name: str, reason: str) -> None:
                        f'{quoted(config.env_id)}: {reason}')
 
 
-def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVectorEnv:
+def _make(config: EnvConfig, seed: int, count: int, render: bool,
+          same_step: bool = False) -> CheckedVectorEnv:
     if config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
         for name in ('env_kwargs', 'env_wrappers', 'bodies'):
             _refuse(config, name, 'other settings choose its variant')
@@ -139,7 +145,7 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
         if render and not _draws(spec, _creator(spec)):
             raise EnvError(f'env_id: {spec.id} cannot render images')
         kwargs |= delay_arguments(config, _creator(spec), kwargs)
-        env = _make_copies(spec, count, wrappers, kwargs, seed)
+        env = _make_copies(spec, count, wrappers, kwargs, seed, same_step)
     # An entry point that is a function does not say it.
     if render and not _draws(spec, env):
         env.close()
@@ -149,22 +155,26 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool) -> CheckedVect
 
 def _make_copies(
     spec: EnvSpec, count: int, wrappers: Sequence[Any], kwargs: dict[str, Any], seed: int,
+    same_step: bool,
 ) -> CheckedVectorEnv:
     # Wrappers are of single environments.
     if spec.vector_entry_point is not None and not wrappers:
         env: VectorEnvironment = gymnasium.make_vec(
             spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
         mode = env.metadata.get('autoreset_mode')
-        if mode is AutoresetMode.NEXT_STEP or spec.entry_point is None:
+        kind = CheckedVectorEnv
+        if mode is AutoresetMode.SAME_STEP and (same_step or count == 1):
+            kind = OneCopy if count == 1 else SameStepVectorEnv
+        if mode is kind.MODE or spec.entry_point is None:
             # All copies share one random stream, which takes one seed.
             tested = str(spec.vector_entry_point).startswith(_TESTED_VECTOR)
-            return CheckedVectorEnv(
+            return kind(
                 env, seed, seeds=lambda seeds: seeds[0], copies=not tested,
                 is_foreign=not tested and not spec.id.startswith(ROBOT))
         with contextlib.suppress(*foreign_errors()):
             env.close()
         say(f'env_id: {spec.id}: single copies are stepped, because its vector environment has '
-            f'the autoreset mode {mode}, not NEXT_STEP')
+            f'the autoreset mode {getattr(mode, "name", mode)}, which is not allowed here')
     is_foreign = not str(spec.entry_point).startswith(_TESTED)
     if is_foreign and wrappers:
         wrappers = [CopiedObservation, *wrappers]

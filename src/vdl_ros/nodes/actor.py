@@ -122,7 +122,10 @@ class ActorNode(BaseNode):
         # Before environments start threads, which inherit it.
         self._share_cores(env, train)
         self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')
-        envs = factory.make(env, seed, num_envs=self._settings.num_envs or None)
+        # An attack and a learner that chooses actions need the step into the next episode.
+        same_step = attack.adversarial_mode == NONE and train.inference == 'actor'
+        envs = factory.make(
+            env, seed, num_envs=self._settings.num_envs or None, same_step=same_step)
         self._say_state(f'has made {envs.num_envs} x {env.env_id}, and resets them')
         attacked = None
         if attack.adversarial_mode != NONE:

@@ -57,10 +57,11 @@ class PolicyEvaluator:
         # Here are the weights, wherever actions are chosen in the training.
         train = verify_attack(attack, replace(train, inference='actor'), surrogate)
         self._episodes, self._seed = train.eval_episodes, (train.seed + _SEED) % 2**31
-        gradients = load_surrogate(surrogate) if attack.adversarial_mode != NONE else None
+        attacks = attack.adversarial_mode != NONE
+        gradients = load_surrogate(surrogate) if attacks else None
         self._envs = attack_environments(
             factory.make(replace(env, episodic_life=False), self._seed,
-                         num_envs=min(_ENVIRONMENTS, self._episodes)),
+                         num_envs=min(_ENVIRONMENTS, self._episodes), same_step=not attacks),
             attack, train, self._seed, gradients)
         try:
             spaces = self._envs.single_observation_space, self._envs.single_action_space

@@ -293,7 +293,7 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     # Of a robot with the task reach: this host need not have its contract.
     is_reach = isinstance(described, dict) and described.get('task') == REACH
     saved = load_policy(checkpoint, env_id=REACH if is_reach else '')
-    envs: Any = factory.make(saved.env, seed=0, num_envs=4)
+    envs: Any = factory.make(saved.env, seed=0, num_envs=4, same_step=True)
     try:
         outer = envs
         # The outermost environment that makes the vector of numbers.

@@ -172,7 +172,7 @@ def test_a_step_in_which_a_robot_was_lost_is_none_of_an_episode():
     done = iter([(0, 0), (1, 0), (0, 0), (0, 0)])
     lost = iter([(0, 0), (0, 1), (0, 1), (0, 0)])
     envs = SimpleNamespace(
-        num_envs=2, single_action_space=gymnasium.spaces.Discrete(2),
+        num_envs=2, metadata={}, single_action_space=gymnasium.spaces.Discrete(2),
         reset=lambda seed: (np.zeros(2), {}),
         step=lambda actions: (np.zeros(2), np.zeros(2), np.array(next(done), bool),
                               np.zeros(2, bool), {'is_lost': np.array(next(lost), bool)}))

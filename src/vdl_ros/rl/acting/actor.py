@@ -5,15 +5,16 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import gymnasium
 import numpy as np
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.metrics import ThreadTimer
+from vdl_ros.rl.acting.same_step import SameStepColumns
+from vdl_ros.rl.acting.step import Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import OPTIONAL, Arrays, UnrollSchema, add_extras
 
@@ -27,41 +28,8 @@ if TYPE_CHECKING:
 _IN_INFO = {name: 'is_success' if name == 'success' else name for name in OPTIONAL}
 
 
-class Step(NamedTuple):
-    """The outcome of one action in each of B environments.
-
-    Attributes:
-        observation: [B, ...], after the action.
-        reward: [B] float32.
-        terminated, truncated: [B] bool.
-        is_reset: [B] bool, where ``observation`` is the first of an episode: the environment
-            ignored the action and reset itself; also where a robot was silent (``is_lost`` in the
-            environment's info).
-        extras: the arrays of ``unroll.OPTIONAL`` that the environment's info has, [B, ...] each.
-    """
-
-    observation: NDArray[Any]
-    reward: NDArray[Any]
-    terminated: NDArray[Any]
-    truncated: NDArray[Any]
-    is_reset: NDArray[Any]
-    extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
-
-    @property
-    def success(self) -> NDArray[Any] | None:
-        """Where the episode reached its aim, bool [B]; None if it is unknown."""
-        return self.extras.get('success')
-
-    def arrays(self, is_reset: NDArray[Any]) -> Arrays:
-        """Return an unroll of this step; ``is_reset`` [B] is of the observation before it."""
-        return {'rewards': self.reward[None], 'terminated': self.terminated[None],
-                'truncated': self.truncated[None],
-                'is_reset': np.stack([is_reset, self.is_reset]),
-                **{name: values[None] for name, values in self.extras.items()}}
-
-
 class EnvStepper:
-    """Steps environments that reset themselves in the step after the last one of an episode.
+    """Steps environments that reset themselves after an episode, or in its last step (SAME_STEP).
 
     It has the current ``observation`` [B, ...], and where it ``is_reset``, the first of its
     episode, [B] bool.
@@ -73,6 +41,7 @@ class EnvStepper:
         self.observation: NDArray[Any] = np.array(observation)
         self.is_reset: NDArray[Any] = np.ones(envs.num_envs, np.bool_)
         self._done: NDArray[Any] = np.zeros(envs.num_envs, np.bool_)
+        self.same_step = envs.metadata.get('autoreset_mode') is AutoresetMode.SAME_STEP
         space = envs.single_action_space
         self._box = space if isinstance(space, gymnasium.spaces.Box) else None
 
@@ -90,10 +59,14 @@ class EnvStepper:
         """Return what the environments returned for the last actions as a :class:`Step`."""
         observation, reward, terminated, truncated, info = outcome
         lost = info.get('is_lost')
-        is_reset = self._done if lost is None else self._done | np.asarray(lost, np.bool_)
-        step = Step(observation, reward, terminated, truncated, is_reset, self._extras(info))
+        before, self._done = self._done, np.logical_or(terminated, truncated)
+        if self.same_step:
+            is_reset, final = self._done, info.get('final_obs')
+        else:
+            is_reset, final = before if lost is None else before | np.asarray(lost, np.bool_), None
+        step = Step(observation, reward, terminated, truncated, is_reset, self._extras(info),
+                    final)
         self.observation, self.is_reset = observation, is_reset
-        self._done = np.logical_or(terminated, truncated)
         return step
 
     def _extras(self, info: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
@@ -143,6 +116,10 @@ class Actor(ABC):
         self._observations: NDArray[Any] = np.empty(0)
         self._step = 0
         self._episodes = EpisodeCounter(envs.num_envs)
+        # Instead of the four above, with environments of SAME_STEP, and the last actions.
+        self._columns = SameStepColumns(
+            schema, self._stepper.observation, self.state) if self._stepper.same_step else None
+        self._chosen: NDArray[Any] = np.empty(0)
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         """Load the weights after ``agent_steps``; ValueError: weights of another network."""
@@ -192,6 +169,11 @@ class Actor(ABC):
         together; :meth:`unroll` calls them too.
         """
         t, stepper = self._step, self._stepper
+        if self._columns is not None:
+            with self._timer('infer'):
+                self._chosen = self._columns.choose(
+                    *self.choose(stepper.observation, stepper.is_reset))
+            return stepper.clip(self.policy.distribution.to_environment(self._chosen))
         if not t:
             self._arrays = self._schema.empty(self.envs.num_envs)
             self._observations = self._arrays.pop('observations')
@@ -207,9 +189,14 @@ class Actor(ABC):
 
     def end_step(self, outcome: tuple[Any, ...]) -> bool:
         """Record what the environments returned; return whether there are T steps."""
+        if self._columns is not None:
+            step = self._stepper.record(outcome)
+            self.append_last_action(self._chosen, step.reward)
+            return self._columns.add(step, self.state)
         arrays, t = self._arrays, self._step
         (self._observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
-         arrays['truncated'][t], arrays['is_reset'][t + 1], extras) = self._stepper.record(outcome)
+         arrays['truncated'][t], arrays['is_reset'][t + 1], extras, _) = (
+            self._stepper.record(outcome))
         add_extras(arrays, extras, t)
         self.append_last_action(arrays['actions'][t], arrays['rewards'][t])
         self._step += 1
@@ -217,6 +204,8 @@ class Actor(ABC):
 
     def finish(self) -> tuple[Arrays, list[FinishedEpisode]]:
         """Return the unroll of the last T steps, as :meth:`unroll`."""
+        if self._columns is not None:
+            return self._columns.take()
         arrays, self._step = self._arrays, 0
         finished = self._episodes.add(arrays)
         return arrays | self._schema.encode(self._observations, arrays['is_reset']), finished

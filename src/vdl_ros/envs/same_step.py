@@ -1,0 +1,118 @@
+"""Vector environments that reset a copy in the step that ends its episode (SAME_STEP)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import concatenate, create_empty_array
+from numpy.typing import NDArray
+
+from vdl_ros.envs.canonical_spaces import ObservationError
+from vdl_ros.envs.checked_vector_env import (
+    CheckedVectorEnv,
+    ResetResult,
+    Seeds,
+    StepResult,
+    VectorEnvironment,
+    failure,
+)
+
+#: Of final observations in ``info``: Gymnasium's, and that of its versions before 1.0.
+_FINAL = ('final_obs', 'final_observation')
+
+
+class SameStepVectorEnv(CheckedVectorEnv):
+    """A :class:`CheckedVectorEnv` whose autoreset is SAME_STEP.
+
+    A step that ends episodes returns the first observations of the next ones. Only then, info has
+    ``final_obs`` [B, ...], the last observations of the episodes that ended, else those that are
+    returned; what info says of a copy whose episode ended is of its last step (``final_info``).
+    """
+
+    MODE = AutoresetMode.SAME_STEP
+
+    def from_environment(self, outcome: tuple[Any, ...]) -> StepResult:
+        found, rewards, terminated, truncated, info = super().from_environment(outcome)
+        if not (ended := terminated | truncated).any():
+            return found, rewards, terminated, truncated, info
+        final = next((info[name] for name in _FINAL if name in info), None)
+        last = found.copy()
+        # A value is bootstrapped only from where an episode was cut.
+        if final is not None or (truncated & ~terminated).any():
+            last[ended] = self._final(final, ended)
+        return found, rewards, terminated, truncated, _of_last_steps(info, ended) | {
+            'final_obs': last}
+
+    def _final(self, given: Any, ended: NDArray[np.bool_]) -> NDArray[Any]:
+        """Return the last observations of the copies that ended, as one array."""
+        space: spaces.Space[Any] = self.env.single_observation_space
+        if isinstance(given, np.ndarray) and given.dtype == object:
+            rows = [each for each in given[ended] if each is not None]
+            if len(rows) == ended.sum():
+                batch: Any = create_empty_array(space, len(rows))
+                given = concatenate(space, rows, batch)
+            else:
+                given = None
+        elif given is not None:
+            given = _rows(given, ended)
+        if given is None:
+            raise failure(self.env, "step(): an episode was truncated, and info has no 'final_obs'"
+                          ', its last observation, which SAME_STEP needs')
+        try:
+            last = self._observations.convert(given)
+            if last.shape[1:] != self._shape[1:]:
+                raise ObservationError(
+                    f' has the shape {last.shape[1:]}, its space has {self._shape[1:]}')
+        except ObservationError as error:
+            raise failure(self.env, f"info['final_obs'] of step(){error}") from error
+        return last
+
+
+def _rows(batch: Any, where: NDArray[np.bool_]) -> Any:
+    """Return some rows of a batch of observations, whose parts may be tensors."""
+    if isinstance(batch, dict):
+        return {key: _rows(each, where) for key, each in batch.items()}
+    if isinstance(batch, tuple):
+        return tuple(_rows(each, where) for each in batch)
+    return np.asarray(batch)[where]
+
+
+def _of_last_steps(info: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
+    """Return info with what ``final_info`` says of the copies that ended."""
+    found = dict(info)
+    last = info.get('final_info')
+    for name, value in last.items() if isinstance(last, dict) else ():
+        values = np.asarray(value)
+        if values.dtype != object and values.shape[:1] == ended.shape:
+            now = np.asarray(found.get(name, np.zeros_like(values)))
+            where = ended.reshape(-1, *(1,) * (values.ndim - 1))
+            found[name] = np.where(where, values, now) if now.shape == values.shape else values
+    return found
+
+
+class OneCopy(SameStepVectorEnv):
+    """One copy, as a :class:`CheckedVectorEnv` of NEXT_STEP: the first observation waits."""
+
+    def __init__(self, env: VectorEnvironment, seed: int, seeds: Seeds = list, *,
+                 copies: bool = False, is_foreign: bool = False) -> None:
+        super().__init__(env, seed, seeds, copies=copies, is_foreign=is_foreign)
+        self.metadata = {**env.metadata, 'autoreset_mode': AutoresetMode.NEXT_STEP}
+        self._next: NDArray[Any] | None = None
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> ResetResult:
+        self._next = None
+        return super().reset(seed=seed, options=options)
+
+    def step(self, actions: NDArray[Any]) -> StepResult:
+        if self._next is not None:
+            self._checked(actions)
+            first, self._next = self._next, None
+            no = np.zeros(1, np.bool_)
+            return first, np.zeros(1, np.float32), no, no.copy(), {}
+        found, rewards, terminated, truncated, info = super().step(actions)
+        if 'final_obs' in info:
+            self._next, found = found, info['final_obs']
+        return found, rewards, terminated, truncated, info
