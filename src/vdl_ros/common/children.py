@@ -5,14 +5,19 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import resource
+import secrets
 import sys
 import threading
 from collections.abc import Iterator
 
 import psutil
 
-#: Environment variable of a process and of all that it starts, also in sessions of their own.
+#: Environment variable of a process and of what it starts; see :func:`take_mark`.
 MARK = 'VDL_ROS_STARTED_BY'
+# Children inherit limits in whatever session and environment they start; this one has had no
+# effect since Linux 2.4.30.
+_LIMIT = resource.RLIMIT_RSS
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
 # Time between two looks at whether a process is to end, s.
@@ -21,15 +26,31 @@ _WATCH_S = 0.5
 SAVING_S = 60.0
 
 
-def end_marked(mark: str) -> list[str]:
-    """Kill the processes of this user in whose environment ``MARK`` is this; return their names.
+def new_mark() -> str:
+    """Return a unique value for ``MARK``, larger than any memory."""
+    return str(1 << 62 | secrets.randbits(61))
 
-    The value has to be unique: it is of one process, which has ended.
-    """
+
+def take_mark() -> None:
+    """Mark what this process will start, also in an environment without the variable ``MARK``."""
+    if mark := os.environ.get(MARK):
+        # A hard limit may be below; then those with the variable are still found.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(_LIMIT, (int(mark), resource.getrlimit(_LIMIT)[1]))
+
+
+def _is_marked(process: psutil.Process, mark: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        # A zombie has no environment, which is an error.
+        return mark in (process.environ().get(MARK), str(process.rlimit(_LIMIT)[0]))
+    return False
+
+
+def end_marked(mark: str) -> list[str]:
+    """Kill the processes of this user that have this mark of an ended process; return names."""
     names = []
     for _ in range(_ROUNDS):
-        found = [each for each in psutil.process_iter(['environ', 'name'])
-                 if (each.info['environ'] or {}).get(MARK) == mark]
+        found = [each for each in psutil.process_iter(['name']) if _is_marked(each, mark)]
         for each in found:
             with contextlib.suppress(psutil.Error):
                 each.kill()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -27,7 +26,7 @@ from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackagePrefix
 
-from vdl_ros.common.children import MARK, end_marked
+from vdl_ros.common.children import MARK, end_marked, new_mark
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
@@ -173,7 +172,7 @@ def with_children(process: Any) -> list[Any]:
 
     An environment starts simulators and workers, and a process that is killed closes none.
     """
-    mark = secrets.token_hex(8)
+    mark = new_mark()
 
     def on_exit(event: ProcessExited, context: LaunchContext) -> list[Any]:
         if not (names := end_marked(mark)):
