@@ -47,7 +47,6 @@ BAD_INPUT = {
         (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
         (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own')],
     'bench_transport': [
-        (['--ways', 'udp'], "--ways: 'udp' is not one of tcp, dds"),
         (['--sizes', '8000,x'], "--sizes: '8000,x' is not allowed: numbers from 1 to 64000000")],
 }
 
@@ -84,8 +83,8 @@ CARTPOLE = ('--env', 'CartPole-v1', '--seconds', '300')
     pytest.param('bench_train', (*CARTPOLE, '--num-actors', '1'), '__node:=', 2,
                  marks=pytest.mark.slow),
     pytest.param('bench_transport', (
-        '--clients', '1', '--sizes', '8000', '--rounds', '1', '--trips', '100000'),
-        'benchmarks.transport.worker', 4, marks=pytest.mark.slow)])
+        '--sizes', '8000', '--round-trips', '100', '--rounds', '1', '--trips', '100000'),
+        'benchmarks.transport_peer', 2, marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_no_process(launch, name, words, part, count):
     def workers():
         found = []
