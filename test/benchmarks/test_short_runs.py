@@ -57,14 +57,10 @@ def test_bench_actor_learner(run):
                 '--seconds', '0.3', '--warm-up', '0')
     assert found['problems'] == {}
     each = found['environments']['CartPole-v1']
-    serial, central = each['cell']['serial'], each['cell']['learner']
+    central = each['cell']['learner']
     assert central['trajectories_lost'] == central['trajectories_rejected'] == 0
     # 16 bytes of observation one way, 8 of the action the other to both actors, flags, reward.
     assert 35 < central['wire_bytes_per_step'] < 80
-    assert set(serial['time']) == {'serial'}
-    assert set(central['time']) == {'actor', 'learner'}
-    assert all(central['time'][kind][part] > 0 for kind in central['time']
-               for part in ('computation', 'communication'))
 
 
 def test_bench_env(run):
