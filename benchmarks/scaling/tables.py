@@ -65,25 +65,10 @@ def with_speedups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def actor_row(actors: int, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the figures of so many actors.
 
-    ``learner_busy`` is the share of time in which the training thread does not wait;
-    ``steps_per_s_busy`` is the speed divided by it.
+    ``learner_busy`` is the share of time in which the training thread does not wait.
     """
-    def busy(run: Run) -> float:
-        return 1.0 - _share(run, 'wait')
-
-    def wire(run: Run, way: str) -> float:
-        summary = run['summary']
-        return float(summary['wire_bytes'][way] / max(summary['agent_steps'], 1)
-                     * run['steps_per_s'] / 1e6)
-
-    return {
-        'actors': actors, **_speeds(runs), 'learner_busy': _median(runs, busy),
-        'steps_per_s_busy': _median(runs, lambda run: run['steps_per_s'] / max(busy(run), 1e-3)),
-        'actors_collecting': _median(runs, _collecting),
-        'wire_in_mb_per_s': _median(runs, lambda run: wire(run, 'in')),
-        # A policy crosses the wire once for each actor.
-        'wire_out_mb_per_s': actors * _median(runs, lambda run: wire(run, 'out')),
-        **_common(runs)}
+    return {'actors': actors, **_speeds(runs),
+            'learner_busy': _median(runs, lambda run: 1.0 - _share(run, 'wait')), **_common(runs)}
 
 
 def learner_row(learners: int, runs: Sequence[Run], actors_each: int) -> dict[str, Any]:
@@ -173,14 +158,11 @@ def actors_text(found: Mapping[str, Any]) -> str:
     best = max(found['actors'], key=lambda row: float(row['steps_per_s']))
     return '\n'.join([
         f'Actors: {found["actor_env"]} ({found["actors"][0]["environments"]}), one learner, agent '
-        'steps/s. "if never idle" is the speed over the busy share of the learner\'s thread.',
+        'steps/s.',
         '',
         *report.columns({
             'actors': '{actors}', 'steps/s': '{steps_per_s:,.0f}',
-            'learner busy': '{learner_busy:.0%}', 'if never idle': '{steps_per_s_busy:,.0f}',
-            'actors collect': '{actors_collecting:.0%}',
-            'MB/s in': '{wire_in_mb_per_s:.0f}', 'MB/s out': '{wire_out_mb_per_s:.0f}',
-            **_COMMON}, found['actors']),
+            'learner busy': '{learner_busy:.0%}', **_COMMON}, found['actors']),
         '',
         f'{found["cores"]} cores, {found["rounds"]} rounds. Fastest were {best["actors"]} '
         "actors. With a GPU, impala_horovod_gym's learner of Pong took in 6,200, of 45 actors of "
