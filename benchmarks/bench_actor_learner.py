@@ -11,7 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks import report
@@ -34,9 +34,6 @@ SEED: Mapping[str, Mapping[str, Any]] = {
 EPISODES, MAX_STEPS = 200, 100
 
 _TITLES = {SERIAL: 'one process', 'actor': 'two actors, local', 'learner': 'two actors, central'}
-_COMPUTATION = ('step', 'infer', 'learn')
-_COMMUNICATION = ('encode', 'publish', 'receive', 'decode')
-_PARTS = ('computation', 'communication', 'wait', 'other')
 _SUMS = ('agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')
 
 #: Figures of each round, by environment and mode.
@@ -114,41 +111,19 @@ def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
         num_actors: receivers of what the learner sends; 0 in serial mode.
     """
     summary = run['summary']
-    by_kind: dict[str, list[dict[str, float]]] = {}
-    for node, threads in run['time_shares'].items():
-        by_kind.setdefault(node.partition('_')[0], []).append(split(threads))
     wire = summary['wire_bytes']
     return {
         'steps_per_s': run['steps_per_s'], **{name: summary[name] for name in _SUMS},
         'wire_bytes_per_step': (wire['in'] + wire['out'] * num_actors) / max(
             summary['agent_steps'], 1),
-        'foreign_cores': run['foreign_cores'],
-        'time': {kind: report.mean(found) for kind, found in sorted(by_kind.items())}}
-
-
-def split(threads: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Return a process's shares of time as VDL's Timer split them.
-
-    Args:
-        threads: shares by thread and phase, as of ``common/metrics.py``.
-
-    Returns:
-        ``computation`` and ``communication``, summed over the threads; ``wait`` and ``other`` of
-        the training thread, or of the only one: a learner's other threads nearly always wait.
-    """
-    def total(phases: Iterable[str]) -> float:
-        return sum(shares.get(phase, 0.0) for shares in threads.values() for phase in phases)
-
-    leading = threads.get('training') or next(iter(threads.values()))
-    return {'computation': total(_COMPUTATION), 'communication': total(_COMMUNICATION),
-            'wait': leading.get('wait', 0.0), 'other': leading.get('other', 0.0)}
+        'foreign_cores': run['foreign_cores']}
 
 
 def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the figures over the rounds by mode.
 
-    Speeds and bytes are medians, shares of time means, losses sums. ``ratio`` is the median of
-    the ratios to serial mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
+    Speeds and bytes are medians, losses sums. ``ratio`` is the median of the ratios to serial
+    mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
     """
     found: dict[str, dict[str, Any]] = {}
     for mode in rounds[0]:
@@ -158,7 +133,6 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
                for name in ('steps_per_s', 'wire_bytes_per_step')},
             **{name: sum(each[name] for each in runs) for name in _SUMS},
             'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
-            'time': report.mean([each['time'] for each in runs]),
             'rounds_steps_per_s': [each['steps_per_s'] for each in runs]}
         if mode != SERIAL:
             ratios = [each[mode]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds]
@@ -206,7 +180,7 @@ def _measure_and_deliver(options: argparse.Namespace, problems: dict[str, str]) 
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table of environments, and where the time of each kind of process goes."""
+    """Return the table of environments."""
     rows = [{'name': name, **each} for name, each in found['environments'].items()]
     modes = [mode for mode in _TITLES if rows and mode in rows[0]['cell']]
     columns = {
@@ -216,21 +190,11 @@ def markdown(found: Mapping[str, Any]) -> str:
             f'{{cell[{mode}][ratio]:.2f}} ({{cell[{mode}][ratio_min]:.2f}} to '
             f'{{cell[{mode}][ratio_max]:.2f}})') for mode in modes if mode != SERIAL},
         'VDL, s': '{seed[one]:g}', 'two here': '{seed[local]:g}', 'remote': '{seed[remote]:g}'}
-    times = [{'name': row['name'], 'run': _TITLES[mode], 'kind': kind, **shares, **each}
-             for row in rows for mode, each in row['cell'].items()
-             for kind, shares in each['time'].items()]
     return '\n'.join([
         *report.columns(columns, rows), '',
         f'Seconds for {EPISODES} episodes of at most {MAX_STEPS} steps at the speed measured; '
-        'ratio above 1: two actors are faster.', '',
-        *report.columns({
-            'environment': '{name}', 'run': '{run}', 'process': '{kind}',
-            **{part: f'{{{part}:.1%}}' for part in _PARTS},
-            'wire bytes/step': '{wire_bytes_per_step:,.0f}', 'steps/s': '{steps_per_s:,.0f}'},
-            times), '',
-        'Actors are a mean. Computation and communication of a learner are added up over its '
-        f'threads, waiting is of the one that trains. Environments of a process: '
-        f'{found["num_envs"]}; T = {found["unroll_length"]}; trajectories of an update: '
-        f'{found["batch_size"]}; rounds: {found["rounds"]}, of {found["seconds"]:g} s each; '
-        f'{found["cores"]} cores; transport: {found["transport"]}.',
+        f'ratio above 1: two actors are faster. Environments of a process: {found["num_envs"]}; '
+        f'T = {found["unroll_length"]}; trajectories of an update: {found["batch_size"]}; rounds: '
+        f'{found["rounds"]}, of {found["seconds"]:g} s each; {found["cores"]} cores; transport: '
+        f'{found["transport"]}.',
         *(f'{name}: {problem}' for name, problem in found['problems'].items())])

@@ -24,21 +24,13 @@ GROUPS = {
     'dummy': ('dummy/OBS8000-FPS500-v0', 'dummy/OBS8000-FPS600-v0', 'dummy/OBS8000-FPS6000-v0',
               'dummy/OBS8000-FPS60000-v0', 'dummy/OBS28224-v0'),
 }
-# VDL's figures of 2017: FPS from its JSON files (Doom: middle of its log), memory from its slides.
-# The machine is not stated. It counted elements of an observation, not bytes.
-SEED: Mapping[str, Mapping[str, Any]] = {
-    'CartPole-v1': {
-        'env_id': 'CartPole-v0', 'elements': 4, 'frames_per_s': 134426.0, 'memory_bytes': 560e3},
-    'ALE/Breakout-v5': {'env_id': 'Breakout-v0', 'elements': 100800, 'frames_per_s': 1760.0},
-    'Hopper-v5': {'env_id': 'Hopper-v1', 'elements': 11, 'frames_per_s': 5357.0},
-    'Humanoid-v5': {
-        'env_id': 'Humanoid-v1', 'elements': 376, 'frames_per_s': 1675.0, 'memory_bytes': 81e6},
-    'VizdoomDeathmatch': {
-        'env_id': 'ppaquette/DoomDeathmatch-v0', 'elements': 921600, 'frames_per_s': 540.0},
-}
+# VDL's frames/s of one environment, of 2017, from its JSON files (Doom: middle of its log). The
+# machine is not stated.
+SEED = {'CartPole-v1': 134426.0, 'ALE/Breakout-v5': 1760.0, 'Hopper-v5': 5357.0,
+        'Humanoid-v5': 1675.0, 'VizdoomDeathmatch': 540.0}
 # For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
-_BACKENDS = ('sync', 'async', 'own', 'actors')
+BACKENDS = ('single', 'sync', 'async', 'own', 'actors')
 
 #: An environment and a back end.
 Cell = tuple[str, str]
@@ -90,40 +82,19 @@ def measure(options: argparse.Namespace) -> tuple[dict[Cell, list[dict[str, Any]
 def row(
     name: str, measured: Mapping[str, Sequence[Mapping[str, Any]]], problems: Mapping[str, str],
 ) -> dict[str, Any]:
-    """Return one environment's figures.
+    """Return one environment's figures, medians.
 
     Args:
         measured: by back end what ``env_measure.py`` printed in each round.
         problems: by back end why it failed; ``single`` also if nothing is installed.
     """
-    found: dict[str, Any] = {'name': name, 'seed': dict(SEED[name]) if name in SEED else None}
-    if 'single' in problems:
-        return found | {'problem': problems['single']}
-    figures = {backend: _figures(rounds) for backend, rounds in measured.items()}
-    first, single = measured['single'][0], figures.pop('single')
-    best = max(figures, key=lambda backend: figures[backend]['frames_per_s'], default=None)
-    found |= {
-        'observation': first['observation'],
-        'observation_bytes': sum(leaf['bytes'] for leaf in first['observation']),
-        'memory_first_bytes': first['memory_first_bytes'], 'single': single,
-        'vectorised': figures | {
-            backend: {'problem': problem} for backend, problem in problems.items()},
-        'best': best}
-    seed = found['seed'] and found['seed']['frames_per_s']
-    if best is not None:
-        found['best_over_single'] = figures[best]['frames_per_s'] / single['frames_per_s']
-    if seed:
-        found['single_over_seed'] = single['frames_per_s'] / seed
-        found['best_over_seed'] = best and figures[best]['frames_per_s'] / seed
-    return found
+    def median(backend: str, figure: str) -> float:
+        return statistics.median(each[figure] for each in measured[backend])
 
-
-def _figures(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return median, least and most over the rounds."""
-    speeds = [each['frames_per_s'] for each in rounds]
-    return {'frames_per_s': statistics.median(speeds), 'frames_per_s_min': min(speeds),
-            'frames_per_s_max': max(speeds),
-            'memory_bytes': statistics.median(each['memory_bytes'] for each in rounds)}
+    single = {'observation_bytes': median('single', 'observation_bytes'),
+              'memory_mb': median('single', 'memory_bytes') / 1e6} if 'single' in measured else {}
+    return {'name': name, **single, 'seed': SEED.get(name), 'problems': dict(problems),
+            'frames_per_s': {backend: median(backend, 'frames_per_s') for backend in measured}}
 
 
 def main() -> int:
@@ -145,39 +116,13 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 
 
 def readable(found: Mapping[str, Any]) -> str:
-    """Return the table, speeds in frames/s, and a line for each environment with a problem."""
+    """Return the table, speeds in frames/s, and a line for each problem."""
     columns = {
-        'environment': '{name}', 'observation': '{shapes}', 'bytes': '{observation_bytes}',
-        'MB first': '{first}', 'MB each': '{each}', 'single': '{single}',
-        **{name: f'{{{name}}}' for name in _BACKENDS},
-        'best/single': '{best_over_single:.2f}', 'seed': '{seed[frames_per_s]:,.0f}',
-        'seed MB': '{seed_mb}', 'single/seed': '{single_over_seed:.2f}',
-        'best/seed': '{best_over_seed:.2f}'}
+        'environment': '{name}', 'bytes': '{observation_bytes:,.0f}', 'MB each': '{memory_mb:.3g}',
+        **{name: f'{{frames_per_s[{name}]:,.0f}}' for name in BACKENDS}, 'seed': '{seed:,.0f}'}
     return '\n'.join([
-        *report.columns(columns, map(_cells, found['rows'])),
-        f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together\n',
-        *(f'{each["name"]}: {text}' for each in found['rows'] for text in _problems(each))])
-
-
-def _problems(each: Mapping[str, Any]) -> list[str]:
-    return [each['problem']] if 'problem' in each else [
-        f'{backend}: {figures["problem"]}' for backend, figures in each['vectorised'].items()
-        if 'problem' in figures]
-
-
-def _cells(each: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the row with texts of shapes, memory and speeds."""
-    cells = {**each, 'seed_mb': _megabytes((each['seed'] or {}).get('memory_bytes'))}
-    if 'problem' in each:
-        return cells | {'shapes': each['problem']}
-    return cells | {
-        name: f'{figures["frames_per_s"]:,.0f}' if 'frames_per_s' in figures else 'failed'
-        for name, figures in {'single': each['single'], **each['vectorised']}.items()} | {
-        'shapes': ' + '.join(f'{leaf["dtype"]} {"x".join(map(str, leaf["shape"])) or "1"}'
-                             for leaf in each['observation']),
-        'first': _megabytes(each['memory_first_bytes']),
-        'each': _megabytes(each['single']['memory_bytes'])}
-
-
-def _megabytes(value: float | None) -> str | None:
-    return None if value is None else f'{value / 1e6:.3g}'
+        *report.columns(columns, found['rows']),
+        f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together, but one '
+        'in "single"\n',
+        *(f'{each["name"]}: {backend}: {problem}' for each in found['rows']
+          for backend, problem in each['problems'].items())])

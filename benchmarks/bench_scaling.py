@@ -2,13 +2,13 @@
 
 Three tables of the graph of ``train.launch.py``. The first is WALL-E's: how long samplers collect
 20,000 samples, and how long the learner learns from them. The others are impala_horovod_gym's:
-agent steps/s by actors, with a fitted law (scaling/law.py) of how many one learner can take in;
-and agent steps/s by learners, each with the same number of actors. ``--only exchange`` is VDL's
-table of learners that exchange the changes of their weights (scaling/exchange.py).
+agent steps/s by actors of one learner; and by learners, each with the same number of actors.
+``--only exchange`` is VDL's table of learners that exchange the changes of their weights
+(scaling/exchange.py).
 
 Environments sleep, except with ``--computing``: twenty environments that compute need twenty
 cores. Networks compute in any case, so the cores in use stand beside each figure. Where all cores
-are in use, the machine is the limit, not the learner, and the law does not apply.
+are in use, the machine is the limit, not the learner.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks import report
@@ -102,7 +101,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.number('--seconds', float, 'of each measurement at least, and one update', (8.0, 1.5),
                   (0.5, 3600))
     parser.number('--rounds', int, 'measurements of each', (2, 1), (1, 1000))
-    parser.add_argument('--picture', type=Path, metavar='FILE', help='draw the law there')
     options = parser.complete(words)
     options.batches = 2 if options.quick else 20
     for period in options.periods:
@@ -117,30 +115,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
                          f'--actors-each {options.actors_each}')
     for name in TABLES:
         counts = sorted(getattr(options, name))
-        if name == 'actors' and len(counts) < 2:
-            raise ValueError('--actors: one number is too few for a law')
         if name != 'actors' and counts[0] != 1:
             raise ValueError(f'--{name}: there is no 1, and speed-ups are over one')
         setattr(options, name, tuple(counts) if options.only in (None, name) else ())
     if options.samples % PER_T:
         raise ValueError(f'--samples: {options.samples} is not allowed: a multiple of {PER_T}')
-    if options.picture is not None:
-        _check_picture(options.picture, options.only)
     options.plans = {table: plan(table, options) for table in TABLES}
     return options
-
-
-def _check_picture(path: Path, only: str | None) -> None:
-    from benchmarks.scaling.law import KINDS
-    reason = ''
-    if only not in (None, 'actors'):
-        reason = f' with --only {only}: it shows actors'
-    elif path.suffix not in KINDS:
-        reason = f': a file that ends in one of {", ".join(KINDS)}'
-    elif not path.absolute().parent.is_dir():
-        reason = ': there is no such folder'
-    if reason:
-        raise ValueError(f'--picture: {path} is not allowed{reason}')
 
 
 Runs = dict[tuple[str, int], list[dict[str, Any]]]
@@ -169,7 +150,7 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
         found, failed = report.collect(cells, options.rounds, one_run)
     problems = {f'{processes} {name}': text for (name, processes), text in failed.items()}
     enough = {'samplers': ('samplers', 1) in found, 'learners': ('learners', 1) in found,
-              'actors': sum(name == 'actors' for name, _ in found) >= 2}
+              'actors': any(name == 'actors' for name, _ in found)}
     if not all(enough[name] for name in TABLES if counts[name]):
         raise RuntimeError('; '.join(f'{cell}: {text}' for cell, text in problems.items()))
     return found, problems
@@ -177,7 +158,7 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
 
 def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Return the figures of the cells that were run; a table that was left out has no keys."""
-    from benchmarks.scaling import law, tables
+    from benchmarks.scaling import tables
 
     settings = {name: values for name, (_, values) in options.plans.items()}
 
@@ -194,10 +175,7 @@ def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
             rows('samplers', tables.sampler_row, options.samples))
     if options.actors:
         actors = rows('actors', tables.actor_row)
-        found |= {'actors': actors, 'most_steps_per_s': max(row['steps_per_s'] for row in actors),
-                  'law': tables.law_of([(row['actors'], speed) for row in actors
-                                        for speed in row['steps_per_s_rounds']]),
-                  'seed_law': tables.law_of(law.SEED_ACTORS)}
+        found |= {'actors': actors, 'most_steps_per_s': max(row['steps_per_s'] for row in actors)}
     if options.learners:
         found['learners'] = tables.with_efficiencies(
             rows('learners', tables.learner_row, options.actors_each))
@@ -227,8 +205,5 @@ def _measure_and_deliver(options: argparse.Namespace) -> int:
     with own_domain(configure=True):
         runs, problems = measure(options)
     found = {'cores': len(os.sched_getaffinity(0)), 'problems': problems, **result(options, runs)}
-    if options.picture is not None:
-        from benchmarks.scaling.law import draw
-        draw(options.picture, found['law']['points'])
     report.deliver('scaling', found, options, markdown)
     return report.EXIT_FAILED if problems else 0

@@ -1,8 +1,7 @@
 """One measurement of bench_env, in a new process, since memory is measured as well.
 
 Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
-``memory_first_bytes``, the memory of the first copy with its library, and ``memory_bytes``, that
-of each further copy; ``observation``. An error is a line.
+``memory_bytes`` of each copy but the first; ``observation_bytes``. An error is a line.
 """
 
 from __future__ import annotations
@@ -175,16 +174,14 @@ def memory() -> int:
         child.memory_full_info().uss for child in process.children(recursive=True)))
 
 
-def leaves(space: spaces.Space[Any], name: str = '') -> list[dict[str, Any]]:
-    """Return name, shape, dtype, elements and bytes of every array in an observation."""
+def size(space: spaces.Space[Any]) -> int:
+    """Return the bytes of an observation."""
     if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
-        return [leaf for key, part in parts for leaf in leaves(part, str(key))]
+        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
+        return sum(map(size, parts))
     if space.shape is None or space.dtype is None:
         raise EnvError(f'observations: {type(space).__name__} has no size')
-    elements = int(np.prod(space.shape, dtype=np.int64))
-    return [{'name': name, 'shape': list(space.shape), 'dtype': str(space.dtype),
-             'elements': elements, 'bytes': elements * space.dtype.itemsize}]
+    return int(np.prod(space.shape, dtype=np.int64)) * space.dtype.itemsize
 
 
 def _measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, float]:
@@ -230,8 +227,6 @@ def _actor(name: str, copies: int, seconds: float, connection: Connection) -> No
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
     """Return the JSON object."""
-    empty = memory()
-    prepare(name)
     made = [settled(name, 'single', 1)]
     try:
         one = memory()
@@ -250,7 +245,7 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str,
             speed = frames_per_s(stepper(made[-1]), seconds)
         space = getattr(made[0], 'single_observation_space', made[0].observation_space)
         return {'frames_per_s': speed, 'memory_bytes': max(each, 0.0),
-                'memory_first_bytes': one - empty, 'observation': leaves(space)}
+                'observation_bytes': size(space)}
     finally:
         for env in made:
             env.close()

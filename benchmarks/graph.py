@@ -157,8 +157,19 @@ def wait(process: subprocess.Popen[bytes], condition: Callable[[], Any], seconds
         raise _EndedError
 
 
-def run_module(module: str, *words: str, limit: float) -> dict[str, Any]:
+def printed(log: Path) -> list[dict[str, Any]]:
+    """Return the JSON objects in whole lines of a log: libraries may print, too."""
+    return [json.loads(line) for line in re.findall(
+        r'^{.+}$', log.read_text(errors='replace'), re.MULTILINE)]
+
+
+def run_module(
+    module: str, *words: str, limit: float, start: Sequence[str] = (),
+) -> dict[str, Any]:
     """Return the JSON object that ``main()`` of a module of this package prints in a new process.
+
+    Args:
+        start: words before the command.
 
     Raises:
         RuntimeError: it fails, or takes longer than ``limit``, s.
@@ -167,15 +178,12 @@ def run_module(module: str, *words: str, limit: float) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as temporary:
         folder, log = Path(temporary), Path(temporary) / 'log'
         try:
-            with launched(*module_command(module, *words), log=log, may_end=True,
+            with launched(*start, *module_command(module, *words), log=log, may_end=True,
                           cwd=folder) as process:
                 wait(process, lambda: process.poll() is not None, limit, 'its end')
         except RuntimeError as error:
             raise RuntimeError(f'{words[0]}: {str(error).splitlines()[-1]}') from None
-        text = log.read_text(errors='replace')
-    # Libraries may print, too.
-    found: dict[str, Any] = json.loads(re.findall(r'^{.+}$', text, re.MULTILINE)[-1])
-    return found
+        return printed(log)[-1]
 
 
 class Row(NamedTuple):

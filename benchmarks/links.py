@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.bench_actor_learner import NUM_ACTORS, SETTINGS
 from benchmarks.graph import Plan, launch_command, run, run_serial
-from benchmarks.transport.peers import Hosts, two_hosts
+from benchmarks.hosts import Hosts, two_hosts
 from vdl_ros.envs.dummy import NAMESPACE, parse
 
 SIZES = (2048, 16384, 131072, 524288)

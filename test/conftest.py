@@ -235,8 +235,9 @@ class Peer:
             self._executor.spin_once(timeout_sec=0.01)
         return value
 
+    @staticmethod
     @contextlib.contextmanager
-    def saying(self, say, every=0.05):
+    def saying(say, every=0.05):
         """Call ``say`` every ``every`` s from a thread during the block."""
         stop = threading.Event()
 

@@ -1,4 +1,4 @@
-"""Launch files, cluster and drivers import neither PyTorch, which takes seconds, nor MuJoCo."""
+"""Launch files, cluster, actors and drivers start without PyTorch and MuJoCo, which are slow."""
 
 import subprocess
 import sys
@@ -17,7 +17,8 @@ def test_what_starts_processes_imports_neither_pytorch_nor_mujoco():
         'import runpy, sys\n'
         'sys.modules["torch"] = sys.modules["mujoco"] = None\n'
         f'for file in {files}: runpy.run_path(file)["generate_launch_description"]()\n'
-        'import vdl_ros.tools.cluster, vdl_ros.nodes.actor, vdl_ros.nodes.arm_driver\n')
+        'import vdl_ros.tools.cluster, vdl_ros.nodes.actor, vdl_ros.nodes.world_actor\n'
+        'import vdl_ros.nodes.arm_driver\n')
     done = subprocess.run(
         [sys.executable, '-c', code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from benchmarks import report
-from benchmarks.scaling.law import fit
 from vdl_ros.common.metrics import ACTING, TRAINING
 
 # WALL-E, HalfCheetah-v2, 20,000 samples an iteration, read off its plots to 5 %: minutes of
@@ -23,7 +21,6 @@ SEED_LEARNERS: Mapping[int, float] = {
 
 _COLLECTING = ('step', 'infer', 'encode', 'publish')
 _LEARNING = ('decode', 'learn', 'encode', 'publish')
-_FULL = 0.9
 _COMMON = {'lag': '{policy_lag:.1f}', 'lost': '{trajectories_lost}', 'cores': '{cores:.2f}',
            'other cores': '{foreign_cores:.2f}'}
 
@@ -68,32 +65,10 @@ def with_speedups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def actor_row(actors: int, runs: Sequence[Run]) -> dict[str, Any]:
     """Return the figures of so many actors.
 
-    ``learner_busy`` is the share of time in which the training thread does not wait;
-    ``steps_per_s_busy`` is the speed divided by it.
+    ``learner_busy`` is the share of time in which the training thread does not wait.
     """
-    def busy(run: Run) -> float:
-        return 1.0 - _share(run, 'wait')
-
-    def wire(run: Run, way: str) -> float:
-        summary = run['summary']
-        return float(summary['wire_bytes'][way] / max(summary['agent_steps'], 1)
-                     * run['steps_per_s'] / 1e6)
-
-    return {
-        'actors': actors, **_speeds(runs), 'learner_busy': _median(runs, busy),
-        'steps_per_s_busy': _median(runs, lambda run: run['steps_per_s'] / max(busy(run), 1e-3)),
-        'actors_collecting': _median(runs, _collecting),
-        'wire_in_mb_per_s': _median(runs, lambda run: wire(run, 'in')),
-        # A policy crosses the wire once for each actor.
-        'wire_out_mb_per_s': actors * _median(runs, lambda run: wire(run, 'out')),
-        **_common(runs)}
-
-
-def law_of(points: Sequence[tuple[float, float]]) -> dict[str, Any]:
-    """Return the law of actors and steps/s."""
-    found = fit(points)
-    return {**asdict(found), 'knee': found.knee, 'reached': found.reached, 'begun': found.begun,
-            'actors_for_90': found.actors_for(_FULL), 'points': [list(point) for point in points]}
+    return {'actors': actors, **_speeds(runs),
+            'learner_busy': _median(runs, lambda run: 1.0 - _share(run, 'wait')), **_common(runs)}
 
 
 def learner_row(learners: int, runs: Sequence[Run], actors_each: int) -> dict[str, Any]:
@@ -179,26 +154,19 @@ def samplers_text(found: Mapping[str, Any]) -> str:
 
 
 def actors_text(found: Mapping[str, Any]) -> str:
-    """Return the actors' table and law for a page, in Markdown, the seed's below."""
-    law = fit(found['law']['points'])
+    """Return the actors' table for a page, in Markdown."""
     best = max(found['actors'], key=lambda row: float(row['steps_per_s']))
     return '\n'.join([
         f'Actors: {found["actor_env"]} ({found["actors"][0]["environments"]}), one learner, agent '
-        'steps/s. "if never idle" is the speed over the busy share of the learner\'s thread.',
+        'steps/s.',
         '',
         *report.columns({
             'actors': '{actors}', 'steps/s': '{steps_per_s:,.0f}',
-            'law': '{law:,.0f}', 'learner busy': '{learner_busy:.0%}',
-            'if never idle': '{steps_per_s_busy:,.0f}',
-            'actors collect': '{actors_collecting:.0%}',
-            'MB/s in': '{wire_in_mb_per_s:.0f}', 'MB/s out': '{wire_out_mb_per_s:.0f}',
-            **_COMMON}, ({**row, 'law': law.predict(row['actors'])} for row in found['actors'])),
+            'learner busy': '{learner_busy:.0%}', **_COMMON}, found['actors']),
         '',
         f'{found["cores"]} cores, {found["rounds"]} rounds. Fastest were {best["actors"]} '
-        f'actors. {_sentence(found["law"])}',
-        '',
-        'impala_horovod_gym, Pong, one learner with a GPU, actors of 4 cores each (computing), 15 '
-        f'to 110 actors. {_sentence(found["seed_law"])}'])
+        "actors. With a GPU, impala_horovod_gym's learner of Pong took in 6,200, of 45 actors of "
+        '4 cores each (computing).'])
 
 
 def learners_text(found: Mapping[str, Any]) -> str:
@@ -225,17 +193,3 @@ def learners_text(found: Mapping[str, Any]) -> str:
 def _beside(name: str, form: str) -> str:
     """Return the format of a figure, and of the seed's in brackets."""
     return f'{{{name}:{form}}} ({{seed[{name}]:{form}}})'
-
-
-def _sentence(law: Mapping[str, Any]) -> str:
-    """Return the law as a sentence."""
-    if not law['reached']:
-        return (f'The law: an actor delivers {law["per_actor"]:,.0f} agent steps/s; '
-                f'{law["most"]:.0f} actors do not fill the learner.')
-    if not law['begun']:
-        return (f'The law: the learner takes in {law["limit"]:,.0f} agent steps/s at most; '
-                f'{law["fewest"]:.0f} actors fill it already.')
-    return (f'The law: an actor delivers {law["per_actor"]:,.0f} agent steps/s, the learner takes '
-            f'in {law["limit"]:,.0f} at most, the knee is at {law["knee"]:.1f} actors, '
-            f'{_FULL:.0%} are reached with {law["actors_for_90"]:.1f} (p = '
-            f'{law["sharpness"]:.1f}, off by {law["error"]:.1%}).')

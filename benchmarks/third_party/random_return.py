@@ -1,7 +1,7 @@
 """Print the mean return of uniformly random actions as a JSON object.
 
-Arguments: the settings of the environment as a JSON object, env_modules, and the seconds after
-which it ends with the episodes so far.
+Arguments: the settings of the environment as a JSON object; env_modules; and the seconds after
+which it ends with the episodes so far (without end).
 """
 
 from __future__ import annotations
@@ -44,7 +44,11 @@ def random_return(config: EnvConfig, seconds: float) -> tuple[float | None, int]
 
 def main() -> None:
     """Print ``mean_return``, None without an episode, and ``episodes``."""
-    settings, modules, seconds = sys.argv[1:]
+    settings, modules, seconds = *sys.argv[1:], *('', 'inf')[len(sys.argv) - 2:]
     import_modules(EnvModulesConfig(env_modules=modules))
     mean, episodes = random_return(EnvConfig(**json.loads(settings)), float(seconds))
     print(json.dumps({'mean_return': mean, 'episodes': episodes}))
+
+
+if __name__ == '__main__':
+    main()

@@ -1,4 +1,4 @@
-"""bench_actor_learner: shares of time, ratios, break-even, tables, and failures."""
+"""bench_actor_learner: ratios, break-even, tables, and failures."""
 
 import contextlib
 
@@ -8,32 +8,17 @@ from benchmarks import bench_actor_learner as bench
 from benchmarks import graph, links
 
 
-def test_time_is_split_into_computation_and_communication():
-    split = bench.split
-    assert split({'acting': {'step': 0.25, 'infer': 0.125, 'encode': 0.0625, 'publish': 0.0625,
-                             'wait': 0.5}}) == {
-        'computation': 0.375, 'communication': 0.125, 'wait': 0.5, 'other': 0.0}
-    # The waiting of the callbacks thread does not count; its work does.
-    assert split({'callbacks': {'receive': 0.25, 'wait': 0.75},
-                  'training': {'learn': 0.5, 'decode': 0.125, 'wait': 0.25, 'other': 0.125}}) == {
-        'computation': 0.5, 'communication': 0.375, 'wait': 0.25, 'other': 0.125}
-
-
-def run(speed, computation=0.5, kind='actor'):
+def run(speed):
     return {'steps_per_s': speed, 'agent_steps': 1000, 'episodes': 40, 'trajectories_lost': 1,
-            'trajectories_rejected': 0, 'wire_bytes_per_step': speed, 'foreign_cores': 0.0,
-            'time': {kind: {'computation': computation, 'communication': 0.25, 'wait': 0.125,
-                            'other': 0.0}}}
+            'trajectories_rejected': 0, 'wire_bytes_per_step': speed, 'foreign_cores': 0.0}
 
 
 def test_ratio_is_the_median_of_the_ratios_of_each_round_and_the_tables_have_it():
     found = bench.cell([
-        {'serial': run(100.0, kind='serial'), 'actor': run(200.0)},
-        {'serial': run(400.0, kind='serial'), 'actor': run(400.0, computation=1.0)},
-        {'serial': run(200.0, kind='serial'), 'actor': run(100.0)}])
+        {'serial': run(one), 'actor': run(two)}
+        for one, two in ((100.0, 200.0), (400.0, 400.0), (200.0, 100.0))])
     assert [found[mode]['steps_per_s'] for mode in ('serial', 'actor')] == [200, 200]
     assert 'ratio' not in found['serial']
-    assert found['actor']['time']['actor']['computation'] == pytest.approx(2 / 3)
     assert found['actor']['trajectories_lost'] == 3
     lines = bench.markdown({
         'environments': {'Hopper-v5': {
@@ -42,8 +27,6 @@ def test_ratio_is_the_median_of_the_ratios_of_each_round_and_the_tables_have_it(
         'num_envs': 1, 'unroll_length': 20, 'batch_size': 2, 'rounds': 3, 'seconds': 1.5,
         'cores': 2, 'transport': 'shm', 'problems': {'Bad-v0': 'it broke'}}).splitlines()
     assert '| Hopper-v5 | 25 | 12.5 | 1.00 (0.50 to 2.00) | 1.81 | 0.8 | 1.3 |' in lines
-    assert ('| Hopper-v5 | two actors, local | actor | 66.7% | 25.0% | 12.5% | 0.0% | 200 | 200 |'
-            in lines)
     assert 'Bad-v0: it broke' in lines
 
 

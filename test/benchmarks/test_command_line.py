@@ -33,14 +33,9 @@ BAD_INPUT = {
         (['--demonstrations', 'data'], '--demonstrations: not allowed with --task reach: push')],
     'bench_scaling': [
         (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
-        (['--actors', '4'], '--actors: one number is too few for a law'),
         (['--actors-each', '45'], '--learners: 4 is not allowed: 1 to 1 with --actors-each 45'),
         (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
-        (['--only', 'learners', '--picture', 'law.png'],
-         '--picture: law.png is not allowed with --only learners: it shows actors'),
         (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800'),
-        (['--picture', 'law.txt'], '--picture: law.txt is not allowed: a file that ends in one '),
-        (['--picture', '/nowhere/law.png'], '--picture: /nowhere/law.png is not allowed: there '),
         (['--periods', '1,3'], '--periods: 3 is not allowed: divisors of 20')],
     'bench_third_party': [
         NOWHERE, (['--seconds', '0'], '--seconds: 0.0 is not allowed: 1 to 86400')],
@@ -52,7 +47,6 @@ BAD_INPUT = {
         (['--set', 'discount:=2'], 'discount: 2.0 is not allowed: a number from 0 to 1'),
         (['--set', 'run_dir:=here'], '--set: run_dir is not allowed: the benchmark has its own')],
     'bench_transport': [
-        (['--ways', 'udp'], "--ways: 'udp' is not one of tcp, dds"),
         (['--sizes', '8000,x'], "--sizes: '8000,x' is not allowed: numbers from 1 to 64000000")],
 }
 
@@ -89,8 +83,8 @@ CARTPOLE = ('--env', 'CartPole-v1', '--seconds', '300')
     pytest.param('bench_train', (*CARTPOLE, '--num-actors', '1'), '__node:=', 2,
                  marks=pytest.mark.slow),
     pytest.param('bench_transport', (
-        '--clients', '1', '--sizes', '8000', '--rounds', '1', '--trips', '100000'),
-        'benchmarks.transport.worker', 4, marks=pytest.mark.slow)])
+        '--sizes', '8000', '--round-trips', '100', '--rounds', '1', '--trips', '100000'),
+        'benchmarks.transport_peer', 2, marks=pytest.mark.slow)])
 def test_ctrl_c_leaves_no_process(launch, name, words, part, count):
     def workers():
         found = []

@@ -82,11 +82,15 @@ def test_images_are_turned_as_their_metadata_say(tmp_path):
     pixels = np.zeros((40, 60, 3), np.uint8)
     pixels[:20, :30] = 255
     exif = Image.Exif()
-    exif[ExifTags.Base.Orientation] = 6  # to be turned clockwise
-    Image.fromarray(pixels).save(tmp_path / 'a.png', exif=exif)
-    turned = np.rot90(pixels, -1)
-    np.testing.assert_array_equal(open_source(str(tmp_path)).read().pixels, turned)
-    np.testing.assert_array_equal(encodings.decode((tmp_path / 'a.png').read_bytes()), turned)
+    mirrored = pixels[:, ::-1]
+    for orientation, wanted in enumerate((
+            pixels, mirrored, np.rot90(pixels, 2), pixels[::-1], np.rot90(mirrored),
+            np.rot90(pixels, -1), np.rot90(mirrored, -1), np.rot90(pixels)), 1):
+        exif[ExifTags.Base.Orientation] = orientation
+        Image.fromarray(pixels).save(tmp_path / 'a.png', exif=exif)
+        for path in (tmp_path, tmp_path / 'a.png'):
+            np.testing.assert_array_equal(open_source(str(path)).read().pixels, wanted)
+        np.testing.assert_array_equal(encodings.decode((tmp_path / 'a.png').read_bytes()), wanted)
     assert open_source(str(tmp_path), (20, 30)).read().pixels.shape == (30, 20, 3)
     with av.open(str(tmp_path / 'v.mp4'), 'w') as container:
         stream = container.add_stream('libx264', rate=10)

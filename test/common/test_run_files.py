@@ -1,4 +1,4 @@
-"""A file that is written atomically is whole or unchanged; progress.csv survives crashes."""
+"""Files written atomically are whole or unchanged; progress.csv survives crashes; data files."""
 
 import contextlib
 import resource
@@ -6,12 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from vdl_ros.common import files
 from vdl_ros.common.files import (
     InUseError,
     ProgressTable,
     absolute_paths,
     atomic_file,
     checkpoint_file,
+    find_resource,
     is_unused,
     lock_folder,
     new_folder,
@@ -113,3 +115,27 @@ def test_settings_that_name_files_become_absolute_and_policies_of_the_package_st
         'env_id': 'run'}) == {
             'run_dir': f'{tmp_path}/reach', 'init': 'reach', 'resume': f'{tmp_path}/run',
             'checkpoint': '', 'video': True, 'env_id': 'run'}
+
+
+@pytest.fixture
+def install(tmp_path, monkeypatch):
+    """Return an installation that holds this module, below a folder that holds a checkout."""
+    module = tmp_path / 'install/vdl_ros/lib/python3/site-packages/vdl_ros/common/resources.py'
+    checkout = tmp_path / 'checkout/src/vdl_ros/common/resources.py'
+    for path in (module.parent, checkout.parent):
+        path.mkdir(parents=True)
+    checkout.touch()
+    module.symlink_to(checkout)
+    monkeypatch.setattr(files, '__file__', str(module))
+    return tmp_path / 'install/vdl_ros/share/vdl_ros'
+
+
+def test_an_installed_file_is_preferred_to_that_of_the_checkout_and_a_missing_one_named(
+        install, tmp_path):
+    (tmp_path / 'checkout/models').mkdir()
+    assert find_resource('models') == tmp_path / 'checkout/models', 'of linked sources'
+    for root in (install, tmp_path / 'checkout'):
+        (root / 'config').mkdir(parents=True)
+    assert find_resource('config') == install / 'config'
+    with pytest.raises(FileNotFoundError, match=r'models/pose\.pt is neither installed'):
+        find_resource('models/pose.pt')

@@ -1,6 +1,7 @@
 """Signals set an event without deadlock, and end the workers and children of a process."""
 
 import io
+import os
 import signal
 import subprocess
 import sys
@@ -87,14 +88,21 @@ def test_a_forked_worker_ends_by_sigterm_and_with_its_parent_but_not_by_ctrl_c()
     assert parent.communicate(timeout=300)[0] == '15 False\n'
 
 
+STARTS = """
+import os, subprocess
+from vdl_ros.common.children import take_mark
+take_mark()
+for environment in (None, {}):
+    subprocess.Popen(['sleep', '1000'], env=environment, start_new_session=True,
+                     stdout=subprocess.DEVNULL)
+"""
+
+
 @pytest.mark.process
-def test_marked_processes_are_ended_in_sessions_of_their_own_too():
-    other, marked = (subprocess.Popen(
-        ['sleep', '1000'], env={MARK: mark}, start_new_session=True) for mark in 'ab')
-    try:
-        assert end_marked('b') == ['sleep']
-        marked.wait(300)
-        assert other.poll() is None
-    finally:
-        other.kill()
-        other.wait()
+def test_what_a_marked_process_started_is_ended_in_any_session_and_environment():
+    marks = [f'{os.getpid()} {number}' for number in range(2)]
+    for mark in marks:
+        subprocess.run([sys.executable, '-c', STARTS], env=os.environ | {MARK: mark}, check=True)
+    for mark in marks:
+        assert end_marked(mark) == ['sleep', 'sleep']
+        assert end_marked(mark) == []

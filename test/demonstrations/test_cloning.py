@@ -90,12 +90,15 @@ def cloned(demonstrations, tmp_path_factory):
     return run / 'checkpoint.pt'
 
 
-def test_a_cloned_policy_acts_as_its_expert_and_is_recorded(cloned, tmp_path):
+def test_a_cloned_policy_acts_as_its_expert_and_is_recorded(cloned, tmp_path, capsys):
     assert returns_of(cloned) > 400.0, 'of 500'
     # The policy demonstrates in turn.
     output = tmp_path / 'again'
-    assert record_episodes(['--env', 'CartPole-v1', '--policy', str(cloned), '--episodes', '3',
-                            '--output', str(output)]) == 0
+    words = ['--env', 'CartPole-v1', '--policy', str(cloned), '--episodes', '3', '--output',
+             str(output)]
+    assert record_episodes([*words, '--env_modules', 'missing']) == 2
+    assert "record_episodes: env_modules: 'missing'" in capsys.readouterr().err
+    assert record_episodes(words) == 0
     again = read_lerobot(output)
     assert (again.robot, again.fps) == ('CartPole-v1', 50.0)
     assert np.bincount(again.episodes).shape == (3,)

@@ -97,7 +97,8 @@ def test_malformed_messages_are_skipped_and_counted(builder, tmp_path):
     assert 'left out 1 messages: arm/joint_states: names and values' in notes
 
 
-def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path):
+@pytest.mark.usefixtures('own_signals')
+def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path, capsys):
     early = START_NS - 100 * MS
     builder.image(early, picture(0))
     stamps = add_scenario(builder, 30)
@@ -107,6 +108,9 @@ def test_images_without_joints_and_resampled_rows_are_counted(builder, tmp_path)
     bag = builder.write()
     refuse(bag, tmp_path, 'image 11 comes 0.1500 s after the one before it and 0.1000 s after the '
            'time of its row')
+    assert export_dataset.main([str(bag), '--format', 'hdf5', '--resample', '--output',
+                                str(tmp_path / 'first')]) == 0
+    assert capsys.readouterr().out.endswith(' at 20 frames/s; 1 images became no row\n')
     found = export(bag, tmp_path / 'out', 'hdf5', ExportOptions(resample=True))
     assert '1 images became no row: without joint states of their time' in found.notes
     assert '3 rows repeat the image before' in found.notes
@@ -182,7 +186,7 @@ def test_the_command_prints_counts_and_one_line_for_bad_input_and_a_signal(
     words = [str(teleop[0]), '--format', 'lerobot', '--output', str(tmp_path / 'out')]
     assert export_dataset.main(words) == 0
     output = capsys.readouterr()
-    assert '65 images, 65 rows in 2 episodes at 20 frames/s; every row is there' in output.out
+    assert '65 images, 65 rows in 2 episodes at 20 frames/s; all readable images' in output.out
     assert 'writing 65 of 65 rows (100 %)' in output.err
     assert export_dataset.main(words) == 2
     assert capsys.readouterr().err == (

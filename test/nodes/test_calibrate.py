@@ -1,12 +1,11 @@
 """The program calibrate with the simulated arm as a process, in simulated time."""
 
-import contextlib
 import os
 import pty
 import sys
-import threading
 
 import pytest
+from conftest import Peer
 from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.calibration.calibration_file import read
@@ -40,23 +39,7 @@ def person(monkeypatch):
     master, slave = pty.openpty()
     monkeypatch.setattr('sys.stdin', open(slave))  # noqa: SIM115
 
-    @contextlib.contextmanager
-    def typing(line):
-        end = threading.Event()
-
-        def type_lines():
-            while not end.wait(0.2):
-                os.write(master, line)
-
-        thread = threading.Thread(target=type_lines)
-        thread.start()
-        try:
-            yield
-        finally:
-            end.set()
-            thread.join()
-
-    yield typing
+    yield lambda line: Peer.saying(lambda: os.write(master, line), 0.2)
     sys.stdin.close()
     os.close(master)
 

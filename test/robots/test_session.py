@@ -279,6 +279,19 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     assert file.read_text() == other
 
 
+def test_the_file_of_a_robot_is_removed_when_process_and_launch_have_ended(tmp_path):
+    for name, *ended in (('both live',), ('launch lives', 'started'),
+                         ('process lives', 'launcher_started'),
+                         ('finished', 'started', 'launcher_started')):
+        path = tmp_path / f'{name}.json'
+        Confirmation(path, 'one').save()
+        path.write_text(json.dumps(json.loads(path.read_text()) | dict.fromkeys(ended, 0.0)))
+    (tmp_path / 'damaged.json').write_text('{')
+    Confirmation(tmp_path / 'another.json', 'two').save()
+    assert sorted(each.stem for each in tmp_path.iterdir()) == [
+        'another', 'both live', 'damaged', 'launch lives', 'process lives']
+
+
 @pytest.mark.parametrize('state', [State.RUNNING, State.OVER])
 def test_a_silent_agent_needs_a_confirmation_but_nothing_does_in_simulated_time(robot, state):
     for clock in ('wall', 'simulated'):

@@ -16,6 +16,7 @@ import numpy as np
 from av.container import InputContainer
 from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
+from PIL import ExifTags, Image
 
 from vdl_ros.camera.encodings import check_size
 from vdl_ros.common.memory import memory_limit
@@ -29,6 +30,7 @@ Notice = Callable[[str], None]
 _FORMATS = ('apng,bmp_pipe,gif,jpeg_pipe,pgm_pipe,png_pipe,ppm_pipe,tiff_pipe,webp_pipe,'
             'asf,avi,flv,h264,hevc,ivf,m4v,matroska,mjpeg,mov,mp4,mpeg,mpegts,mpegvideo,mxf,nut,'
             'obu,ogg,webm,yuv4mpegpipe')
+_WITH_EXIF = ('JPEG', 'PNG', 'TIFF', 'WEBP')
 # Bytes that a pixel takes while an image is decoded and converted.
 _PIXEL = 16
 _MAX_PIXELS = (1 << 31) - 1  # of FFmpeg
@@ -132,15 +134,24 @@ class _Scaler:
         self._size = size
         self._reformatter = VideoReformatter()
 
-    def pixels(self, frame: av.VideoFrame) -> Pixels:
-        # Of a video, or EXIF; quarters of a turn, counterclockwise.
+    def pixels(self, frame: av.VideoFrame, mirrored: bool = False) -> Pixels:
+        # Of a video, or EXIF; quarters of a turn, counterclockwise, of the mirrored image.
         turns = round(frame.rotation / 90)
         width, height = self._size or (frame.width, frame.height)
         if self._size and turns % 2:
             width, height = height, width
         check_size(width, height)
         scaled = self._reformatter.reformat(frame, width, height, 'rgb24')
-        return np.ascontiguousarray(np.rot90(np.asarray(scaled.to_ndarray(), np.uint8), turns))
+        pixels = np.asarray(scaled.to_ndarray(), np.uint8)
+        return np.ascontiguousarray(np.rot90(pixels[::-1] if mirrored else pixels, turns))
+
+
+def _is_mirrored(path: Path) -> bool:
+    """Return whether EXIF mirrors a picture: PyAV says only how it is turned."""
+    # What Pillow raises depends on the format; FFmpeg says what is wrong with the file.
+    with contextlib.suppress(Exception), Image.open(path, formats=_WITH_EXIF) as image:
+        return image.getexif().get(ExifTags.Base.Orientation) in (2, 4, 5, 7)
+    return False
 
 
 class _Nameless:
@@ -178,7 +189,7 @@ def _reason(error: BaseException) -> str:
 
 
 def _decoded(
-    container: InputContainer, size: Size, source: ImageSource,
+    container: InputContainer, size: Size, source: ImageSource, mirrored: bool = False,
 ) -> Iterator[tuple[Pixels, float | None]]:
     """Yield each image of a container, and its time in the stream, s."""
     scaler = _Scaler(size)
@@ -190,7 +201,7 @@ def _decoded(
             continue
         for frame in frames:
             if isinstance(frame, av.VideoFrame):
-                yield scaler.pixels(frame), frame.time
+                yield scaler.pixels(frame, mirrored), frame.time
 
 
 def _read_device(
@@ -220,7 +231,7 @@ def _read_video(
     before, count, last = source.damaged, 0, 0.0
     with _opened(path) as container:
         try:
-            for pixels, moment in _decoded(container, size, source):
+            for pixels, moment in _decoded(container, size, source, _is_mirrored(path)):
                 count, last = count + 1, last if moment is None else moment
                 yield TimedImage(pixels, time.monotonic())
         except av.FFmpegError:
@@ -256,7 +267,7 @@ def _read_folder(
     for path in files:
         try:
             with _opened(path) as container:
-                pixels = scaler.pixels(next(container.decode(video=0)))
+                pixels = scaler.pixels(next(container.decode(video=0)), _is_mirrored(path))
         except (av.FFmpegError, OSError, ValueError, StopIteration) as error:
             source.damaged += 1
             named = isinstance(error, SourceError)

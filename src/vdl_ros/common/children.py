@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import resource
 import signal
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -22,6 +24,9 @@ from vdl_ros.common.quoting import shown
 MARK = 'VDL_ROS_STARTED_BY'
 #: Its value of a process that outlives all others: it stops the motors that they have left on.
 GUARDIAN = 'nobody'
+# Of processes in an empty environment: children inherit limits, and this one has had no effect
+# since Linux 2.4.30.
+_LIMIT = resource.RLIMIT_RSS
 # A process may be starting another one while it is ended.
 _ROUNDS, _ROUND_S = 3, 5.0
 # Time between two looks at whether a process is to end, s.
@@ -36,15 +41,33 @@ _LEAVING_S = 4.0
 _deadline = [math.inf]
 
 
-def end_marked(mark: str) -> list[str]:
-    """Kill the processes of this user in whose environment ``MARK`` is this; return their names.
+def take_mark() -> None:
+    """Mark what this process will start, also in an environment without the variable ``MARK``."""
+    if mark := os.environ.get(MARK):
+        # A hard limit may be below; then those with the variable are still found.
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(_LIMIT, (_limit_of(mark), resource.getrlimit(_LIMIT)[1]))
 
-    The value has to be unique: it is of one process, which has ended.
-    """
+
+def _limit_of(mark: str) -> int:
+    """Return the limit of a mark, which is larger than any memory."""
+    return 1 << 62 | zlib.crc32(mark.encode())
+
+
+def _is_marked(process: psutil.Process, mark: str) -> bool:
+    with contextlib.suppress(psutil.Error):
+        # A zombie has no environment, which is an error.
+        found = process.environ().get(MARK)
+        # Not a guardian, which has the variable and inherits the limit.
+        return found == mark or (found is None and process.rlimit(_LIMIT)[0] == _limit_of(mark))
+    return False
+
+
+def end_marked(mark: str) -> list[str]:
+    """Kill the processes of this user that have this mark of an ended process; return names."""
     names = []
     for _ in range(_ROUNDS):
-        found = [each for each in psutil.process_iter(['environ', 'name'])
-                 if (each.info['environ'] or {}).get(MARK) == mark]
+        found = [each for each in psutil.process_iter(['name']) if _is_marked(each, mark)]
         for each in found:
             with contextlib.suppress(psutil.Error):
                 each.kill()

@@ -207,6 +207,8 @@ def parser() -> OneLineParser:
         'episodes of a policy in an environment, instead of a robot\'s topics')
     policy.add_argument('--env', default='', help='id of the environment; --output becomes a '
                         'LeRobot data set of the episodes with success')
+    policy.add_argument('--env_modules', default='', metavar='NAMES',
+                        help='modules that register environments')
     policy.add_argument('--policy', type=Path, help='checkpoint of a policy of this environment')
     policy.add_argument('--episodes', type=whole_number(1, 1_000_000), default=50,
                         help='how many (50)')
@@ -220,9 +222,12 @@ def parser() -> OneLineParser:
 def record_policy(options: argparse.Namespace) -> None:
     # Imported here because it takes a second.
     from vdl_ros.demonstrations.env_recorder import record_environment
+    from vdl_ros.envs.env_config import EnvModulesConfig
+    from vdl_ros.envs.env_modules import import_modules
     from vdl_ros.play.saved_policy import load_policy
     if options.policy is None:
         raise ValueError('--policy: none is given: a checkpoint of a policy of --env')
+    import_modules(EnvModulesConfig(env_modules=options.env_modules))
     policy = load_policy(options.policy, env_id=options.env)
     failures = record_environment(
         policy.act(not options.sampled), policy.env, options.episodes, options.output,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import os
 from pathlib import Path
 
 import msgspec
 import psutil
 
+from vdl_ros import PARENT_PID
 from vdl_ros.common.files import atomic_file
 
 # The launch has started this process in the place of another one.
@@ -16,24 +19,44 @@ _ENDED = 'the actor before has ended'
 _SAME_S = 1.0
 
 
+def _started(process: int) -> float:
+    """Return when a process started, Unix, s; NaN: it does not run."""
+    try:
+        return psutil.Process(process).create_time()
+    except psutil.Error:
+        return math.nan
+
+
 class _File(msgspec.Struct):
     launch: str
     reason: str
     process: int
     started: float
+    launcher: int = 0
+    launcher_started: float = 0.0
 
     @classmethod
     def of(cls, launch: str, reason: str) -> _File:
-        return cls(launch, reason, os.getpid(), psutil.Process().create_time())
+        own = os.getpid()
+        return cls(launch, reason, own, _started(own), PARENT_PID, _started(PARENT_PID))
 
     @property
     def lives(self) -> bool:
         """Whether its process runs; another one may have the same number, as after a reboot."""
-        try:
-            found = psutil.Process(self.process).create_time()
-        except psutil.Error:
-            return False
-        return abs(found - self.started) < _SAME_S
+        return abs(_started(self.process) - self.started) < _SAME_S
+
+    @property
+    def may_restart(self) -> bool:
+        return abs(_started(self.launcher) - self.launcher_started) < _SAME_S
+
+
+def _remove_finished(folder: Path) -> None:
+    """Remove the files of robots whose process has ended, and who would start it again."""
+    for path in folder.glob('*.json'):
+        with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError, RecursionError):
+            found = msgspec.json.decode(path.read_bytes(), type=_File)
+            if not found.lives and not found.may_restart:
+                path.unlink()
 
 
 class Confirmation:
@@ -69,5 +92,6 @@ class Confirmation:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
+        _remove_finished(self._path.parent)
         with atomic_file(self._path) as partial:
             partial.write_bytes(msgspec.json.encode(_File.of(self._launch, self.reason)))

@@ -24,7 +24,7 @@ from rclpy.task import Future
 from rclpy.utilities import get_default_context, remove_ros_args
 
 from vdl_ros import PARENT_PID
-from vdl_ros.common.children import ending_within
+from vdl_ros.common.children import ending_within, take_mark
 from vdl_ros.common.command_line import say, signal_at_death_of, stop_on_signals
 from vdl_ros.common.settings import Scalar, SettingError, describe, select
 from vdl_ros.ros import parameters
@@ -188,6 +188,7 @@ def run_node(
         print(f'usage: ros2 run vdl_ros {name} --ros-args -p NAME:=VALUE ...\n\nparameters:\n'
               f'{describe(*settings)}')
         return EXIT_OK
+    take_mark()
     node, is_ended = None, threading.Event()
     lines = ['an environment or a library has called rclpy.shutdown(), which ends this node: '
              'its own nodes need a context of their own']

@@ -108,8 +108,10 @@ def main(args: Sequence[str] | None = None) -> int:
     for note in found.notes:
         print(note)
     what = 'messages' if options.no_images else 'images'
+    lost = found.dropped.total()
+    left_out = f'{lost} {what} became no row' if lost else f'all readable {what} have one'
     print(f'{options.output}: {found.images} {what}, {found.rows} rows in {found.episodes} '
-          f'episodes at {found.fps} frames/s; every row is there and times increase')
+          f'episodes at {found.fps} frames/s; {left_out}')
     return 0
 
 

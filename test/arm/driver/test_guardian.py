@@ -27,6 +27,8 @@ DRIVER = '''
 import sys
 from vdl_ros.arm.driver.guardian import Guardian
 from vdl_ros.arm.driver.usb import UsbArm, load_backend
+from vdl_ros.common.children import take_mark
+take_mark()
 arm = UsbArm(0, load_backend('fake_owi535:make'), 0.1)
 guardian = Guardian(0, 'fake_owi535:make')
 guardian.start()

@@ -170,6 +170,29 @@ def test_shared_memory(tmp_path, has):
     assert machine.check_shared_memory(fake(tmp_path / 'a')).status == 'warn'
 
 
+def test_shared_memory_of_another_user_is_named(tmp_path, has, monkeypatch):
+    has()
+    system = fake(tmp_path, {'dev/shm/fastrtps_port7411_el': 'x', 'dev/shm/other': 'x'})
+    assert machine.check_shared_memory(system).status == 'ok'
+    monkeypatch.setattr(os, 'access', lambda path, mode: False)
+    found = machine.check_shared_memory(system)
+    assert found.status == 'warn'
+    assert '1 files belong to another user' in found.finding
+
+
+def test_a_package_that_requires_another_version_of_a_library_is_named(tmp_path, monkeypatch):
+    class Package:
+        metadata = {'Name': 'metaworld'}
+        version = '3.1.1'
+        requires = ['mujoco==3.3.0', 'numpy>=1.18', 'gymnasium<1; extra == "old"', 'not installed',
+                    '=']
+
+    monkeypatch.setattr(machine.importlib.metadata, 'distributions', lambda: [Package])
+    found = machine.check_libraries(fake(tmp_path))
+    assert (found.status, found.advice.partition(':')[0]) == (
+        'warn', 'metaworld 3.1.1 requires mujoco==3.3.0')
+
+
 def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):
     assert machine.check_usb(fake(tmp_path)).finding == 'none connected'
     system = fake(tmp_path, ARM)

@@ -16,12 +16,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path, PurePath
 
 import psutil
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from vdl_ros.arm.driver.usb import how_to_install
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.quoting import shown
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.dds.shared_memory import stale_shared_memory
+from vdl_ros.ros.dds.shared_memory import files_of_dds, stale_shared_memory
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.environment import (
     Finding,
@@ -148,9 +150,13 @@ def check_shared_memory(system: System) -> Finding:
         with contextlib.suppress(OSError):  # just removed
             lost += path.stat().st_size
     text, advice = f'{amount(free)} of {amount(size)} free', ''
+    closed = sum(not os.access(path, os.R_OK | os.W_OK) for path in files_of_dds(system.root))
     if files:
         text += f'; {len(files)} files of dead processes use {amount(lost)}'
         advice = 'ros2 run vdl_ros doctor --clean'
+    elif closed:
+        text += f'; {closed} files belong to another user'
+        advice = 'run all nodes of a domain as one user, or set VDL_TRANSPORT=udp for all'
     elif free < transport.SEGMENT * 16:
         advice = ('make it 1 GiB or more (docker run --shm-size=2g or --ipc=host), or set '
                   'VDL_TRANSPORT=udp')
@@ -327,7 +333,24 @@ def check_libraries(system: System) -> Finding:
     text = ', '.join(found) + (f'; missing: {", ".join(missing)}' if missing else '')
     if any(each.startswith('numpy') for each in missing):
         return Finding('libraries', 'fail', text, 'pip install numpy')
-    return Finding('libraries', 'ok', text)
+    unmet = '; '.join(_unmet_requirements())
+    return _judged('libraries', text, unmet and
+                   f'{unmet}: docs/environments.md#versions installs other versions apart')
+
+
+def _unmet_requirements() -> Iterator[str]:
+    """Yield which packages require other versions of the libraries than the installed ones."""
+    names = {name.replace('_', '-') for name in LIBRARIES}
+    for package in importlib.metadata.distributions():
+        for text in package.requires or ():
+            # Metadata that follow no standard, or a library that is not installed.
+            with contextlib.suppress(ValueError, importlib.metadata.PackageNotFoundError):
+                found = Requirement(text)
+                if canonicalize_name(found.name) in names and not found.specifier.contains(
+                        importlib.metadata.version(found.name), prereleases=True) and (
+                        not found.marker or found.marker.evaluate({'extra': ''})):
+                    yield (f'{package.metadata["Name"]} {package.version} requires '
+                           f'{found.name}{found.specifier}')
 
 
 def _cpu_quota(system: System) -> float:

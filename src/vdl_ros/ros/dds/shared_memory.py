@@ -108,17 +108,24 @@ def reserved(environ: Mapping[str, str] = os.environ, root: Path = Path('/')) ->
         yield
 
 
+def files_of_dds(root: Path = Path('/')) -> Iterator[Path]:
+    """Yield the files of Fast DDS in ``/dev/shm``."""
+    with contextlib.suppress(OSError):
+        for path in sorted((root / FOLDER).iterdir()):
+            if _NAME.fullmatch(path.name):
+                yield path
+
+
 def stale_shared_memory(
     root: Path = Path('/'), now: float | None = None, *, ports: bool = True,
 ) -> Iterator[Path]:
     """Yield the files of Fast DDS in ``/dev/shm`` that no process uses at a time, Unix, s."""
     now = time.time() if now is None else now
     groups: dict[str, list[Path]] = {}
-    with contextlib.suppress(OSError):
-        for path in sorted((root / FOLDER).iterdir()):
-            match = _NAME.fullmatch(path.name)
-            if match and (ports or '_port' not in match['group']):
-                groups.setdefault(match['group'], []).append(path)
+    for path in files_of_dds(root):
+        match = _NAME.fullmatch(path.name)
+        if match and (ports or '_port' not in match['group']):
+            groups.setdefault(match['group'], []).append(path)
     # A segment and its lock are removed together.
     old = [group for group in groups.values() if all(_abandoned(file, now) for file in group)]
     used = files_in_use(root) if old else set()
