@@ -102,6 +102,7 @@ def camera_config() -> ControllerConfig:
 def play(
     task: ArmTask, start: Callable[[], Acting], seed: int,
     on_success: Callable[[int], None] = lambda row: None,
+    on_rewards: Callable[[NDArray[Any]], None] = lambda rewards: None,
 ) -> dict[str, Any]:
     """Play an episode with each arm; of each return its time, s, None without success.
 
@@ -109,6 +110,7 @@ def play(
         start: returns who acts, once the arms are at their starts.
         seed: of starts, places and measurements.
         on_success: called with the number of an arm.
+        on_rewards: called with those of each step, [B].
     """
     count = len(task.time)
     random = np.random.default_rng(seed)
@@ -119,6 +121,7 @@ def play(
     while task.time[0] < task.steps / RATE - 1e-6 and not over.all():
         outcome = task.step(acting(observations), random)
         observations = outcome.observations
+        on_rewards(outcome.rewards.copy())
         switches += np.where(over, 0, outcome.switched)
         for row in np.flatnonzero(outcome.success & ~over):
             seconds[row] = round(float(task.time[row]) - HOLD, 2)
@@ -174,6 +177,7 @@ def demonstrate(options: argparse.Namespace) -> None:
     controller = ScriptedController(task)
     seen: list[NDArray[np.float32]] = []
     done: list[NDArray[np.int64]] = []
+    rewards: list[NDArray[Any]] = []
 
     def act(observations: NDArray[np.float32]) -> NDArray[np.int64]:
         seen.append(observations.copy())
@@ -182,10 +186,11 @@ def demonstrate(options: argparse.Namespace) -> None:
 
     with new_data_set(options.demonstrations, env_id, options.task, RATE) as write:
         def keep(row: int) -> None:
-            write(*(np.stack([each[row] for each in steps]) for steps in (seen, done)))
+            write(*(np.stack([each[row] for each in steps]) for steps in (seen, done, rewards)),
+                  True)
             report.log(f'{len(seen)} steps of arm {row}')
 
-        play(task, lambda: act, options.seed, keep)
+        play(task, lambda: act, options.seed, keep, rewards.append)
 
 
 def arguments() -> argparse.Namespace:

@@ -22,7 +22,7 @@ from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signa
 from vdl_ros.common.files import absolute_paths
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
-from vdl_ros.demonstrations.loading import demonstration_inbox
+from vdl_ros.demonstrations.loading import demonstrate, demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
@@ -108,6 +108,8 @@ def train(
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
         learner = Learner(config, *spaces, frames, timer,
                           algorithm_config=algorithm_config, init=init)
+        if text := demonstrate(env, modules, learner):
+            say(text)
         flow_stats = FlowStats()
         inbox: Inbox
         if isinstance(algorithm_config, BcConfig):

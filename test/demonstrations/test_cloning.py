@@ -1,6 +1,7 @@
 """Behaviour cloning: what is learned, what goes on from it, and what is refused."""
 
 import json
+import re
 from functools import partial
 
 import gymnasium
@@ -10,7 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from vdl_ros.demonstrations.env_recorder import record_environment
-from vdl_ros.demonstrations.loading import demonstration_inbox, read_lerobot
+from vdl_ros.demonstrations.loading import (
+    demonstration_inbox,
+    load_demonstrations,
+    read_lerobot,
+)
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.local_training import main as train
@@ -19,7 +24,7 @@ from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.acting.evaluation import evaluate
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.settings import BcConfig, TrainConfig
+from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
 
 
 def push_under(observation):
@@ -193,6 +198,40 @@ def test_a_missing_bag_and_settings_that_do_not_fit_cloning_are_refused(
             (['--demonstrations', ''], "demonstrations: '' is not allowed with algorithm 'bc'")):
         assert clone(demonstrations, tmp_path / 'run', *options) == 2
         assert reason in capsys.readouterr().err
+
+
+def test_recorded_episodes_have_outcomes_that_sac_learns_from(tmp_path, capsys):
+    def act(observations, *_):
+        return (observations[:, 2] > 0.0).astype(np.int64)
+
+    env, folder = EnvConfig(env_id='CartPole-v1'), tmp_path / 'data'
+    record_environment(act, env, 3, folder, task='balance')
+    found = load_demonstrations(folder, env.env_id, factory.spaces(env), {}, outcomes=True)
+    outcomes, inside = found.outcomes, ~found.outcomes.ends[:-1]
+    np.testing.assert_array_equal(
+        found.observations[1:][inside], outcomes.observations[:-1][inside])
+    assert outcomes.terminated.sum() == outcomes.ends.sum() == found.episodes == 3
+    assert np.all(outcomes.rewards == 1.0)
+
+    learner = Learner(TrainConfig(algorithm='sac', unroll_length=16), *factory.spaces(env),
+                      algorithm_config=SacConfig(demonstrations=str(folder)))
+    batch = learner.make_batch([found.as_unroll(learner.schema)])
+    rows = [(t, b) for b in range(batch.valid.shape[1]) for t in range(16) if batch.valid[t, b]]
+    assert len(rows) == len(found.actions)
+    times, columns = map(list, zip(*rows, strict=True))
+    np.testing.assert_array_equal(batch.observations[times, columns], found.observations)
+    np.testing.assert_array_equal(
+        batch.observations[[t + 1 for t in times], columns][~outcomes.terminated],
+        outcomes.observations[~outcomes.terminated])
+    np.testing.assert_array_equal(batch.terminated[times, columns], outcomes.terminated)
+
+    options = ['--env_id', 'CartPole-v1', '--algorithm', 'sac', '--total_steps', '400',
+               '--replay_start', '50', '--run_dir', str(tmp_path / 'run')]
+    assert train([*options, '--demonstrations', str(folder)]) == 0
+    assert re.search(r'50 % of each optimizer step are of \d+ steps of 3 demonstrations, of which '
+                     '3 end', capsys.readouterr().out)
+    assert train([*options, '--demonstrations', str(write(tmp_path / 'old', STATES, ACTIONS))]) == 2
+    assert 'it has no next.reward and next.done' in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -87,6 +87,17 @@ def test_a_bag_becomes_what_the_task_observes_on_the_way_to_where_it_ended(demos
     assert np.all((feature('age') > 0.0) & (feature('age') < 0.03))
 
 
+def test_with_outcomes_all_steps_follow_each_other_up_to_the_success(demos, spaces):
+    found = load_demonstrations(demos, REACH, spaces, known_contracts(), outcomes=True)
+    outcomes = found.outcomes
+    np.testing.assert_array_equal(found.observations[1:], outcomes.observations[:-1])
+    # The rest between the motions is not left out; the goal is held after the last one.
+    assert 50 < len(found.actions) <= 60
+    assert outcomes.ends.tolist() == [False] * (len(found.actions) - 1) + [True]
+    np.testing.assert_array_equal(outcomes.terminated, outcomes.ends)
+    assert outcomes.rewards[-1] == outcomes.rewards.max() > 1.0
+
+
 def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
     output = tmp_path / 'data'
     assert export_dataset([

@@ -8,6 +8,7 @@ from vdl_ros.common.settings import SettingError, build, select, settings_of
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     ALGORITHMS,
+    DemonstrationsConfig,
     DqnConfig,
     ImpalaConfig,
     PpoConfig,
@@ -53,10 +54,11 @@ def test_defaults_are_allowed_and_an_algorithm_takes_its_own_settings_of_all():
         make_algorithm_config(TrainConfig(algorithm='ppo'), {'ppo_epochs': 0})
 
 
-def test_only_settings_of_the_replay_are_of_two_algorithms():
+def test_only_settings_of_replay_and_demonstrations_are_of_two_algorithms():
     names = [name for cls in (TrainConfig, *ALGORITHM_SETTINGS.values())
              for name in settings_of(cls)]
-    assert {name for name in names if names.count(name) > 1} == settings_of(ReplayConfig).keys()
+    assert {name for name in names if names.count(name) > 1} == settings_of(
+        ReplayConfig, DemonstrationsConfig).keys()
 
 
 def test_a_credit_smaller_than_what_an_answer_needs_is_refused():

@@ -20,8 +20,8 @@ from vdl_ros.export.writer import Layout, Row
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act
 
-#: Writes an episode: observations, actions.
-Write = Callable[[NDArray[Any], NDArray[Any]], None]
+#: Writes an episode: observations, actions, rewards, and whether it was terminated.
+Write = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], bool], None]
 _ENVIRONMENTS = 16
 # Failures for each episode that is wanted, at most.
 _PATIENCE = 50
@@ -61,7 +61,7 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
     failures = 0
     shares = np.full(envs.num_envs, episodes // envs.num_envs)
     shares[:episodes % envs.num_envs] += 1
-    rows: list[list[tuple[NDArray[Any], NDArray[Any]]]] = [[] for _ in shares]
+    rows: list[list[tuple[Any, ...]]] = [[] for _ in shares]
     stepper, rewards = EnvStepper(envs, seed), np.zeros(envs.num_envs)
     first = factory.first_actions(envs)
     while shares.any():
@@ -72,11 +72,12 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
         for index in np.flatnonzero(shares):
             if step.ignored[index]:
                 continue
-            rows[index].append((before[index], np.ravel(actions[index]) + first))
+            rows[index].append((before[index], np.ravel(actions[index]) + first, rewards[index]))
             if not (step.terminated[index] or step.truncated[index]):
                 continue
             if step.success is None or step.success[index]:
-                write(*(np.stack(each) for each in zip(*rows[index], strict=True)))
+                seen, done, gained = (np.stack(each) for each in zip(*rows[index], strict=True))
+                write(seen, done, gained, bool(step.terminated[index]))
                 shares[index] -= 1
             else:
                 failures += 1
@@ -91,14 +92,17 @@ def _play(envs: VectorEnv, act: Act, episodes: int, seed: int, write: Write) -> 
 def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[Write]:
     """Yield a function that writes an episode of an environment to a LeRobot data set.
 
-    It takes the observations, [N, D], and the actions, [N] or [N, A], as the environment counts
-    them. The folder, which must not
-    exist, is there when the block ends; ValueError: no episode was written.
+    It takes the observations, [N, D], the actions, [N] or [N, A], as the environment counts them,
+    and the rewards, [N]. The folder, which must not exist, is there when the block ends;
+    ValueError: no episode was written.
     """
     with new_folder(output) as root:
         writer: LeRobotWriter | None = None
 
-        def write(observations: NDArray[Any], actions: NDArray[Any]) -> None:
+        def write(
+            observations: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any],
+            terminated: bool,
+        ) -> None:
             nonlocal writer
             actions = actions.reshape(len(observations), -1)
             if writer is None:
@@ -107,11 +111,13 @@ def new_data_set(output: Path, env_id: str, task: str, rate: float) -> Iterator[
                     for name, each in (('observation', observations), ('action', actions)))
                 writer = LeRobotWriter(root, Layout(
                     joints=names, motors=motors, fps=max(1, round(rate)), tasks=(task,),
-                    robot=env_id))
+                    robot=env_id, rewards=True))
             writer.write(task, (
-                Row(None, observation, action, None, number)
-                for number, (observation, action) in enumerate(zip(
-                    observations.astype(np.float32), actions.astype(np.float32), strict=True))))
+                Row(None, observation, action, None, number, float(reward),
+                    terminated and number == len(rewards) - 1)
+                for number, (observation, action, reward) in enumerate(zip(
+                    observations.astype(np.float32), actions.astype(np.float32), rewards,
+                    strict=True))))
 
         yield write
         if writer is None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -25,10 +26,11 @@ from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.factory import ROBOT
 from vdl_ros.export.messages import ArmBag, of_contract
 from vdl_ros.export.writer import require_module
-from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations
+from vdl_ros.rl.algorithms import sac
+from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations, Outcomes
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.settings import BcConfig, TrainConfig
+from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
 from vdl_ros.robots.contract import Contract, known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
@@ -68,12 +70,20 @@ class RobotEpisode:
     commands: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
 
 
+class _Replayed(NamedTuple):
+    """Observations [N, D] and actions, of the contract's action space, [N, A], of an episode."""
+
+    observations: NDArray[np.float32]
+    actions: NDArray[np.float64]
+    outcomes: Outcomes | None = None
+
+
 def _replay(
-    episode: RobotEpisode, contract: Contract, task: Task,
-) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+    episode: RobotEpisode, contract: Contract, task: Task, outcomes: bool = False,
+) -> _Replayed:
     """Return what was observed and done, from the first motion to a second after the last one.
 
-    Observations are [N, D], actions, of the contract's action space, [N, A].
+    With ``outcomes`` what followed, too, with all rests, up to success or failure.
     """
     missing = [topic.topic for key, topic in contract.topics.items()
                if not episode.readings.get(key)]
@@ -94,16 +104,40 @@ def _replay(
     first, last = int(np.argmax(moves)), count - 1 - int(np.argmax(moves[::-1]))
     stop = min(count, last + 1 + round(_LAST_REST_S * contract.rate))
     history = np.concatenate([np.tile(neutral, (HISTORY, 1)), values[first:]])
-    measured = _measure(episode, ticks[first:stop], history)
+    measured = _measure(episode, ticks[first:stop + outcomes], history)
+    fresh = np.array([
+        all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
+        for each in measured])
     task.begin_demonstrated(measured)
+    if outcomes:
+        return _with_outcomes(episode.source, task, measured, fresh, actions[first:stop])
     observations = np.stack([task.observe(each) for each in measured])
     # Not what is beyond a short rest before the last motion; the first step moves.
     steps = np.arange(stop - first)
     still = steps - np.maximum.accumulate(np.where(moves[first:stop], steps, 0))
-    kept = (still <= round(_REST_S * contract.rate)) | (steps >= last - first)
-    kept &= [all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
-             for each in measured]
-    return observations[kept], actions[first:stop][kept]
+    kept = fresh & ((still <= round(_REST_S * contract.rate)) | (steps >= last - first))
+    return _Replayed(observations[kept], actions[first:stop][kept])
+
+
+def _with_outcomes(
+    source: str, task: Task, measured: Sequence[Measured], fresh: NDArray[np.bool_],
+    actions: NDArray[np.float64],
+) -> _Replayed:
+    """Return the steps between two ``fresh`` measurements, with the task's reward and end."""
+    observations, rewards, ended = [task.observe(measured[0])], list[float](), False
+    for before, after in itertools.pairwise(measured):
+        rewards.append(float(task.reward(before, after)))
+        ended = task.success(after) | task.failure(after)
+        observations.append(task.observe(after))
+        if ended:
+            break
+    steps, found = len(rewards), np.stack(observations)
+    kept = np.flatnonzero(fresh[:steps] & fresh[1:steps + 1])
+    if not len(kept):
+        raise ValueError(f'{source}: no two measurements in a row are new enough')
+    return _Replayed(found[kept], actions[kept], Outcomes(
+        found[kept + 1], np.array(rewards)[kept], ended & (kept == steps - 1),
+        np.diff(kept, append=steps + 1) > 1))
 
 
 def _actions(
@@ -153,6 +187,7 @@ def _measure(
 
 INFO = 'meta/info.json'
 _STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
+_REWARD, _DONE = 'next.reward', 'next.done'
 
 
 class _Feature(msgspec.Struct):
@@ -176,6 +211,8 @@ class LeRobotData:
         state_names, action_names: of the numbers; () if the data set does not name them.
         states: float32 [N, D]; ``actions`` likewise.
         episodes: number of each row's episode, int64 [N].
+        rewards, done: float32 and bool [N], the reward of each row's action, and whether it
+            terminated the episode; None if the data set does not have both.
     """
 
     robot: str
@@ -185,24 +222,31 @@ class LeRobotData:
     states: NDArray[np.float32]
     actions: NDArray[np.float32]
     episodes: NDArray[np.int64]
+    rewards: NDArray[np.float32] | None = None
+    done: NDArray[np.bool_] | None = None
 
 
 def read_lerobot(folder: Path) -> LeRobotData:
     """Return the rows of the data set in a folder; ValueError: it has none."""
-    info, columns = read_json(folder / INFO, _Info), _columns(folder)
+    info = read_json(folder / INFO, _Info)
+    has_outcomes = {_REWARD, _DONE} <= info.features.keys()
+    columns = _columns(folder, (_STATE, _ACTION, *((_REWARD, _DONE) if has_outcomes else ())))
     names = []
     for feature in (_STATE, _ACTION):
         given = info.features.get(feature, _Feature()).names
         fits = isinstance(given, list) and len(given) == columns[feature].shape[1]
         names.append(tuple(map(str, given)) if fits else ())
     return LeRobotData(info.robot_type or '', info.fps, names[0], names[1],
-                       columns[_STATE], columns[_ACTION], columns[_EPISODE])
+                       columns[_STATE], columns[_ACTION], columns[_EPISODE],
+                       *((columns[_REWARD][:, 0], columns[_DONE][:, 0] > 0.5)
+                         if has_outcomes else ()))
 
 
-def _columns(folder: Path) -> dict[str, NDArray[Any]]:
+def _columns(folder: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Return ``names`` of numbers, float32 [N, D], and the numbers of episodes, int64 [N]."""
     arrow = require_module('pyarrow', 'pyarrow', 'lerobot')
     parquet = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
-    found: dict[str, list[NDArray[Any]]] = {_STATE: [], _ACTION: [], _EPISODE: []}
+    found: dict[str, list[NDArray[Any]]] = {name: [] for name in (*names, _EPISODE)}
     # A column of equal numbers has hardly any bytes in a file, whatever the file says of its size.
     with limited_memory(str(folder)):
         for file in sorted(folder.glob('data/*/*.parquet')):
@@ -212,7 +256,7 @@ def _columns(folder: Path) -> dict[str, NDArray[Any]]:
                 if any(table[name].null_count for name in found):
                     raise ValueError('rows without a value')
                 found[_EPISODE].append(np.asarray(table[_EPISODE].to_numpy(), np.int64))
-                for name in (_STATE, _ACTION):
+                for name in names:
                     found[name].append(_vectors(table[name]))
             except MemoryError:
                 raise
@@ -243,23 +287,48 @@ def demonstration_inbox(
     if not bc.demonstrations:
         raise SettingError("demonstrations: '' is not allowed with algorithm 'bc': a folder of "
                            'record_episodes, or of a LeRobot data set')
+    return DemonstrationInbox(
+        _load(bc.demonstrations, env, modules, learner), learner.schema, bc.bc_batch, train.seed,
+        lambda: learner.version, flow_stats)
+
+
+def demonstrate(env: EnvConfig, modules: EnvModulesConfig, learner: Learner) -> str:
+    """Give a learner of ``sac`` its demonstrations; return a line of them, '' without any.
+
+    ValueError: no usable demonstrations.
+    """
+    own = learner.algorithm_config
+    if not isinstance(own, SacConfig) or not own.demonstrations:
+        return ''
+    found = _load(own.demonstrations, env, modules, learner, outcomes=True)
+    assert isinstance(learner.algorithm, sac.Algorithm)
+    assert found.outcomes is not None
+    learner.algorithm.demonstrate(learner.make_batch([found.as_unroll(learner.schema)]))
+    return (f'{100 * own.demonstration_share:.0f} % of each optimizer step are of '
+            f'{len(found.actions):,} steps of {found.episodes} demonstrations, of which '
+            f'{found.outcomes.terminated.sum()} end with success or failure')
+
+
+def _load(
+    folder: str, env: EnvConfig, modules: EnvModulesConfig, learner: Learner,
+    outcomes: bool = False,
+) -> Demonstrations:
+    """Return demonstrations in units of the policy."""
     contracts = known_contracts(modules.robots)
     with contextlib.closing(factory.make(env, seed=0, num_envs=1)) as envs:
         spaces = envs.single_observation_space, envs.single_action_space
         first = factory.first_actions(envs)
     try:
-        found = load_demonstrations(Path(bc.demonstrations), env.env_id, spaces, contracts, first)
+        found = load_demonstrations(
+            Path(folder), env.env_id, spaces, contracts, first, outcomes=outcomes)
     except ValueError as error:
         raise ValueError(f'demonstrations: {error}') from error
-    found = replace(
-        found, actions=learner.policy.distribution.from_environment(found.actions))
-    return DemonstrationInbox(found, learner.schema, bc.bc_batch, train.seed,
-                              lambda: learner.version, flow_stats)
+    return replace(found, actions=learner.policy.distribution.from_environment(found.actions))
 
 
 def load_demonstrations(
     folder: Path, env_id: str, spaces: tuple[gymnasium.Space[Any], gymnasium.Space[Any]],
-    contracts: Mapping[str, Path], first_actions: ArrayLike = 0,
+    contracts: Mapping[str, Path], first_actions: ArrayLike = 0, *, outcomes: bool = False,
 ) -> Demonstrations:
     """Return the demonstrations in a folder, as the environment observes and acts.
 
@@ -271,6 +340,7 @@ def load_demonstrations(
         contracts: files of this host's contracts by name; what a bag says only chooses one.
         first_actions: the least numbers of discrete actions in the environment; ``spaces`` and
             the result count from 0.
+        outcomes: what followed is needed, too.
 
     Raises:
         ValueError: there are none, they cannot be read, or do not fit the environment; one line.
@@ -280,8 +350,7 @@ def load_demonstrations(
         data = read_lerobot(folder)
         contract = _contract_of(data, contracts)
         if contract is None:
-            return Demonstrations(data.states, data.actions, len(np.unique(data.episodes)),
-                                  source).fitted(*spaces, first_actions)
+            return _of_environment(data, source, outcomes).fitted(*spaces, first_actions)
         episodes = _episodes_of(data, contract, source)
     else:
         episodes, contract = _read_bags(folder, env_id, contracts)
@@ -291,10 +360,32 @@ def load_demonstrations(
         raise ValueError(
             f'{source}: of robot {contract.name!r}, whose observations of shape {list(shape)} do '
             f'not fit {env_id}: {list(wanted or ())}')
-    observations, actions = zip(*(_replay(each, contract, task) for each in episodes),
-                                strict=True)
-    return Demonstrations(np.concatenate(observations), np.concatenate(actions),
-                          len(observations), source).fitted(*spaces)
+    found = [_replay(each, contract, task, outcomes) for each in episodes]
+    known = [each.outcomes for each in found if each.outcomes is not None]
+    return Demonstrations(
+        np.concatenate([each.observations for each in found]),
+        np.concatenate([each.actions for each in found]), len(found), source,
+        Outcomes(*(np.concatenate([getattr(each, field.name) for each in known])
+                   for field in fields(Outcomes))) if known else None).fitted(*spaces)
+
+
+def _of_environment(data: LeRobotData, source: str, outcomes: bool) -> Demonstrations:
+    """Return the rows of an environment; with outcomes those that another one follows, too."""
+    count = len(np.unique(data.episodes))
+    if not outcomes:
+        return Demonstrations(data.states, data.actions, count, source)
+    if data.rewards is None or data.done is None:
+        raise ValueError(f'{source}: it has no {_REWARD} and {_DONE}, which sac learns from: '
+                         'record it again')
+    is_last = np.append(np.diff(data.episodes) != 0, True)
+    # What follows the last row is not recorded; after a termination it is not needed.
+    kept = np.flatnonzero(~is_last | data.done)
+    if not len(kept):
+        raise ValueError(f'{source}: episodes of one row')
+    following = np.where(is_last, np.arange(len(is_last)), np.arange(len(is_last)) + 1)
+    return Demonstrations(data.states[kept], data.actions[kept], count, source, Outcomes(
+        data.states[following[kept]], data.rewards[kept], data.done[kept],
+        np.append(is_last[kept[:-1]] | (np.diff(kept) > 1), True)))
 
 
 def _contract_of(data: LeRobotData, contracts: Mapping[str, Path]) -> Contract | None:

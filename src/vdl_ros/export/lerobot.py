@@ -99,6 +99,9 @@ def _features(layout: Layout) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {'observation.state': vector(layout.joints)}
     if layout.motors:
         found['action'] = vector(layout.motors)
+    if layout.rewards:
+        found |= {'next.reward': {'dtype': 'float32', 'shape': [1], 'names': None},
+                  'next.done': {'dtype': 'bool', 'shape': [1], 'names': None}}
     if layout.camera:
         found[_CAMERA] = vector(('camera_distance', 'camera_elevation', 'camera_azimuth'))
     video = {
@@ -138,6 +141,8 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=4) + '\n')
 
 
+# Names of types that are others in Arrow.
+_ARROW = {'bool': 'bool_'}
 _FILES_PER_CHUNK = 1000
 _DATA_BYTES = 100 << 20
 _VIDEO_BYTES = 200 << 20
@@ -168,7 +173,7 @@ class LeRobotWriter:
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
         self._features = _features(layout)
-        types = {name: getattr(self._arrow, each['dtype'])()
+        types = {name: getattr(self._arrow, _ARROW.get(each['dtype'], each['dtype']))()
                  for name, each in self._features.items() if each['dtype'] != 'video'}
         # LeRobot has one number as a column of numbers, not of lists.
         self._schema = self._arrow.schema([
@@ -197,6 +202,7 @@ class LeRobotWriter:
         for row in rows:
             values: dict[str, Any] = {
                 'observation.state': row.state, 'action': row.action, _CAMERA: row.camera,
+                'next.reward': row.reward, 'next.done': row.done,
                 'timestamp': length / self._layout.fps, 'frame_index': length,
                 'episode_index': self._count, 'index': self._frames + length,
                 'task_index': self._layout.tasks.index(task)}

@@ -22,6 +22,7 @@ class Layout:
         fps: rows per second.
         tasks: what the arm does in the episodes, in words, each text once.
         valid: share of the episodes for validation.
+        rewards: whether rows have rewards and ends.
     """
 
     size: tuple[int, int] = (0, 0)
@@ -32,6 +33,7 @@ class Layout:
     tasks: tuple[str, ...] = ()
     valid: float = 0.0
     robot: str = 'owi535'
+    rewards: bool = False
 
     @property
     def has_images(self) -> bool:
@@ -47,6 +49,7 @@ class Row:
         state: float32 [D]; of the arm the positions of its joints, rad.
         action: commands of the motors, float32 [motors]; None without commands.
         camera: distance (m), elevation and azimuth (rad), float32 [3]; None unless captured.
+        reward, done: of the action, and whether it terminated the episode.
     """
 
     image: NDArray[np.uint8] | None
@@ -54,6 +57,8 @@ class Row:
     action: NDArray[np.float32] | None
     camera: NDArray[np.float32] | None
     stamp_ns: int
+    reward: float = 0.0
+    done: bool = False
 
 
 def require_module(name: str, package: str, format_name: str) -> Any:

@@ -230,7 +230,15 @@ class DqnConfig(ReplayConfig):
 
 
 @dataclass(frozen=True)
-class SacConfig(ReplayConfig):
+class DemonstrationsConfig:
+    """Settings of the algorithms that learn from demonstrations, ``sac`` and ``bc``."""
+
+    demonstrations: str = setting(
+        '', 'Folder of record_episodes, or a LeRobot data set, on the host of the learner.')
+
+
+@dataclass(frozen=True)
+class SacConfig(ReplayConfig, DemonstrationsConfig):
     """Settings of ``sac`` (Haarnoja et al. 2018, arXiv:1812.05905)."""
 
     target_smoothing: float = setting(
@@ -246,14 +254,20 @@ class SacConfig(ReplayConfig):
     target_entropy_share: float = setting(
         0.5, 'Target entropy of discrete actions, as a share of the largest one.', minimum=0.0,
         maximum=1.0)
+    critics: int = setting(2, 'Number of critics.', minimum=1, maximum=20)
+    target_critics: int = setting(
+        2, 'Critics, drawn anew for each step, whose least value is the target. The policy takes '
+        'the least of all critics if these are all, else the mean.', minimum=1, maximum=20)
+    critic_layer_norm: bool = setting(False, 'Layer normalisation in the critics.')
+    demonstration_share: float = setting(
+        0.5, 'Share of demonstrations in each optimizer step (Ball et al. 2023, '
+        'arXiv:2302.02948).', minimum=0.01, maximum=0.9)
 
 
 @dataclass(frozen=True)
-class BcConfig:
+class BcConfig(DemonstrationsConfig):
     """Settings of ``bc``, behaviour cloning (docs/demonstrations.md)."""
 
-    demonstrations: str = setting(
-        '', 'Folder of record_episodes, or a LeRobot data set, on the host of the learner.')
     bc_batch: int = setting(
         256, 'Steps of an update, in whole unrolls.', minimum=1, maximum=1_000_000, unit='steps')
 

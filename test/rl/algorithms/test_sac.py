@@ -14,6 +14,7 @@ from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import make_algorithm_config
 
 ACTIONS = gymnasium.spaces.Discrete(4)
+MOTORS = gymnasium.spaces.MultiDiscrete([3, 2])
 FORCES = gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
 SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio': 2.0}
 
@@ -30,6 +31,11 @@ def learn(spaces, config, random_unroll):
             rng = np.random.default_rng(0)
             unrolls = [dataclasses.replace(each, arrays={
                 **each.arrays, 'actions': rng.normal(size=(8, 3, 2)).astype(np.float32)})
+                for each in unrolls]
+        if actions is MOTORS:
+            rng = np.random.default_rng(0)
+            unrolls = [dataclasses.replace(each, arrays={
+                **each.arrays, 'actions': rng.integers([3, 2], size=(8, 3, 2))})
                 for each in unrolls]
         torch.manual_seed(7)
         with torch.no_grad():
@@ -51,6 +57,13 @@ def soft_values(policy, critics, observations, alpha, noise):
             values.append(sum(probs[a] * (q[a] - alpha * probs[a].log()) for a in range(4)))
             entropies.append(-sum(probs[a] * probs[a].log() for a in range(4)))
             continue
+        if e is None:
+            probs, q = [each.softmax(-1) for each in parameters.split([3, 2])], critics(
+                x[None], None)[:, 0].split([3, 2], -1)
+            entropies.append(-sum((each * each.log()).sum() for each in probs))
+            values.append(alpha * entropies[-1] + torch.minimum(*sum(
+                of_part @ each for of_part, each in zip(q, probs, strict=True))))
+            continue
         mean, std = parameters[:2], parameters[2:].exp()
         u = mean + std * e
         y = torch.tanh(u)
@@ -64,7 +77,8 @@ def soft_values(policy, critics, observations, alpha, noise):
     return torch.stack(values), torch.stack(entropies)
 
 
-@pytest.mark.parametrize(('actions', 'n'), [(ACTIONS, 1), (ACTIONS, 3), (FORCES, 3)], ids=str)
+@pytest.mark.parametrize(('actions', 'n'), [
+    (ACTIONS, 1), (ACTIONS, 3), (MOTORS, 3), (FORCES, 3)], ids=str)
 def test_losses_and_gradients_are_those_of_the_definition(learn, actions, n):
     learner, batch = learn(actions, n_step=n, temperature=0.3)
     sac, policy = learner.algorithm, learner.policy
@@ -79,7 +93,8 @@ def test_losses_and_gradients_are_those_of_the_definition(learn, actions, n):
     observations = batch.observations[sample.time, sample.column]
     following = batch.observations[later, sample.column]
     taken = batch.actions[sample.time, sample.column]
-    target_entropy = -2.0 if actions is FORCES else 0.5 * math.log(4)
+    target_entropy = -2.0 if actions is FORCES else 0.5 * math.log(
+        4 if actions is ACTIONS else 6)
 
     torch.manual_seed(1)
     noise = [[None] * count] * 2
@@ -90,8 +105,11 @@ def test_losses_and_gradients_are_those_of_the_definition(learn, actions, n):
     targets = (rewards + factors * later_values).detach()
     critic_loss = 0.0
     for x, action, target in zip(observations, taken, targets, strict=True):
-        q = sac.critics(x[None], None, action.tanh()[None])[:, 0, 0] if actions is FORCES \
-            else sac.critics(x[None], None)[:, 0, action]
+        if actions is FORCES:
+            q = sac.critics(x[None], None, action.tanh()[None])[:, 0, 0]
+        else:
+            q = sac.critics(x[None], None)[:, 0]
+            q = q[:, action] if actions is ACTIONS else q[:, action[0]] + q[:, 3 + action[1]]
         critic_loss = critic_loss + ((q[0] - target) ** 2 + (q[1] - target) ** 2) / 2 / count
     policy_loss = -values.mean()
     temperature_loss = 0.3 * (entropies.mean().detach() - target_entropy)
@@ -168,3 +186,38 @@ def test_actors_get_the_policy_and_no_critic(learn):
         assert weights['policy_head.bias'].shape == (outputs,)
         named = {name for name, _ in learner.policy.named_parameters()}
         assert weights.keys() == named
+
+
+@pytest.mark.parametrize('actions', [ACTIONS, MOTORS, FORCES], ids=str)
+def test_of_many_critics_some_are_the_target_and_their_mean_is_the_policys(
+        learn, actions, monkeypatch):
+    learner, batch = learn(actions, critics=5, target_critics=2, critic_layer_norm=True)
+    sac, used = learner.algorithm, []
+    assert sum(isinstance(each, torch.nn.LayerNorm) for each in sac.critics.modules()) == 10
+    sac._replay.add(batch, batch.rewards)
+    calls = {id(sac.target): sac.target.forward, id(sac.critics): sac.critics.forward}
+    for name, each in (('target', sac.target), ('critics', sac.critics)):
+        monkeypatch.setattr(each, 'forward', lambda *args, name=name, each=each, **given: (
+            used.append((name, given.get('chosen'))), calls[id(each)](*args, **given))[1])
+    for _ in range(20):
+        loss, _ = sac.loss(sac._replay, sac._replay.sample(8))
+    loss.backward()
+    assert all(each.grad.abs().sum() > 0 for each in sac.critics._critics.parameters())
+    chosen = [each for name, each in used if name == 'target']
+    assert {len(set(each)) for each in chosen} == {2}
+    assert {number for each in chosen for number in each} == set(range(5))
+    assert [each for name, each in used if name == 'critics'] == [None] * 40
+
+
+def test_a_share_of_each_step_is_of_demonstrations(learn, monkeypatch):
+    learner, batch = learn(FORCES, demonstration_share=0.25)
+    sac, shown = learner.algorithm, dataclasses.replace(
+        batch, observations=batch.observations + 100.0)
+    sac.demonstrate(shown)
+    sac._replay.add(batch, batch.rewards)
+    seen, values = [], sac._q_values
+    monkeypatch.setattr(sac, '_q_values', lambda observations, actions: (
+        seen.append((observations[:, 0] > 50.0).float().mean()), values(observations, actions))[1])
+    learner.learn(batch)
+    assert seen
+    assert set(map(float, seen)) == {0.25}

@@ -23,7 +23,8 @@ ACTIONS = {
     'discrete': (spaces.Discrete(3), None), 'parts': (spaces.MultiDiscrete([2, 4, 3]), None),
     'gaussian': (BOX, None), 'dqn': (spaces.Discrete(3), DqnConfig()),
     'boltzmann': (spaces.Discrete(3), DqnConfig(exploration='boltzmann')),
-    'sac': (BOX, SacConfig()), 'sac-discrete': (spaces.Discrete(3), SacConfig())}
+    'sac': (BOX, SacConfig()), 'sac-discrete': (spaces.Discrete(3), SacConfig()),
+    'sac-parts': (spaces.MultiDiscrete([3, 2]), SacConfig())}
 SETTINGS = [
     {}, {'normalize_observations': True}, {'lstm_size': 6},
     {'lstm_size': 6, 'last_action_reward': True}, {'last_action_reward': True}]

@@ -293,12 +293,12 @@ def test_the_layers_take_the_image_and_then_the_numbers(network, own):
 
 def test_spaces_that_do_not_fit_are_refused_in_one_line():
     endless = spaces.Box(-np.inf, 1, (2,), np.float32)
-    of_sac = (r"algorithm: 'sac' cannot act in [^\n]*: Discrete from 0, or a Box with a finite "
-              r'range; [^\n]*')
+    of_sac = (r"algorithm: 'sac' cannot act in [^\n]*: Discrete or MultiDiscrete from 0, or a "
+              r'Box with a finite range; [^\n]*')
     cases = [
         (spaces.Discrete(3), ACTIONS, None, {}, r'observation space Discrete\(3\) is not .*'),
         (NUMBERS, FORCES, DQN, {}, r"algorithm: 'dqn' cannot act in Box.*"),
-        (NUMBERS, MOTORS, SAC, {}, of_sac), (NUMBERS, endless, SAC, {}, of_sac),
+        (NUMBERS, endless, SAC, {}, of_sac),
         (NUMBERS, endless, None, {'action_distribution': 'squashed'},
          r"action_distribution: 'squashed' is not .*")]
     wrong = [NUMBERS, spaces.Box(0, 255, (4, 35, 84), np.uint8),

@@ -2,8 +2,9 @@
 
 Haarnoja et al. 2018, arXiv:1812.05905: twin critics, target critics that follow slowly, and a
 temperature that keeps the entropy at a target. For discrete actions expectations over all actions
-take the place of samples (Christodoulou 2019, arXiv:1910.07207). Continuous actions are squashed
-by tanh; densities and entropies are of actions scaled to -1 to 1.
+take the place of samples (Christodoulou 2019, arXiv:1910.07207); the value of actions in several
+parts is a sum over the parts (Sunehag et al. 2017, arXiv:1706.05296). Continuous actions are
+squashed by tanh; densities and entropies are of actions scaled to -1 to 1.
 
 With V the soft value E[min_i Q_i(x, a) - alpha log pi(a|x)], a from the policy as it is, each
 optimizer step lowers the sum of three losses, each with gradients of its own parameters only:
@@ -14,13 +15,17 @@ optimizer step lowers the sum of three losses, each with gradients of its own pa
 
 With ``n_step`` the rewards of n steps are summed; of their entropies only that of the bootstrap
 observation counts, and nothing corrects for actions that the policy would no longer take.
+
+With demonstrations a share of each optimizer step is of them (RLPD, Ball et al. 2023,
+arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
+``target_critics``).
 """
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -29,47 +34,61 @@ from torch.nn import functional
 
 from vdl_ros.rl.algorithms import algorithm, replay_algorithm
 from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
+from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
-from vdl_ros.rl.policy.distributions import SquashedGaussian
+from vdl_ros.rl.policy.distributions import Categorical, MultiCategorical, SquashedGaussian
 from vdl_ros.rl.policy.networks import make_torso, orthogonal
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import SacConfig
 
 
 class Critics(nn.Module):
-    """Two critics whose smaller value is used (Fujimoto et al. 2018, arXiv:1802.09477).
+    """Critics whose least value is used (Fujimoto et al. 2018, arXiv:1802.09477).
 
     Each has a torso of its own for images, as the policy's, and two ReLU layers over the torso's
     features, or the numbers, and the action, of ``actions`` numbers or 0. The policy prepares
     their inputs, so they see normalized observations as it does.
     """
 
-    def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:
+    def __init__(
+        self, policy: Policy, config: SacConfig, hidden_size: int, actions: int, outputs: int,
+    ) -> None:
         super().__init__()
         self._critics = nn.ModuleList(
-            _Critic(policy, hidden_size, actions, outputs) for _ in range(2))
+            _Critic(policy, hidden_size, actions, outputs, normalizes=config.critic_layer_norm)
+            for _ in range(config.critics))
 
     def forward(
         self, inputs: Tensor, numbers: Tensor | None, actions: Tensor | None = None,
+        chosen: Sequence[int] | None = None,
     ) -> Tensor:
-        """Return the values, float [2, N, outputs], for inputs from :meth:`Policy.prepare`."""
-        return torch.stack([critic(inputs, numbers, actions) for critic in self._critics])
+        """Return the values of the ``chosen`` critics, or of all, float [critics, N, outputs].
+
+        Inputs are from :meth:`Policy.prepare`.
+        """
+        numbers_of = range(len(self._critics)) if chosen is None else chosen
+        return torch.stack([self._critics[each](inputs, numbers, actions) for each in numbers_of])
 
 
 class _Critic(nn.Module):
-    def __init__(self, policy: Policy, hidden_size: int, actions: int, outputs: int) -> None:
+    def __init__(
+        self, policy: Policy, hidden_size: int, actions: int, outputs: int, *, normalizes: bool,
+    ) -> None:
         super().__init__()
         self.torso: nn.Module | None = None
         if policy.of_images:
             self.torso, features = make_torso(policy.network, policy.image_shape, hidden_size)
         else:
             features = math.prod(policy.image_shape)
-        self.layers = nn.Sequential(
-            orthogonal(nn.Linear(features + policy.num_numbers + actions, hidden_size)),
-            nn.ReLU(), orthogonal(nn.Linear(hidden_size, hidden_size)), nn.ReLU(),
-            orthogonal(nn.Linear(hidden_size, outputs), 1.0))
+        layers: list[nn.Module] = []
+        for size in (features + policy.num_numbers + actions, hidden_size):
+            layers.append(orthogonal(nn.Linear(size, hidden_size)))
+            if normalizes:
+                layers.append(nn.LayerNorm(hidden_size))
+            layers.append(nn.ReLU())
+        self.layers = nn.Sequential(*layers, orthogonal(nn.Linear(hidden_size, outputs), 1.0))
 
     def forward(self, inputs: Tensor, numbers: Tensor | None, actions: Tensor | None) -> Tensor:
         features = inputs
@@ -96,13 +115,25 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         policy, config, algorithm_config = self.policy, self.config, self.algorithm_config
         count = policy.distribution.num_inputs
         self._gaussian: SquashedGaussian | None = None
+        self._discrete: Categorical | None = None
+        self._has_parts = isinstance(policy.distribution, MultiCategorical)
         if isinstance(policy.distribution, SquashedGaussian):
             self._gaussian = policy.distribution
-            self.critics = Critics(policy, config.hidden_size, count, 1)
+            inputs, outputs = count, 1
             self.target_entropy = algorithm_config.target_entropy * count
         else:
-            self.critics = Critics(policy, config.hidden_size, 0, count)
-            self.target_entropy = algorithm_config.target_entropy_share * math.log(count)
+            assert isinstance(policy.distribution, Categorical)
+            self._discrete = policy.distribution
+            inputs, outputs = 0, count
+            self.target_entropy = algorithm_config.target_entropy_share * float(
+                self._discrete.entropy(torch.zeros(count)))
+        if algorithm_config.target_critics > algorithm_config.critics:
+            raise ValueError(
+                f'target_critics: {algorithm_config.target_critics} is not allowed: at most '
+                f'critics, {algorithm_config.critics}')
+        self.critics = Critics(policy, algorithm_config, config.hidden_size, inputs, outputs)
+        self._schema = schema
+        self._demonstrated: Replay | None = None
         self.critics.to(self.device)
         self.target = copy.deepcopy(self.critics)
         self.target.requires_grad_(requires_grad=False)
@@ -113,13 +144,31 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         learned.register_parameter('log_temperature', self.log_temperature)
         self.optimizer = PolicyOptimizer(learned, config, self.group)
 
-    def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
+    def demonstrate(self, batch: Batch) -> None:
+        """Learn from these steps, too: ``demonstration_share`` of each optimizer step."""
+        own = self.algorithm_config
+        self._demonstrated = Replay(self._schema, batch.valid.numel(), self.config.discount,
+                                    own.n_step, 0.0, self.group.size)
+        self._demonstrated.add(batch, self.rewards(batch))
+        self._sample_size = self._sampled_steps = max(
+            1, round(own.replay_batch * (1.0 - own.demonstration_share)))
+
+    def _steps(self, replay: Replay, sample: Sample) -> list[Tensor]:
+        """Return observations, those of the bootstrap, actions, returns and factors, [N, ...]."""
         place = sample.column, sample.time
         later = sample.column, replay.times[place]
-        observations, following = (
-            gather(replay.observations, each, self.device) for each in (place, later))
-        actions, returns, factors = (send(each[place], self.device) for each in (
-            replay.actions, replay.returns, replay.factors))
+        return [*(gather(replay.observations, each, self.device) for each in (place, later)),
+                *(send(each[place], self.device) for each in (
+                    replay.actions, replay.returns, replay.factors))]
+
+    def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
+        steps = self._steps(replay, sample)
+        if self._demonstrated is not None:
+            shown = self._demonstrated.sample(
+                max(1, self.algorithm_config.replay_batch - self._sample_size))
+            steps = [torch.cat(each) for each in zip(
+                steps, self._steps(self._demonstrated, shown), strict=True)]
+        observations, following, actions, returns, factors = steps
         temperature = self.log_temperature.exp()
         fixed = temperature.detach()
         with torch.no_grad():
@@ -149,8 +198,10 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         if self._gaussian is not None:
             q: Tensor = self.critics(*prepared, actions.tanh())
         else:
-            q = self.critics(*prepared).gather(-1, actions.expand(2, -1).unsqueeze(-1))
-        return q.squeeze(-1)
+            assert self._discrete is not None
+            values = self._discrete.logits(self.critics(*prepared))
+            q = values.gather(-1, actions.expand(len(values), *actions.shape).unsqueeze(-1))
+        return q.squeeze(-1).sum(-1) if self._has_parts else q.squeeze(-1)
 
     def _soft_values(
         self, critics: nn.Module, observations: Tensor, temperature: Tensor,
@@ -158,14 +209,26 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         """Return soft values and entropies of the policy at observations, [N] each."""
         parameters = self.policy(observations).parameters
         prepared = self.policy.prepare(*self.policy.split(observations))
+        count, most = self.algorithm_config.target_critics, self.algorithm_config.critics
+        takes_mean = critics is self.critics and count < most
+        chosen = (torch.randperm(most)[:count].tolist()
+                  if critics is self.target and count < most else None)
         if self._gaussian is not None:
             actions = self._gaussian.sample(parameters)
             entropies = -self._gaussian.squashed_log_prob(parameters, actions)
-            values = critics(*prepared, actions.tanh()).amin(0).squeeze(-1)
+            q = critics(*prepared, actions.tanh(), chosen=chosen).squeeze(-1)
+            values = q.mean(0) if takes_mean else q.amin(0)
         else:
-            log_probs = functional.log_softmax(parameters, -1)
-            entropies = -(log_probs.exp() * log_probs).sum(-1)
-            values = (log_probs.exp() * critics(*prepared).amin(0)).sum(-1)
+            assert self._discrete is not None
+            probs = functional.softmax(self._discrete.logits(parameters), -1)
+            entropies = self._discrete.entropy(parameters)
+            q = self._discrete.logits(critics(*prepared, chosen=chosen))
+            if self._has_parts:
+                # Only the sums of the parts' values are learned.
+                q = (probs * q).sum((-2, -1))
+                values = q.mean(0) if takes_mean else q.amin(0)
+            else:
+                values = (probs * (q.mean(0) if takes_mean else q.amin(0))).sum(-1)
         return values + temperature * entropies, entropies
 
     @torch.no_grad()

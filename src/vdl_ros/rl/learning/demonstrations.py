@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gymnasium
@@ -17,6 +17,25 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 _MAX_OBSERVATION, _MAX_ACTION = 1e9, 1e6
 # Share of the range of an action by which a number may lie outside: it was rounded.
 _ROUNDED = 1e-4
+# Source of these unrolls.
+_ACTOR = 'demonstrations'
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """What followed N steps.
+
+    Attributes:
+        observations: those after the steps, [N, ...].
+        rewards: float [N].
+        terminated: bool [N].
+        ends: whether the next step does not go on from there, bool [N].
+    """
+
+    observations: NDArray[Any]
+    rewards: NDArray[Any]
+    terminated: NDArray[np.bool_]
+    ends: NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -27,6 +46,7 @@ class Demonstrations:
     actions: NDArray[Any]
     episodes: int
     source: str
+    outcomes: Outcomes | None = None
 
     def fitted(
         self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
@@ -45,8 +65,11 @@ class Demonstrations:
             raise ValueError(
                 f'{self.source}: observations of shape {list(found.shape[1:])} do not fit the '
                 f'environment: {list(observation_space.shape)}')
-        for name, values, largest in (('observations', found, _MAX_OBSERVATION),
-                                      ('actions', self.actions, _MAX_ACTION)):
+        outcomes = self.outcomes
+        for name, values, largest in (
+                ('observations', found, _MAX_OBSERVATION), ('actions', self.actions, _MAX_ACTION),
+                *((('observations', outcomes.observations, _MAX_OBSERVATION),
+                   ('rewards', outcomes.rewards, _MAX_OBSERVATION)) if outcomes else ())):
             # NaN is not within any bounds.
             if not (np.abs(values) <= largest).all():
                 raise ValueError(
@@ -70,9 +93,28 @@ class Demonstrations:
                 + (f' from {low.astype(int).tolist()}' if np.any(first) else ''))
         if is_discrete:
             actions = actions - low
-        return Demonstrations(
-            found, actions.reshape(len(found), *shape).astype(
-                np.int64 if is_discrete else np.float32), self.episodes, self.source)
+        return replace(self, observations=found, actions=actions.reshape(
+            len(found), *shape).astype(np.int64 if is_discrete else np.float32))
+
+    def as_unroll(self, schema: UnrollSchema) -> Unroll:
+        """Return the steps with their outcomes, each episode in columns of its own."""
+        outcomes, length = self.outcomes, schema.unroll_length
+        assert outcomes is not None
+        stops = np.flatnonzero(outcomes.ends) + 1
+        pieces = [np.arange(first, min(first + length, stop))
+                  for start, stop in zip([0, *stops], [*stops, len(self.actions)], strict=False)
+                  for first in range(start, stop, length)]
+        arrays = {name: np.zeros_like(each)
+                  for name, each in schema.empty(len(pieces)).items()}
+        for column, rows in enumerate(pieces):
+            count = len(rows)
+            arrays['observations'][:count, column] = self.observations[rows]
+            arrays['observations'][count:, column] = outcomes.observations[rows[-1]]
+            arrays['is_reset'][count + 1:, column] = True
+            for name, values in (('actions', self.actions), ('rewards', outcomes.rewards),
+                                 ('terminated', outcomes.terminated)):
+                arrays[name][:count, column] = values[rows]
+        return Unroll(arrays, _ACTOR, 0, 0, 0)
 
 
 def _range(
@@ -84,10 +126,6 @@ def _range(
     sizes = np.atleast_1d(getattr(space, 'nvec', getattr(space, 'n', 0))).reshape(-1)
     low = np.broadcast_to(np.asarray(first, float), sizes.shape)
     return low, low + sizes - 1.0
-
-
-# Source of these unrolls.
-_ACTOR = 'demonstrations'
 
 
 class DemonstrationInbox:

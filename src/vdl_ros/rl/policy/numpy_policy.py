@@ -109,15 +109,15 @@ def family_of(
         if discrete:
             return algorithm_config.exploration, (int(space.n),)
         # sac acts in a Box too, if it has a finite range.
-        others = _OF_ALL_SPACES + (', sac' if box else '')
+        others = _OF_ALL_SPACES + (', sac' if box or parts else '')
         raise ValueError(f"algorithm: 'dqn' cannot act in {space}: Discrete from 0; for other "
                          f'spaces one of {others}')
     if isinstance(algorithm_config, SacConfig):
         kind = 'squashed'
-        if parts or (box and not is_finite(space).all()):
+        if box and not is_finite(space).all():
             raise ValueError(
-                f"algorithm: 'sac' cannot act in {space}: Discrete from 0, or a Box with "
-                f'a finite range; for other spaces one of {_OF_ALL_SPACES}')
+                f"algorithm: 'sac' cannot act in {space}: Discrete or MultiDiscrete from 0, or a "
+                f'Box with a finite range; for other spaces one of {_OF_ALL_SPACES}')
     if discrete:
         return 'categorical', (int(space.n),)
     if parts and len(space.shape) == 1 and not space.start.any():

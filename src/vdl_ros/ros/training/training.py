@@ -25,7 +25,7 @@ from vdl_ros.attacks.attacked_env import observed
 from vdl_ros.common.metrics import CALLBACKS, INFERENCE, TRAINING, ThreadTimer
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import as_dict
-from vdl_ros.demonstrations.loading import demonstration_inbox
+from vdl_ros.demonstrations.loading import demonstrate, demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import Evaluation as EvaluationMessage
@@ -300,6 +300,8 @@ class Training:
             train, observation_space, action_space, frames, self._timers[TRAINING],
             algorithm_config=settings.algorithm, group=group, device=settings.device,
             init='' if group.rank or settings.resume else run.init)
+        if text := demonstrate(env, settings.modules, self._learner):
+            node.get_logger().info(text)
         self._flow_stats = FlowStats(forgets_silent=train.inference != 'learner')
         self.folder = RunFolder(
             settings.home / (settings.resume or run.run_dir
