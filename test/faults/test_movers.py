@@ -164,6 +164,8 @@ class Rig:
             self.peer.until(lambda: not self._states[-1].engaged, 'the release')
             self._motors.publish(MotorCommand(sender='/person'))
         elif event == 'view gone':
+            # One of a neighbour in this domain would live on.
+            assert self.peer.node.count_publishers('arm/viewer_alive') == 1
             self.is_watched = False
             self.hold(EVENT_S)
         else:
