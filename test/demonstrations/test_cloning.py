@@ -230,7 +230,8 @@ def test_recorded_episodes_have_outcomes_that_sac_learns_from(tmp_path, capsys):
     assert train([*options, '--demonstrations', str(folder)]) == 0
     assert re.search(r'50 % of each optimizer step are of \d+ steps of 3 demonstrations, of which '
                      '3 end', capsys.readouterr().out)
-    assert train([*options, '--demonstrations', str(write(tmp_path / 'old', STATES, ACTIONS))]) == 2
+    without = write(tmp_path / 'old', STATES, ACTIONS)
+    assert train([*options, '--demonstrations', str(without)]) == 2
     assert 'it has no next.reward and next.done' in capsys.readouterr().err
 
 
