@@ -43,6 +43,14 @@ def test_the_weights_are_those_of_the_checkpoint_and_nothing_else_is(tmp_path, a
                    for name, each in second.policy.state_dict().items())
 
 
+def test_sac_begins_with_the_policy_of_another_algorithm_without_its_values(tmp_path):
+    first = learner(algorithm='bc')
+    weights = learner(algorithm='sac', init=saved(tmp_path / 'c.pt', first)).weights()
+    assert weights
+    for name, each in weights.items():
+        np.testing.assert_array_equal(each, first.weights()[name])
+
+
 DIFFERENT = [
     ({'hidden_size': 8}, {}, "'policy_torso.0.weight' is [8, 3] there, [4, 3] here; "
                              'hidden_size: 8 there, 4 here'),

@@ -11,6 +11,7 @@ import torch
 from vdl_ros.common.files import BEST, CHECKPOINT, checkpoint_file
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
+from vdl_ros.rl.policy.distributions import EpsilonGreedy
 from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import BEFORE, TrainConfig
@@ -71,7 +72,8 @@ _NETWORK = ('algorithm', 'network', 'hidden_size', 'lstm_size', 'last_action_rew
 def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> None:
     """Copy the weights of a checkpoint into ``policy``, with its statistics of observations.
 
-    A CheckpointError names the first difference of another network, and the settings that differ.
+    Values of a policy that needs none are left out. A CheckpointError names the first difference
+    of another network, and the settings that differ.
     """
     checkpoint = load_checkpoint(path)
     found, wanted = checkpoint['learner'].get('policy'), policy.state_dict()
@@ -79,6 +81,9 @@ def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> Non
             isinstance(each, torch.Tensor) for each in found.values()):
         raise CheckpointError(f'init: {path} holds no policy')
     saved = checkpoint['config']
+    if policy.value_head is None and not isinstance(policy.distribution, EpsilonGreedy):
+        # The policy of sac has no values, and may be that of another algorithm.
+        found = {name: each for name, each in found.items() if not name.startswith('value_')}
     for name in {**wanted, **found}:
         there, here = (_shape(each.get(name)) for each in (found, wanted))
         if there != here:
