@@ -97,9 +97,10 @@ def test_another_mark_is_a_stop_that_came_and_went():
     assert program.ended == [('the robot was stopped meanwhile', False)]
 
 
-@pytest.mark.parametrize(('seconds', 'ends'), [(0.5, False), (2.0, True)])
-def test_a_driver_that_starts_ends_what_was_asked_long_before(seconds, ends):
-    program = Program()
+@pytest.mark.parametrize(('seconds', 'waits', 'ends'), [
+    (0.5, False, False), (2.0, False, True), (2.0, True, False)])
+def test_a_driver_that_starts_ends_what_was_asked_long_before(seconds, waits, ends):
+    program = Program(waits_for_driver=waits)
     program.consent.ask()
     program.wait(seconds)
     program.consent.on_stop(False, mark=1)

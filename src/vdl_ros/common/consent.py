@@ -130,6 +130,7 @@ class Consent:
             moves the robot: then a neutral command would stop the other one.
         yields_to_programs: whether other programs that move the robot end it too.
         resumes: others who move the robot, and stops, only interrupt: :attr:`pause`.
+        waits_for_driver: who asks, asks for motion with a driver that has not started yet.
         viewer_timeout: a viewer is needed, with a sign of life in this time, s; 0: only from its
             first one on, with ``VIEWER_S``.
         max_gap: a longer time between two updates is a standstill, s.
@@ -138,9 +139,11 @@ class Consent:
 
     def __init__(
         self, name: str, withdrawn: Callable[[str, bool], None], *,
-        yields_to_programs: bool = True, resumes: bool = False, viewer_timeout: float = 0.0,
-        max_gap: float = MAX_GAP, clock: Callable[[], float] = time_since_boot,
+        yields_to_programs: bool = True, resumes: bool = False, waits_for_driver: bool = False,
+        viewer_timeout: float = 0.0, max_gap: float = MAX_GAP,
+        clock: Callable[[], float] = time_since_boot,
     ) -> None:
+        self._waits_for_driver = waits_for_driver or resumes
         self._name, self._withdrawn = name, withdrawn
         self._yields_to_programs, self._resumes = yields_to_programs, resumes
         self._viewer_timeout, self._clock = viewer_timeout or VIEWER_S, clock
@@ -250,7 +253,7 @@ class Consent:
         stopped meanwhile, or that what drives it has stood still or has started again.
         """
         before, self.mark = self.mark, mark
-        if (before is None and mark is not None and not self._resumes
+        if (before is None and mark is not None and not self._waits_for_driver
                 and self._clock() - self._asked_at > _START_S):
             self.withdraw('the driver has started since')
         if before not in (None, mark) and not (engaged or self.stopped):

@@ -76,7 +76,8 @@ class GoToNode(BaseNode):
         # Why the arm is not moved any more.
         self._withdrawn = ''
         self._has_run = False
-        self._consent = ArmConsent(self, self._on_withdrawn, yields_to_programs=False)
+        self._consent = ArmConsent(
+            self, self._on_withdrawn, yields_to_programs=False, waits_for_driver=True)
         self._consent.ask()
         self._client = ActionClient(self, FollowJointTrajectory, ACTION)
         self.every(LOOK_S, self._consent.update)
@@ -247,7 +248,8 @@ class PolicyGoToNode(BaseNode):
         self._motors = MotorsPublisher(self)
         # Before the policy has the target; then the policy looks after itself.
         self._withdrawn = ''
-        self._consent = ArmConsent(self, self._on_withdrawn, yields_to_programs=False)
+        self._consent = ArmConsent(
+            self, self._on_withdrawn, yields_to_programs=False, waits_for_driver=True)
         self._consent.ask()
         self.every(LOOK_S, self._consent.update)
         self.sub('arm/target_status', self._on_status)

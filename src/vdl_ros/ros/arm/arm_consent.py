@@ -19,11 +19,12 @@ class ArmConsent(Consent):
 
     def __init__(
         self, node: BaseNode, withdrawn: Callable[[str, bool], None], *,
-        yields_to_programs: bool = True, viewer_timeout: float = 0.0,
+        yields_to_programs: bool = True, waits_for_driver: bool = False,
+        viewer_timeout: float = 0.0,
     ) -> None:
         super().__init__(
             node.get_fully_qualified_name(), withdrawn, yields_to_programs=yields_to_programs,
-            viewer_timeout=viewer_timeout)
+            waits_for_driver=waits_for_driver, viewer_timeout=viewer_timeout)
         #: None before the driver's first message.
         self.stop_state: EmergencyStopState | None = None
         node.sub('arm/motors', self._on_motors)
