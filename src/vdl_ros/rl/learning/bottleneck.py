@@ -23,6 +23,7 @@ Shares = Mapping[str, Mapping[str, float]]
 _WAITS = 0.2
 # If both sides wait more, neither is short of processor time.
 _BOTH_WAIT = 0.4
+_ONLY_WAIT = 0.8
 # Other programs that hold so many cores are named; so much of one must be free for an actor.
 _CORE = 0.5
 # :meth:`Bottleneck.recent` is of the rows of this time, s.
@@ -55,6 +56,7 @@ class Circumstances:
     synchronous: bool = False
     ppo_epochs: int = PpoConfig.ppo_epochs
     replay_ratio: float = ReplayConfig.replay_ratio
+    replay_batch: int = ReplayConfig.replay_batch
     realtime: bool = False
     robot: bool = False
 
@@ -103,6 +105,11 @@ def _larger_batch(found: _Found) -> str:
     return f'try batch_size:={size}{more}'
 
 
+def _less(work: float, found: _Found) -> float:
+    """Return less of the learner's work: a quarter where actors only wait for it."""
+    return work / (4 if found.actors >= _ONLY_WAIT else 2)
+
+
 _LARGER_BATCH: _Rule = (
     lambda found: found.now.algorithm in ('impala', 'a3c') and not found.now.on_gpu,
     _larger_batch)
@@ -112,8 +119,9 @@ _OF_LEARNER: tuple[_Rule, ...] = (
     (lambda found: found.free >= 1.0 and not found.now.threads_are_tried,
      lambda found: f'try learner_threads:={found.now.learner_threads + 1}'),
     (lambda found: found.learns_most and found.now.algorithm in ('dqn', 'sac'),
-     lambda found: f'try replay_ratio:={found.now.replay_ratio / 2:g}, which learns half as often '
-                   'from each step'),
+     lambda found: f'try replay_batch:={2 * found.now.replay_batch}, or replay_ratio:='
+                   f'{_less(found.now.replay_ratio, found):g}, which samples each step less '
+                   'often'),
     (lambda found: (found.learns_most and found.now.algorithm == 'ppo'
                     and found.now.ppo_epochs > 1),
      lambda found: f'try ppo_epochs:={found.now.ppo_epochs // 2}, which learns less from each '
