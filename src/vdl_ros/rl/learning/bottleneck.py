@@ -24,8 +24,8 @@ _WAITS = 0.2
 # If both sides wait more, neither is short of processor time.
 _BOTH_WAIT = 0.4
 _ONLY_WAIT = 0.8
-# Other programs that hold so many cores are named; so much of one must be free for an actor.
-_CORE = 0.5
+#: Other programs that hold so many cores count; so much of one must be free for another actor.
+HALF_A_CORE = 0.5
 # :meth:`Bottleneck.recent` is of the rows of this time, s.
 _RECENT_S = 10.0
 _PREFIX = 'time/'
@@ -132,7 +132,7 @@ _OF_LEARNER: tuple[_Rule, ...] = (
 )
 _OF_ACTORS: tuple[_Rule, ...] = (
     (lambda found: found.now.robot, lambda found: ''),
-    (lambda found: found.now.realtime or found.free >= _CORE,
+    (lambda found: found.now.realtime or found.free >= HALF_A_CORE,
      lambda found: f'try num_actors:={found.now.num_actors + 1}'),
     _LARGER_BATCH,
     (lambda found: True, lambda found: f'no core is free: actors on another host help {_HOSTS}'),
@@ -187,7 +187,8 @@ def sentence(shares: Shares, now: Circumstances) -> str:
 def _with_advice(cause: str, rules: tuple[_Rule, ...], found: _Found) -> str:
     rule = next(each for each in rules if each[0](found))
     advice = rule[1](found)
-    if advice and found.others >= _CORE and found.free < _CORE and not found.now.on_gpu:
+    if (advice and found.others >= HALF_A_CORE and found.free < HALF_A_CORE
+            and not found.now.on_gpu):
         others = f'other programs hold {found.others:.1f} of {found.now.cores} cores'
         advice = f'{others}; end them' if rule is rules[-1] else f'{others}; {advice}'
     return f'{cause}; {advice}' if advice else cause
@@ -229,6 +230,11 @@ class Bottleneck:
     @property
     def learner_threads(self) -> int:
         return self._now.learner_threads
+
+    @property
+    def others(self) -> float:
+        """Return the cores that other programs have held lately."""
+        return self._others()
 
     def set_learner_threads(self, count: int, *, tried: bool) -> None:
         self._now = replace(self._now, learner_threads=count, threads_are_tried=tried)

@@ -34,6 +34,7 @@ from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.device import CPU, describe
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.learning.bottleneck import HALF_A_CORE
 from vdl_ros.rl.learning.central_inference import CentralInference
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
@@ -385,8 +386,12 @@ class Training:
                 return str(end.value)
             if choice is not None and remembered is not None and (line := choice.after_update(
                     learner.version, learner.agent_steps)):
-                self._trainer.reporter.bottleneck.set_learner_threads(choice.threads, tried=True)
-                remembered.put(choice.threads)
+                bottleneck = self._trainer.reporter.bottleneck
+                bottleneck.set_learner_threads(choice.threads, tried=True)
+                if (others := bottleneck.others) < HALF_A_CORE:
+                    remembered.put(choice.threads)
+                else:
+                    line += f'; not kept for the next run: other programs hold {others:.1f} cores'
                 self._node.get_logger().info(line)
 
     def _remembered_threads(self) -> RememberedThreads | None:
