@@ -16,14 +16,15 @@ import torch
 from vdl_ros.common.files import read_json, write_text
 
 # Each number is measured this often, in turn, because other work of the machine comes and goes.
-_ROUNDS = 7
+_ROUNDS = 5
 # A measurement takes so long, s, at least.
 _MEASURED_S = 1.0
 # What slower numbers may cost: so many seconds, or this share of the training, if that is more.
 _COST_S, _COST_SHARE = 6.0, 0.02
 # More threads than spare cores may take so many times as long: they wait for each other.
 _SLOWER = 4.0
-# A number is dropped if so many measurements were all slower than this share of the best.
+# A number is dropped if so many measurements, or the one that it may cost, were all slower than
+# this share of the best.
 _FEW, _LOSER = 2, 0.9
 # More threads must be so much faster: they take time from actors of other trainings.
 _GAIN = 1.03
@@ -125,16 +126,17 @@ class ThreadChoice:
         """Choose, or begin a measurement; use the best number while others cost too much."""
         speeds = self._speeds()
         best = max(speeds, key=lambda each: speeds[each], default=self._left[0])
-        self._left = [each for each in self._left if len(self._found[each]) < _FEW or any(
-            speed >= _LOSER * speeds[best] for _, speed in self._found[each])]
+        self._left = [each for each in self._left if each == best or any(
+            speed >= _LOSER * speeds[best] for _, speed in self._found[each]) or (
+                len(self._found[each]) < _FEW and not (
+                    self._found[each] and self._is_too_expensive(each, speeds, best, now)))]
         self._turn = [each for each in self._turn if each in self._left]
         if not self._turn:
             self._round += 1
             self._turn = list(self._left)
         is_measured = all(len(self._found[each]) >= _FEW for each in self._left)
         self._waits = self._is_too_expensive(self._turn[0], speeds, best, now)
-        if len(self._left) == 1 or self._round > _ROUNDS or (
-                self._waits and is_measured):
+        if len(self._left) == 1 or self._round > _ROUNDS or (self._waits and is_measured):
             self._choose(speeds)
         else:
             self._use(best if self._waits else self._turn.pop(0))
