@@ -1,7 +1,5 @@
 """The trial that chooses the learner's threads: the fastest number, the smallest of equals."""
 
-import os
-
 import pytest
 
 from vdl_ros.rl.learning.thread_choice import RememberedThreads, ThreadChoice, candidates
@@ -108,8 +106,3 @@ def test_a_result_is_remembered_for_a_machine_and_settings(tmp_path):
     path.write_text('{"')
     assert RememberedThreads(path, 4, mine).get() == 0
     RememberedThreads(path / 'below', 4, mine).put(2)
-
-
-def test_threads_sleep_while_they_wait_for_each_other():
-    # Importing the package sets it, before PyTorch reads it.
-    assert 'OMP_WAIT_POLICY' in os.environ
