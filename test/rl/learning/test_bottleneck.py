@@ -52,6 +52,7 @@ CASES = [
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2, 'max_in_flight': 2},
      'actors and learner are both busy: the processor is the bottleneck; try batch_size:=4 '
      'max_in_flight:=4'),
+    (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2, 'num_envs': 16}, '; more cores, or actors.launch'),
     (BUSY_ACTOR, BUSY_LEARNER, {'cores': 2, 'algorithm': 'ppo'}, '; more cores, or actors.launch'),
 ]
 

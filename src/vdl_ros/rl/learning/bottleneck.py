@@ -26,6 +26,8 @@ _BOTH_WAIT = 0.4
 _ONLY_WAIT = 0.8
 #: Other programs that hold so many cores count; so much of one must be free for another actor.
 HALF_A_CORE = 0.5
+# Larger updates than of so many steps are not advised: what they gain was not measured.
+_LARGE_UPDATE = 640
 # :meth:`Bottleneck.recent` is of the rows of this time, s.
 _RECENT_S = 10.0
 _PREFIX = 'time/'
@@ -50,6 +52,8 @@ class Circumstances:
     num_actors: int = 1
     num_learners: int = 1
     algorithm: str = TrainConfig.algorithm
+    num_envs: int = 1
+    unroll_length: int = TrainConfig.unroll_length
     batch_size: int = TrainConfig.batch_size
     publish_every: int = TrainConfig.publish_every
     max_in_flight: int = TrainConfig.max_in_flight
@@ -59,6 +63,10 @@ class Circumstances:
     replay_batch: int = ReplayConfig.replay_batch
     realtime: bool = False
     robot: bool = False
+
+    @property
+    def steps_of_update(self) -> int:
+        return self.num_envs * self.unroll_length * self.batch_size
 
 
 @dataclass(frozen=True)
@@ -111,7 +119,8 @@ def _less(work: float, found: _Found) -> float:
 
 
 _LARGER_BATCH: _Rule = (
-    lambda found: found.now.algorithm in ('impala', 'a3c') and not found.now.on_gpu,
+    lambda found: (found.now.algorithm in ('impala', 'a3c') and not found.now.on_gpu
+                   and found.now.steps_of_update < _LARGE_UPDATE),
     _larger_batch)
 _OF_LEARNER: tuple[_Rule, ...] = (
     (lambda found: found.now.on_gpu,
