@@ -73,11 +73,15 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
     return given, process
 
 
+def state_folder() -> Path:
+    """Return the folder of what survives a process."""
+    return Path(os.environ.get('ROS_HOME') or Path.home() / '.ros') / 'vdl_ros'
+
+
 def state_file(node: Node, kind: str, name: str) -> Path:
     """Return the file of what survives a process, for one full name of ``node``'s domain."""
-    home = Path(os.environ.get('ROS_HOME') or Path.home() / '.ros')
     name = name.strip('/').replace('/', '.')
-    return home / 'vdl_ros' / kind / f'{node.context.get_domain_id()}.{name}.json'
+    return state_folder() / kind / f'{node.context.get_domain_id()}.{name}.json'
 
 
 def make_executor(kind: str, context: Context | None = None) -> Executor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -24,6 +24,7 @@ class PolicyOptimizer:
     Attributes:
         learning_rate: of the next step: by the schedule, times ``learning_rate_factor``.
         steps: number of steps made.
+        after_step: called after each step.
     """
 
     def __init__(self, network: nn.Module, config: TrainConfig, group: Group) -> None:
@@ -31,6 +32,7 @@ class PolicyOptimizer:
         self.learning_rate = config.learning_rate
         self.learning_rate_factor = 1.0
         self.steps = 0
+        self.after_step: Callable[[], None] = lambda: None
         self._config = config
         self._named = [(name, parameter) for name, parameter in network.named_parameters()
                        if parameter.requires_grad]
@@ -88,6 +90,7 @@ class PolicyOptimizer:
             group['lr'] = self.learning_rate
         self._optimizer.step()
         self.steps += 1
+        self.after_step()
         return dict(zip(metrics, means, strict=True)) | {'losses/grad_norm': length}
 
     def state(self) -> dict[str, Any]:

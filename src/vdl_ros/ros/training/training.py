@@ -32,14 +32,16 @@ from vdl_ros.msg import Evaluation as EvaluationMessage
 from vdl_ros.msg import Observation, Trajectory
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.acting.remote_actor import StepSchema
-from vdl_ros.rl.device import CPU, ThreadChoice, describe
+from vdl_ros.rl.device import CPU, describe
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.rl.learning.bottleneck import HALF_A_CORE
 from vdl_ros.rl.learning.central_inference import CentralInference
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.thread_choice import OF_SPEED, RememberedThreads, ThreadChoice
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, default_run_dir
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -48,7 +50,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.base_node import Diagnostics, Health
 from vdl_ros.ros.messages.tensors import num_bytes
 from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import make_executor
+from vdl_ros.ros.process import make_executor, state_folder
 from vdl_ros.ros.statistics.readers import TopicScalars
 from vdl_ros.ros.statistics.statistics import RunScalars, ThreadTimeStatistics, TopicStatistics
 from vdl_ros.ros.training.inference_service import InferenceService
@@ -368,12 +370,15 @@ class Training:
 
     def _train(self, stop: threading.Event) -> str:
         learner, run = self._learner, self._settings.run
-        choice, cores = None, len(os.sched_getaffinity(0))
-        # Not with several learners, which would wait for each other's trials, nor with a bag:
-        # two replays with different numbers of threads give different weights.
-        if (not run.learner_threads and learner.policy.of_images and learner.group.size == 1
-                and self._settings.device == CPU and not run.relearn and cores > 1):
-            choice = ThreadChoice(cores)
+        choice, remembered = None, self._remembered_threads()
+        if remembered is not None and (threads := remembered.get()):
+            torch.set_num_threads(threads)
+            self._trainer.reporter.bottleneck.set_learner_threads(threads, tried=True)
+            self._node.get_logger().info(
+                f'learner_threads: {threads} as an earlier trial found ({remembered.path})')
+        elif remembered is not None:
+            choice = ThreadChoice(len(os.sched_getaffinity(0)), run.own_actors)
+            learner.algorithm.optimizer.after_step = choice.after_step
             self._node.get_logger().info(choice.announcement())
         iterations = self._trainer.iterations(stop)
         while True:
@@ -381,10 +386,30 @@ class Training:
                 next(iterations)
             except StopIteration as end:
                 return str(end.value)
-            if choice is not None and (line := choice.update(
+            if choice is not None and remembered is not None and (line := choice.after_update(
                     learner.version, learner.agent_steps)):
-                self._trainer.reporter.bottleneck.set_learner_threads(choice.threads, tried=True)
+                bottleneck = self._trainer.reporter.bottleneck
+                bottleneck.set_learner_threads(choice.threads, tried=True)
+                if (others := bottleneck.others) < HALF_A_CORE:
+                    remembered.put(choice.threads)
+                else:
+                    line += f'; not kept for the next run: other programs hold {others:.1f} cores'
                 self._node.get_logger().info(line)
+
+    def _remembered_threads(self) -> RememberedThreads | None:
+        """Return what is known of a training like this one; None: the learner tries no threads.
+
+        Not with several learners, which would wait for each other's trials, nor with a bag: two
+        replays with different numbers of threads give different weights.
+        """
+        settings, learner, cores = self._settings, self._learner, len(os.sched_getaffinity(0))
+        if (settings.run.learner_threads or not learner.policy.of_images or learner.group.size > 1
+                or settings.device != CPU or settings.run.relearn or cores == 1):
+            return None
+        matters = as_dict(settings.env, settings.algorithm) | {
+            name: getattr(settings.train, name) for name in OF_SPEED} | {
+            'num_actors': settings.run.num_actors}
+        return RememberedThreads(state_folder() / 'learner_threads.json', cores, matters)
 
     def _publish(self) -> None:
         """Publish the weights with the credits, or load them into the inference thread."""
