@@ -158,6 +158,14 @@ def test_the_temperature_grows_while_the_entropy_is_below_its_target(learn):
     assert found == [pytest.approx(0.2)] * 3, 'not automatic: it stays'
 
 
+def test_an_interrupt_ends_an_update_between_two_optimizer_steps(learn):
+    learner, batch = learn(ACTIONS, replay_ratio=100.0)
+    answers = iter([False, False, True])
+    learner.algorithm.is_interrupted = lambda: next(answers)
+    assert learner.learn(batch)['losses/loss'] != 0.0
+    assert learner.algorithm.optimizer.steps == 2
+
+
 def test_the_target_follows_the_critics_by_a_share(learn, monkeypatch):
     learner, batch = learn(ACTIONS, target_smoothing=0.1)
     sac = learner.algorithm

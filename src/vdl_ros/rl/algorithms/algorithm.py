@@ -114,7 +114,8 @@ class Algorithm:
     """Base class of the learning algorithms; subclasses implement :meth:`learn`.
 
     ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
-    on ``device``, as the policy is.
+    on ``device``, as the policy is. An update of many optimizer steps ends early once
+    ``is_interrupted``; never one of several learners, which make the same number.
     """
 
     learns_from_host = False
@@ -126,6 +127,7 @@ class Algorithm:
     ) -> None:
         self.policy, self.config, self.group = policy, config, group
         self.algorithm_config = algorithm_config
+        self.is_interrupted: Callable[[], bool] = lambda: False
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
         self._has_statistics = policy.normalizer is None

@@ -72,12 +72,14 @@ class ReplayAlgorithm(algorithm.Algorithm):
         sums: dict[str, float] = {}
         count = int(self._pending_updates)
         self._pending_updates -= count
-        for _ in range(count):
+        made = 0
+        while made < count and not self.is_interrupted():
             sample = replay.sample(self._sample_size)
             for name, value in self.optimizer.step(*self.loss(replay, sample)).items():
-                sums[name] = sums.get(name, 0.0) + value / count
+                sums[name] = sums.get(name, 0.0) + value
             self.update_target()
-        return {**sums, **metrics}
+            made += 1
+        return {name: total / made for name, total in sums.items()} | metrics
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
         """Return the loss to minimise, a scalar, and its metrics; update the priorities."""

@@ -149,6 +149,9 @@ class Trainer:
     def iterations(self, stop: threading.Event) -> Generator[None, None, str]:
         """Yield after each iteration of :meth:`run`, for a thread that runs several in turn."""
         self.learner.broadcast_state()
+        if self.group.size == 1:
+            # Those of a replay on images can take a minute.
+            self.learner.algorithm.is_interrupted = stop.is_set
         self._publish()
         self.reporter.start()
         distribution = self.learner.policy.distribution
