@@ -95,6 +95,11 @@ def test_another_mark_is_a_stop_that_came_and_went():
     assert program.ended == []
     program.consent.on_stop(False, mark=4)
     assert program.ended == [('the robot was stopped meanwhile', False)]
+    # Also of a driver that starts again, or stands still, while it is stopped.
+    program.consent.ask()
+    for mark in (5, 6):
+        program.consent.on_stop(True, mark=mark)
+    assert len(program.ended) == 2
 
 
 @pytest.mark.parametrize(('seconds', 'waits', 'ends'), [

@@ -200,6 +200,16 @@ def test_the_emergency_stop(person):
     person.until_restored()
 
 
+def test_all_off_is_repeated_until_all_nodes_have_found_teleop(person, monkeypatch):
+    monkeypatch.setattr(teleop, 'FOUND_S', 1000.0)
+    person.start_here()
+    person.type(b' ')
+    person.wait_for(lambda: len(person.received) >= 4, 'the repetitions')
+    assert person.motors() == {}
+    person.turn(b'b', commands=5)
+    assert all(each.base for each in person.received[-4:]), 'a key that moves ends them'
+
+
 def test_exception_stops_motors_and_restores_the_terminal(person, monkeypatch):
     person.start_here()
     show = Motors.__str__

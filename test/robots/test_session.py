@@ -1,10 +1,8 @@
 """One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
 
 import json
-import os
 
 import numpy as np
-import psutil
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -263,33 +261,56 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     assert second.session.confirm()
     second.start()
     # The end of a process is a reason of its own.
-    file = tmp_path / 'unconfirmed'
+    file = tmp_path / 'unconfirmed.one.json'
     record = json.loads(file.read_text())
-    # Also if another process has its number.
-    file.write_text(json.dumps(record | {'started': record['started'] - 3600.0}))
-    third = robot(launch='one')
-    assert third.session.unconfirmed.startswith('the actor before has ended')
-    assert third.session.confirm()
-    robot(launch='one').start()
-    # That of another launch, which lives, is left alone.
-    other = json.dumps(record | {
-        'process': os.getppid(), 'started': psutil.Process(os.getppid()).create_time()})
-    file.write_text(other)
+    # Also if another process has its number, or the machine has started again.
+    for changes in ({'process': record['process'] | {'started': 7}}, {'here': 'before'}):
+        file.write_text(json.dumps(record | changes))
+        third = robot(launch='one')
+        assert third.session.unconfirmed.startswith('the actor before has ended')
+        assert third.session.confirm()
+        robot(launch='one').start()
+    # That of another launch is left alone.
+    other = file.read_text()
     robot(launch='three').start()
     assert file.read_text() == other
 
 
 def test_the_file_of_a_robot_is_removed_when_process_and_launch_have_ended(tmp_path):
-    for name, *ended in (('both live',), ('launch lives', 'started'),
-                         ('process lives', 'launcher_started'),
-                         ('finished', 'started', 'launcher_started')):
-        path = tmp_path / f'{name}.json'
-        Confirmation(path, 'one').save()
-        path.write_text(json.dumps(json.loads(path.read_text()) | dict.fromkeys(ended, 0.0)))
+    ended = {'number': 1, 'started': 0}
+    for name, changes in (
+            ('both live', {}), ('launch lives', {'process': ended}),
+            ('process lives', {'launch': ended}),
+            ('finished', {'process': ended, 'launch': ended}),
+            ('elsewhere', {'process': ended, 'launch': ended, 'here': 'another container'})):
+        path = tmp_path / f'{name}.one.json'
+        Confirmation(tmp_path / f'{name}.json', 'one').save()
+        path.write_text(json.dumps(json.loads(path.read_text()) | changes))
     (tmp_path / 'damaged.json').write_text('{')
     Confirmation(tmp_path / 'another.json', 'two').save()
     assert sorted(each.stem for each in tmp_path.iterdir()) == [
-        'another', 'both live', 'damaged', 'launch lives', 'process lives']
+        'another.two', 'both live.one', 'damaged', 'elsewhere.one', 'launch lives.one',
+        'process lives.one']
+
+
+def test_what_cannot_be_kept_has_to_be_confirmed_at_once(robot, tmp_path, monkeypatch):
+    (tmp_path / 'unconfirmed.one.json').mkdir()
+    assert 'unconfirmed.one.json cannot be read' in robot(launch='one').session.unconfirmed
+
+    def save(_):
+        raise OSError(30, 'Read-only file system')
+
+    monkeypatch.setattr(Confirmation, 'save', save)
+    assert 'Read-only file system' in robot(launch='two').session.unconfirmed
+
+
+def test_each_stop_has_a_mark_of_its_own(robot):
+    alone = robot(stops=(STOP, replace(STOP, topic='another')))
+    for index, mark in ((0, 1), (1, 1), (0, 1)):
+        alone.session.on_stop(index, mark=mark)
+    assert alone.session.unconfirmed == ''
+    alone.session.on_stop(1, mark=2)
+    assert alone.session.unconfirmed.startswith('the robot was stopped meanwhile')
 
 
 @pytest.mark.parametrize('state', [State.RUNNING, State.OVER])

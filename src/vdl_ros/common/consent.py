@@ -21,6 +21,9 @@ YIELD_S = 1.0
 #: A viewer, whose stop button is needed, is gone after this time without a sign of life, s.
 VIEWER_S = 1.0
 
+#: Why a consent ends after a standstill.
+STOOD_STILL = 'the process stood still'
+
 # A command that a driver needs after a stop may come so long before the news of its end, s.
 _STATE_S = 0.5
 # One that comes so long after this news is none, s: a person switches the motors off.
@@ -180,7 +183,7 @@ class Consent:
         if self._moves and self._clock() - self._moved_at < YIELD_S:
             return f'{self._other} moves the robot'
         if self._standstill.recent:
-            return 'the process stood still'
+            return STOOD_STILL
         # The request may be older than what came with it.
         since = self._clock() - self.input_age
         if self._stop_ended_at > since:
@@ -210,7 +213,7 @@ class Consent:
 
     def update(self) -> None:
         if self._standstill.update():
-            self.withdraw('the process stood still')
+            self.withdraw(STOOD_STILL)
 
     def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> None:
         """Take a command of any node, also of the program itself."""
@@ -249,14 +252,14 @@ class Consent:
     ) -> None:
         """Take the state of the emergency stop.
 
-        Of two states that are not engaged, a ``mark`` that has changed says that the robot was
-        stopped meanwhile, or that what drives it has stood still or has started again.
+        Of two equal states, a ``mark`` that has changed says that the robot was stopped meanwhile,
+        or once more, or that what drives it has stood still or has started again.
         """
         before, self.mark = self.mark, mark
         if (before is None and mark is not None and not self._waits_for_driver
                 and self._clock() - self._asked_at > _START_S):
             self.withdraw('the driver has started since')
-        if before not in (None, mark) and not (engaged or self.stopped):
+        if before not in (None, mark) and engaged == self.stopped:
             self._off_at = self._clock()
             self.withdraw('the robot was stopped meanwhile')
         if self.stopped and not engaged:

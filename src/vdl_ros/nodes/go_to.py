@@ -35,6 +35,7 @@ from vdl_ros.arm.joints import Motors
 from vdl_ros.arm.kinematics import InverseKinematics, JointGoal, Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
+from vdl_ros.common.consent import STOOD_STILL
 from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
 from vdl_ros.ros.arm.arm_consent import ArmConsent
 from vdl_ros.ros.arm.arm_topics import MotorsPublisher, wait_for_acks
@@ -313,6 +314,9 @@ class PolicyGoToNode(BaseNode):
         while not stop.is_set():
             now = time.monotonic()
             self._consent.update()
+            if self._withdrawn == STOOD_STILL and is_taken:
+                # The policy sees by itself what else would end the motion.
+                return f'motors off: {self._withdrawn}'
             if not is_taken and self._withdrawn:
                 raise TargetLostError(self._withdrawn)
             if not is_taken and now > due:

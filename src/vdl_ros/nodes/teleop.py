@@ -19,6 +19,8 @@ from vdl_ros.ros.process import EXIT_OK
 
 # Longest wait for input, s.
 POLL_S = 0.01
+# "All off" is repeated until teleop has run for so long, s: not all nodes have found it before.
+FOUND_S, AGAIN_S = 3.0, 0.1
 
 
 class TeleopNode(BaseNode):
@@ -35,6 +37,8 @@ class TeleopNode(BaseNode):
         self._standstill = StandstillDetector()
         self._period = 1.0 / config.rate
         self._sent, self._sent_lamp, self._sent_at = Motors(), 0, 0.0
+        self._started = time.monotonic()
+        self._is_off, self._off_at = False, 0.0
         self._name = self.get_fully_qualified_name()
         self._motors = MotorsPublisher(self)
         self._stop = self.pub('arm/emergency_stop')
@@ -57,15 +61,24 @@ class TeleopNode(BaseNode):
                 self.terminal.ask()
             elif action == 'off':
                 # Whatever was sent last: a program may move the arm.
-                self._motors.send(Motors())
+                self._switch_all_off()
             elif action == 'stop':
                 self._stop.publish(stop_request(self._name, 'key e'))
             elif self._stop_state is None:
                 self.terminal.log(NOT_RELEASED)
             else:
                 self._stop.publish(stop_request(self._name, 'key r', self._stop_state))
-        self._send(self.keys.motors(time.monotonic()))
+        now = time.monotonic()
+        motors = self.keys.motors(now)
+        self._is_off &= not motors.moving and now - self._started < FOUND_S
+        if self._is_off and now - self._off_at >= AGAIN_S:
+            self._switch_all_off()
+        self._send(motors)
         self.terminal.set_status(self._status())
+
+    def _switch_all_off(self) -> None:
+        self._motors.send(Motors())
+        self._is_off, self._off_at = True, time.monotonic()
 
     def switch_off(self) -> None:
         """Switch all motors off and wait until that is acknowledged."""

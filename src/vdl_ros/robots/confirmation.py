@@ -3,51 +3,50 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
+import re
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from vdl_ros import PARENT_PID
 from vdl_ros.common.files import atomic_file
 
 # The launch has started this process in the place of another one.
 _ENDED = 'the actor before has ended'
-# The time at which a process started is known as exactly, s.
-_SAME_S = 1.0
 
 
-def _started(process: int) -> float:
-    """Return when a process started, Unix, s; NaN: it does not run."""
-    try:
-        return psutil.Process(process).create_time()
-    except psutil.Error:
-        return math.nan
+def _here() -> str:
+    """Return what numbers of processes belong to: this boot, and the namespace of a container."""
+    boot = Path('/proc/sys/kernel/random/boot_id').read_text().strip()
+    return f'{boot} {os.readlink("/proc/self/ns/pid")}'
+
+
+class _Process(msgspec.Struct, frozen=True):
+    """A process, also after another one got its number: ``started`` is in ticks since the boot."""
+
+    number: int
+    started: int
+
+    @classmethod
+    def of(cls, number: int) -> _Process:
+        """Return the process of this number that runs now, or one that never runs."""
+        with contextlib.suppress(OSError):
+            # After the name, which may have spaces and brackets; proc(5).
+            fields = Path(f'/proc/{number}/stat').read_text().rpartition(')')[2].split()
+            return cls(number, int(fields[19]))
+        return cls(number, -1)
+
+    @property
+    def runs(self) -> bool:
+        return self.started >= 0 and _Process.of(self.number) == self
 
 
 class _File(msgspec.Struct):
-    launch: str
     reason: str
-    process: int
-    started: float
-    launcher: int = 0
-    launcher_started: float = 0.0
-
-    @classmethod
-    def of(cls, launch: str, reason: str) -> _File:
-        own = os.getpid()
-        return cls(launch, reason, own, _started(own), PARENT_PID, _started(PARENT_PID))
-
-    @property
-    def lives(self) -> bool:
-        """Whether its process runs; another one may have the same number, as after a reboot."""
-        return abs(_started(self.process) - self.started) < _SAME_S
-
-    @property
-    def may_restart(self) -> bool:
-        return abs(_started(self.launcher) - self.launcher_started) < _SAME_S
+    here: str
+    process: _Process
+    launch: _Process
 
 
 def _remove_finished(folder: Path) -> None:
@@ -55,7 +54,8 @@ def _remove_finished(folder: Path) -> None:
     for path in folder.glob('*.json'):
         with contextlib.suppress(OSError, ValueError, msgspec.MsgspecError, RecursionError):
             found = msgspec.json.decode(path.read_bytes(), type=_File)
-            if not found.lives and not found.may_restart:
+            # Those of another host or container may run.
+            if found.here == _here() and not (found.process.runs or found.launch.runs):
                 path.unlink()
 
 
@@ -66,26 +66,24 @@ class Confirmation:
     one asks for motion.
 
     Args:
-        path: the file, which may be missing; None: none.
+        path: the file of the robot, without the launch in its name; None: none.
         launch: the same for all processes that one launch starts one after the other.
     """
 
     def __init__(self, path: Path | None = None, launch: str = '') -> None:
-        self._path, self._launch = path, launch
+        self._path = path and path.with_name(
+            f'{path.stem}.{re.sub("[^A-Za-z0-9-]", "_", launch)}.json')
         self.reason = ''
-        if path is None:
+        if self._path is None:
             return
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=_File)
-            if found.launch == launch:
-                self.reason = found.reason or ('' if found.lives else _ENDED)
-            elif found.lives and found.process != os.getpid():
-                # Of another environment of the same robot, which was there first.
-                self._path = None
+            found = msgspec.json.decode(self._path.read_bytes(), type=_File)
+            lives = found.here == _here() and found.process.runs
+            self.reason = found.reason or ('' if lives else _ENDED)
         except FileNotFoundError:
             pass
         except (OSError, ValueError, msgspec.MsgspecError, RecursionError) as error:
-            self.reason = f'{path} cannot be read: {type(error).__name__}'
+            self.reason = f'{self._path} cannot be read: {type(error).__name__}'
 
     def save(self) -> None:
         """Write the reason, if there is one, and the process; raise OSError."""
@@ -94,4 +92,5 @@ class Confirmation:
         self._path.parent.mkdir(parents=True, exist_ok=True)
         _remove_finished(self._path.parent)
         with atomic_file(self._path) as partial:
-            partial.write_bytes(msgspec.json.encode(_File.of(self._launch, self.reason)))
+            partial.write_bytes(msgspec.json.encode(_File(
+                self.reason, _here(), _Process.of(os.getpid()), _Process.of(PARENT_PID))))

@@ -192,6 +192,9 @@ class Session:
             max_gap=math.inf if contract.simulated_clock else MAX_GAP)
         self.consent.ask()
         self._confirmation = confirmation or Confirmation()
+        # How often one of the stops had another mark, which its readers count apart.
+        self._marks: dict[int, object] = {}
+        self._stopped_unseen = 0
         self._save_confirmation()
         self._moved_until = -np.inf
         self._logged = ''
@@ -208,9 +211,11 @@ class Session:
         """Take a message of a stop, by its place in the contract."""
         stop = self.stops[index]
         stop.on_message(pressed, self.consent.input_age)
-        if mark is None:
-            mark = self.consent.mark
-        self.consent.on_stop(any(each.is_pressed for each in self.stops), mark=mark)
+        if mark is not None:
+            self._stopped_unseen += self._marks.get(index) not in (None, mark)
+            self._marks[index] = mark
+        self.consent.on_stop(
+            any(each.is_pressed for each in self.stops), mark=self._stopped_unseen)
         if pressed:
             self.lose(stop.problem)
 
@@ -224,7 +229,7 @@ class Session:
         """
         # A controller that follows the trajectory of the reset, or the person who resets.
         by_hand = self._resetter is not None and self._resetter.by_hand and (
-            moving or self.state is State.RESETTING)
+            ROBOT_ENVIRONMENT not in sender) and (moving or self.state is State.RESETTING)
         is_helper = is_program(sender) and ROBOT_ENVIRONMENT not in sender
         if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
             self._moved_until = now + YIELD_S
@@ -258,7 +263,9 @@ class Session:
         try:
             self._confirmation.save()
         except OSError as error:
-            self._log(f'what a person has to confirm does not survive this process: {error}')
+            # Who starts this process again would not know that a person has to confirm it.
+            self._confirmation.reason = self._confirmation.reason or (
+                f'what a person has to confirm would not survive this process: {error}')
 
     def confirm(self) -> bool:
         """Take a person's word that the robot may move; return whether it waited for that."""

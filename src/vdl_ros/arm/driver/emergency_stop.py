@@ -8,6 +8,7 @@ The state is kept in a file, so that it survives the driver.
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
@@ -85,13 +86,16 @@ class EmergencyStop:
         return True
 
     def interrupt(self, reason: str, now: int) -> None:
-        """Change a state that is not engaged, which ends what programs do with the arm."""
-        if not self.state.engaged:
+        """Let the state have another stamp, which ends what programs do with the arm."""
+        if self.state.engaged:
+            self._change(True, self.state.sender, self.state.reason, now)
+        else:
             self._change(False, '', reason, now)
 
     def _change(self, engaged: bool, sender: str, reason: str, now: int) -> None:
-        # Always a new stamp: a release of an earlier state does not count any more.
-        stamp = max(now, self.state.stamp + 1)
+        # Always a new stamp: a release of an earlier state does not count any more. Two starts
+        # with the same file need two stamps, also where the clock was set back.
+        stamp = now if now > self.state.stamp else self.state.stamp + 1 + secrets.randbelow(10**6)
         self.state = StopState(engaged, stamp, sender, shown(reason, _MAX_LENGTH))
 
     def save(self) -> None:

@@ -168,7 +168,9 @@ class RobotGraph:
             for robot, session in zip(self._robots, self._sessions, strict=True):
                 robot.look_for_stops()
                 if other:
-                    session.on_other(other, self._now(), commands=False)
+                    # Commands without a sender are not heard.
+                    session.on_other(other, self._now(),
+                                     commands=not self._contract.actions.sender)
         for session in self._sessions:
             session.consent.update()
         now = self._now()
