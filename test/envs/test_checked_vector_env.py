@@ -1,7 +1,9 @@
 """CheckedVectorEnv: the same behaviour for environments of different libraries."""
 
+import os
 import signal
 import sys
+import tempfile
 import threading
 import warnings
 
@@ -262,7 +264,8 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
             np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit(),
-            signal.getsignal(signal.SIGTERM))
+            signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
+            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd())
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
@@ -279,6 +282,10 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             warnings.simplefilter('error')
             sys.setrecursionlimit(sys.getrecursionlimit() - 100)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, 1000.0)
+            os.chdir(gone := tempfile.mkdtemp())
+            os.rmdir(gone)
 
         def step(self, action):
             seen.append(state())
@@ -297,8 +304,8 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             assert state() == before
     finally:
         foreign._theirs.clear()
-    # Less depth and the handler are taken back.
-    assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[-2:])
+    # What comes after the filters is taken back.
+    assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[5:])
                     for dtype in (torch.float64, torch.float16)]
 
 

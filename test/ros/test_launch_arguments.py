@@ -131,10 +131,12 @@ def test_unknown_arguments_are_errors_only_in_the_launched_file(monkeypatch, tmp
 
 
 def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
-    def end_with(code, on_success, mark=None):
+    def end_with(code, on_success, mark=None, shutdown=False):
         mark = mark or (tmp_path if code else tmp_path / 'removed')
         event = SimpleNamespace(returncode=code, process_name='learner-1', env={MARK: str(mark)})
-        return launch_nodes.end_with(event, context(), on_success=on_success)
+        return launch_nodes.end_with(
+            event, SimpleNamespace(is_shutdown=True) if shutdown else context(),
+            on_success=on_success)
 
     assert end_with(0, True)
     for code, on_success in ((0, False), (-9, True), (1, True)):
@@ -149,6 +151,10 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
     with pytest.raises(RuntimeError, match='learner-1 has not finished'):
         end_with(0, True, tmp_path)
     assert not end_with(0, False, tmp_path)
+    # After a Ctrl-C.
+    assert not end_with(0, True, shutdown=True)
+    with pytest.raises(RuntimeError, match='status -9: what it has learned since'):
+        end_with(-9, True, shutdown=True)
 
 
 @pytest.fixture

@@ -116,14 +116,20 @@ def hears_signals() -> bool:
 
 
 def signal_handlers() -> list[Any]:
-    return [signal.getsignal(number) for number in _SIGNALS]
+    return [signal.getsignal(number) for number in _RESTORED]
 
 
-def restore_signals(handlers: list[Any]) -> None:
-    """Install the handlers of before again, if this is the main thread, which alone can."""
+def restore_signals(handlers: list[Any], alarm: tuple[float, float]) -> None:
+    """Install the handlers of before again, if this is the main thread, which alone can.
+
+    ``alarm`` is that of ``signal.getitimer`` then.
+    """
     if threading.current_thread() is not threading.main_thread():
         return
-    for number, handler in zip(_SIGNALS, handlers, strict=True):
+    if signal.getsignal(signal.SIGALRM) != handlers[_RESTORED.index(signal.SIGALRM)]:
+        # Without its handler it would end the process.
+        signal.setitimer(signal.ITIMER_REAL, *alarm)
+    for number, handler in zip(_RESTORED, handlers, strict=True):
         if handler is not None:  # one that Python does not know
             signal.signal(number, handler)
     if hears_signals():
@@ -133,6 +139,8 @@ def restore_signals(handlers: list[Any]) -> None:
 # The process whose signals go to a pipe, and the pipe's end.
 _hearing = {'process': 0, 'writer': 0}
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Those that code of others may take over for a moment.
+_RESTORED = (*_SIGNALS, signal.SIGALRM, signal.SIGUSR1, signal.SIGUSR2)
 # The process of a thread that forks, and the signals that the thread had blocked before.
 _forker = threading.local()
 

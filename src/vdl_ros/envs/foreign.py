@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 import threading
 import warnings
@@ -32,9 +34,9 @@ class ForeignCall:
 
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
     Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
-    be what an environment needs, and would change what a policy computes. Less depth of
-    calls, and handlers of signals, are undone for good; those of a call that is made ``often`` are
-    not looked at, which would take longer than all else.
+    be what an environment needs, and would change what a policy computes. Less depth of calls,
+    handlers of signals and a removed working directory are undone for good; those of a call that
+    is made ``often`` are not looked at, which would take longer than all else.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -43,6 +45,8 @@ class ForeignCall:
     def __enter__(self) -> None:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
         self._handlers = [] if self._often else signal_handlers()
+        self._alarm = signal.getitimer(signal.ITIMER_REAL)
+        self._folder = '' if self._often else os.getcwd()
         if _theirs:
             _write(_theirs, self._ours)
         self._since, self._due = monotonic(), _TELL_S
@@ -57,7 +61,9 @@ class ForeignCall:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
         if self._handlers and self._handlers != signal_handlers():
-            restore_signals(self._handlers)
+            restore_signals(self._handlers, self._alarm)
+        if self._folder:
+            _leave_removed_folder(self._folder)
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
@@ -84,6 +90,14 @@ def _watch() -> None:
         threading.Event().wait(_LOOK_S)
         for call in _running.copy():
             call.tell_if_slow()
+
+
+def _leave_removed_folder(before: str) -> None:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        # PyTorch asks for it when it makes an optimizer.
+        os.chdir(before)
 
 
 def _read() -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 import time
 from collections import Counter
@@ -150,6 +151,10 @@ def end_with(
 ) -> list[Any] | None:
     """Handle the exit of a node that is restarted when it fails; errors end the launch."""
     if context.is_shutdown:
+        if (on_success and event.returncode in (-signal.SIGKILL, 1, EXIT_DISK)
+                and not has_finished(event)):
+            raise RuntimeError(f'{event.process_name} ended with status {event.returncode}: what '
+                               'it has learned since its last checkpoint is lost')
         return None
     if event.returncode == EXIT_BAD_INPUT:
         raise RuntimeError(f'{event.process_name} cannot run: it has logged why above')
@@ -202,6 +207,11 @@ def with_children(process: Any) -> list[Any]:
         if event.returncode == 0 and not has_finished(event) and not context.is_shutdown:
             lines.append(f'{event.process_name} ended with status 0 in the middle of its program: '
                          'an environment or a library has called exit()')
+        if event.returncode < 0 and not context.is_shutdown:
+            name = signal.Signals(-event.returncode).name
+            cause = ('by somebody, or for want of memory' if name == 'SIGKILL'
+                     else 'as after a crash in native code of an environment or a library')
+            lines.append(f'{event.process_name} was ended by {name}, {cause}')
         if names := end_marked(mark):
             counts = ', '.join(f'{count} {name}' for name, count in Counter(names).items())
             lines.append(f'{event.process_name} left processes, which are ended now: {counts}')

@@ -8,6 +8,7 @@ from geometry_msgs.msg import TwistStamped
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
 from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
@@ -139,6 +140,9 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, act
         first.over.set()
         first.thread.join()
         first.env.close()
+        # Nor does it begin when the first one ends, before a person lets it.
+        peer.until(lambda: peer.call(
+            Trigger, 'robot/confirm', Trigger.Request()).success, 'the confirmation')
         peer.until(lambda: len(second.steps) > 3, 'steps of the second')
 
 

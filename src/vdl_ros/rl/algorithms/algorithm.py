@@ -114,7 +114,7 @@ class Algorithm:
     """Base class of the learning algorithms; subclasses implement :meth:`learn`.
 
     ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
-    on ``device``, as the policy is. An update of many optimizer steps ends early once
+    on ``device``, as the policy is. An update of many optimizer steps ends between two once
     ``is_interrupted``; never one of several learners, which make the same number.
     """
 

@@ -159,7 +159,9 @@ class Algorithm(algorithm.Algorithm):
                     sums[name] = sums.get(name, 0.0) + value
                 count += 1
                 kl = metrics['losses/approx_kl']
-            if kl > _STOP_FACTOR * algorithm_config.ppo_kl_target:
+                if self.is_interrupted():
+                    break
+            if kl > _STOP_FACTOR * algorithm_config.ppo_kl_target or self.is_interrupted():
                 break
         # The divergence is measured before each step, so with a single step it is always 0.
         if count > 1:

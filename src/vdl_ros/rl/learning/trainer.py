@@ -150,7 +150,7 @@ class Trainer:
         """Yield after each iteration of :meth:`run`, for a thread that runs several in turn."""
         self.learner.broadcast_state()
         if self.group.size == 1:
-            # Those of a replay on images can take a minute.
+            # With large networks they can take a minute.
             self.learner.algorithm.is_interrupted = stop.is_set
         self._publish()
         self.reporter.start()
