@@ -185,29 +185,6 @@ def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own(
         UnrollSchema(space, space, 5, 1)
 
 
-@pytest.mark.parametrize(('env_id', 'frames'), [
-    ('vdl/PixelCounter-v0', 4), ('vdl/MixedCounter-v0', 4), ('vdl/MixedCounter-v0', 1)])
-def test_encoding_and_decoding_restores_observations(env_id, frames):
-    envs = factory.make(EnvConfig(env_id=env_id), 9, num_envs=3)
-    schema = UnrollSchema(
-        envs.single_observation_space, envs.single_action_space, 30, frames)
-    observation, _ = envs.reset()
-    seen, resets, done = [observation], [np.ones(3, np.bool_)], np.zeros(3, np.bool_)
-    for _ in range(30):
-        observation, _, terminated, truncated, _ = envs.step(
-            np.zeros(envs.action_space.shape, np.int64))
-        seen.append(observation)
-        resets.append(done)
-        done = terminated | truncated
-    observations, is_reset = np.stack(seen), np.stack(resets)
-    assert is_reset[1:].sum() > 3
-    # Into a slice of a larger batch, which must stay untouched beside it.
-    batch = np.full((31, 5, *observations.shape[2:]), 7, observations.dtype)
-    schema.decode_into(schema.encode(observations, is_reset), batch[:, 1:4])
-    assert np.array_equal(batch[:, 1:4], observations)
-    assert (batch[:, [0, 4]] == 7).all()
-
-
 def stacked(rng, steps, batch, size, shape, is_reset, black=False):
     """Return observations [steps, batch, size, *shape], one after the other, naively."""
     observations = np.zeros((steps, batch, size, *shape), np.uint8)
