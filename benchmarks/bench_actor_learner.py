@@ -165,8 +165,7 @@ def _measure_and_deliver(options: argparse.Namespace, problems: dict[str, str]) 
             from benchmarks import links
             report.deliver('link', links.measure(options), options, links.markdown)
             return 0
-        measured, failed = measure(
-            options, [name for name in options.env if name not in problems])
+        measured, failed = measure(options, [name for name in options.env if name not in problems])
     environments = {
         name: {'cell': found, 'seconds': episode_seconds(found), 'seed': SEED.get(name)}
         for name, found in ((name, cell(rounds)) for name, rounds in measured.items())}

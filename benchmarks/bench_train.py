@@ -165,9 +165,7 @@ def main() -> int:
     return report.run('bench_train', arguments, lambda found: _measure_and_deliver(*found))
 
 
-def _measure_and_deliver(
-    options: argparse.Namespace, plan: Any, settings: dict[str, Any],
-) -> None:
+def _measure_and_deliver(options: argparse.Namespace, plan: Any, settings: dict[str, Any]) -> None:
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
         rounds = measure(options, plan, settings)

@@ -51,8 +51,7 @@ class DuelEnv(ParallelEnv):
         gone = {name: self.time >= self.lives[name] for name in self.agents}
         rewards = {name: float(actions[name]) for name in self.agents}
         self.agents = [name for name in self.agents if not gone[name]]
-        return (observations, rewards, gone, dict.fromkeys(gone, False),
-                {name: {} for name in gone})
+        return observations, rewards, gone, dict.fromkeys(gone, False), {name: {} for name in gone}
 
     def close(self):
         pass

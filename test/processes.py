@@ -79,8 +79,7 @@ class ForkedProcess:
     """What :class:`Launched` uses of ``subprocess.Popen``, for a process of the fork server."""
 
     def __init__(self, words: list[str], log: Path, env: dict[str, str]):
-        self._process = SERVER.Process(
-            target=run_executable, args=(words, log, env, os.getcwd()))
+        self._process = SERVER.Process(target=run_executable, args=(words, log, env, os.getcwd()))
         self._process.start()
         self.pid = self._process.pid
         # Before it has its own process group a signal to that group reaches nobody.

@@ -34,8 +34,7 @@ def test_a_training_is_timed_until_its_mean_return(monkeypatch):
             return [row for row in peers.rows('\n'.join(lines)) if row.wall_s <= now[0]]
 
         monkeypatch.setattr(peers, 'launched', launched)
-        assert peers.until_return(
-            ['train'], read, mean_return=goal, limit=60.0) == expected, case
+        assert peers.until_return(['train'], read, mean_return=goal, limit=60.0) == expected, case
 
 
 def test_the_tables_have_each_seed_medians_and_how_much_faster_the_graph_is():

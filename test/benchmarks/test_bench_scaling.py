@@ -24,8 +24,7 @@ def run(speed, learn=0.25, step=0.5, lost=0):
 
 
 def test_iteration_is_split_into_collecting_and_learning():
-    row = tables.sampler_row(
-        2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000)
+    row = tables.sampler_row(2, [run(100.0, lost=1), run(200.0), run(400.0, lost=2)], 1000)
     # Actors step and infer 0.625 and 0.375 of 5 s; the learner decodes and learns 0.375 of them.
     assert (row['iteration_s'], row['collection_s'], row['learning_s']) == (5.0, 2.5, 1.875)
     assert row['total_s'] == 4.375

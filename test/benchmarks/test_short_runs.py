@@ -110,8 +110,7 @@ def test_a_peer_is_installed_from_its_commit_measured_and_ended(tmp_path):
     (tmp_path / 'peer' / 'kept').touch()
     assert peers.install(peer.requirements, tmp_path / 'peer', peer.clone) == python
     assert (tmp_path / 'peer' / 'kept').exists(), 'it is installed once'
-    speed, memory = peers.run_peer(
-        peer, python, 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
+    speed, memory = peers.run_peer(peer, python, 'ALE/Pong-v5', warm_up=5.0, seconds=10.0)
     assert speed == pytest.approx(100.0)
     # MB of a Python that imports nothing else.
     assert 2 < memory < 50

@@ -38,8 +38,7 @@ def send_rubbish(peer, train, policies, kind, topic):
     send()
 
 
-def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
-        launch, run, peer):
+def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(launch, run, peer):
     policies = peer.listen('policy')
     train = launch.file('train', f'run_dir:={run}', *LONG)
 
@@ -56,8 +55,7 @@ def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
         beyond = run.steps + steps
         peer.until(lambda: run.steps > beyond, 'progress')
 
-    peer.until(lambda: len(used()) == 2 and min(used().values()) > 2,
-               'progress of both actors')
+    peer.until(lambda: len(used()) == 2 and min(used().values()) > 2, 'progress of both actors')
     actors = train.nodes('actor')
     assert len(actors) == 2
     actors[0].send_signal(signal.SIGSTOP)

@@ -130,8 +130,7 @@ def test_images_of_the_simulated_arm_have_the_stamp_of_its_joint_states_at_the_r
         return next(((each, stamps[nanoseconds(each)]) for each in found
                      if nanoseconds(each) in stamps), None)
 
-    compressed, image = peer.until(both, 'a compressed image and its original',
-                                   say=watcher.state)
+    compressed, image = peer.until(both, 'a compressed image and its original', say=watcher.state)
     assert np.abs(from_image(compressed).astype(int) - from_image(image)).mean() < 3.0
     process.stop()
     assert 'Traceback' not in process.output

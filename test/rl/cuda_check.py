@@ -140,8 +140,7 @@ class Checks:
                 save_checkpoint(path, config={}, learner=one.state(), progress={})
                 other.load_state(load_checkpoint(path)['learner'])
             first = copy.deepcopy(one.weights())
-            same = all(np.array_equal(each, first[name])
-                       for name, each in other.weights().items())
+            same = all(np.array_equal(each, first[name]) for name, each in other.weights().items())
             for learner in (one, other):
                 # The replay and unfinished episodes are not kept: both begin them anew.
                 learner.algorithm = fresh(learner)

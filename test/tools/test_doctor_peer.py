@@ -99,8 +99,7 @@ def test_a_good_link_a_narrow_one_and_a_firewall(hosts, doctors, ros_domain):
 
 
 @pytest.mark.slow
-def test_lost_fragments_another_domain_and_a_clock_that_is_50_ms_ahead(
-        hosts, doctors, ros_domain):
+def test_lost_fragments_another_domain_and_a_clock_that_is_50_ms_ahead(hosts, doctors, ros_domain):
     for name in ('ipfrag_low_thresh', 'ipfrag_high_thresh'):
         run_on(hosts[1], 'sh', '-c', f'echo 0 > /proc/sys/net/ipv4/{name}')
     both = doctors(hosts, command=FAST_CLOCK, VDL_TRANSPORT='shm',

@@ -159,8 +159,7 @@ def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_si
         assert line.startswith(f'experiment: {message}')
 
 
-def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(
-        specs, capsys, own_signals):
+def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(specs, capsys, own_signals):
     at = specs.parent / 'at'
     at.mkdir()
     for name, content, value in (

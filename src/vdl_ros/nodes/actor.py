@@ -117,8 +117,7 @@ class ActorNode(BaseNode):
         train = verify_attack(attack, train, self._surrogate)
         algorithm_config = make_algorithm_config(train, config)
         # A restarted actor must not repeat its first episodes.
-        seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
-                + self._start_id) % 2**31
+        seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode()) + self._start_id) % 2**31
         # Before environments start threads, which inherit it.
         self._share_cores(env, train)
         self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')

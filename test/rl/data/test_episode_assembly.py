@@ -47,8 +47,7 @@ class Stream:
                 last = i == length - 1
                 self.rows.append((observations[i], actions[i], rewards[i], last and terminated,
                                   last and not terminated, i == 0))
-            self.begun.append(
-                Played(observations, actions[:-1], rewards[:-1], terminated, start))
+            self.begun.append(Played(observations, actions[:-1], rewards[:-1], terminated, start))
         # The last one may go on beyond the end.
         self.rows = self.rows[:steps + 1]
         self.episodes = [each for each in self.begun if each.steps.stop <= steps]

@@ -47,8 +47,7 @@ def by_end(episodes):
 
 def test_episodes_are_counted_in_unrolls_of_any_length_but_not_over_a_lost_one():
     rng = np.random.default_rng(0)
-    arrays, episodes = lived(
-        rng.integers(1, 9, (4, 100)), rng.random((4, 100)) < 0.5, 150)
+    arrays, episodes = lived(rng.integers(1, 9, (4, 100)), rng.random((4, 100)) < 0.5, 150)
     counter, start, finished = EpisodeCounter(4), 0, []
     while start < 150:
         stop = min(start + int(rng.integers(1, 20)), 150)

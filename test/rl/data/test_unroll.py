@@ -21,8 +21,7 @@ def acted(env_id, lstm_size=0):
     config = EnvConfig(env_id=env_id)
     envs = factory.make(config, 1, num_envs=BATCH)
     spaces = envs.single_observation_space, envs.single_action_space
-    policy = make_policy(
-        TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
+    policy = make_policy(TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
     schema = UnrollSchema(
         *spaces, STEPS, factory.frames_per_observation(config), policy.state_size)
     actor = TorchActor(envs, policy, schema, 1)
@@ -220,8 +219,7 @@ def test_stacks_are_restored_for_any_pattern_of_resets():
 
 
 def test_observation_that_does_not_continue_must_be_marked():
-    observations = stacked(
-        np.random.default_rng(0), 6, 2, 4, (3, 3), np.zeros((6, 2), bool))
+    observations = stacked(np.random.default_rng(0), 6, 2, 4, (3, 3), np.zeros((6, 2), bool))
     observations[3, 1, 0, 0, 0] ^= 1
     with pytest.raises(ValueError, match='number 3 of environment 1 does not continue'):
         unstack(observations, np.zeros((6, 2), bool))
