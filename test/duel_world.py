@@ -12,8 +12,7 @@ LIVES = {'red_0': 3, 'red_1': 5, 'blue_0': 5}
 
 
 class DuelEnv(ParallelEnv):
-    """
-    Three bodies that see the step, counted over all episodes, and get their action as reward.
+    """Three bodies that see the step, counted over all episodes, and get their action as reward.
 
     A red one observes [step, seed modulo 1000], a blue one [step, seed modulo 1000, 7].
     """

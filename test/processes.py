@@ -1,5 +1,4 @@
-"""
-Commands as processes: the fixture ``launch``.
+"""Commands as processes: the fixture ``launch``.
 
 A command line ``ros2 run vdl_ros NAME`` is forked from a server that has imported ROS, PyTorch and
 the nodes, but has no DDS context and no threads; a start then takes a tenth of a second of

@@ -17,8 +17,7 @@ _SMALL, _COMING = 0.03, 0.02
 
 def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_wrappers='',
           env_id=REACH, **train):
-    """
-    Write a policy that turns the base towards the target; other motors stay off.
+    """Write a policy that turns the base towards the target; other motors stay off.
 
     If ``turning`` it always turns the base forward; with settings in ``train`` it is a random one.
     ``described`` is what it says of its environment, ``bias`` of its last layer.

@@ -79,8 +79,7 @@ def start(node_here):
 
 
 def fullest(images, seconds=1.0):
-    """
-    Return how many images there are in the fullest stretch of so long, by their stamps.
+    """Return how many images there are in the fullest stretch of so long, by their stamps.
 
     A machine that is held up for a moment leaves gaps; a second without one has them all.
     """

@@ -1,5 +1,4 @@
-"""
-Learning on a CUDA device, checked against the CPU; run by hand.
+"""Learning on a CUDA device, checked against the CPU; run by hand.
 
     python3 test/rl/cuda_check.py [--device cuda]
 
@@ -207,7 +206,7 @@ def fresh(learner):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--device', choices=('cuda', 'cpu'), default='cuda')
     given = parser.parse_args()
     try:

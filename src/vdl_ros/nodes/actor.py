@@ -218,8 +218,7 @@ class ActorNode(BaseNode):
         self._policies.succeeded()
         for episode in episodes:
             self._episodes.publish(to_episode(
-                episode, stamp=self.get_clock().now(), actor_id=self._id,
-                policy_version=version))
+                episode, stamp=self.get_clock().now(), actor_id=self._id, policy_version=version))
 
     def stop(self) -> None:
         """Close the environments: a robot must not go on after an error."""

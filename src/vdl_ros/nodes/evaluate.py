@@ -109,8 +109,7 @@ class EvaluateNode(BaseNode):
             for episode in result.episodes:
                 self._episodes.publish(to_episode(
                     episode, stamp=self.get_clock().now(),
-                    actor_id=self.get_fully_qualified_name(),
-                    policy_version=self._saved.version))
+                    actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
             if result.returns:
                 self._report(result, before)
         finally:

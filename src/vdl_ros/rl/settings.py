@@ -149,8 +149,7 @@ class PpoConfig:
         'KL penalty, or a hinge with an adaptive learning rate (WALL-E).',
         choices=('clip', 'kl', 'hinge'))
     ppo_clip: float = setting(
-        0.2, 'Clip range of the probability ratio, epsilon.',
-        minimum=0.0, maximum=10.0)
+        0.2, 'Clip range of the probability ratio, epsilon.', minimum=0.0, maximum=10.0)
     ppo_kl_target: float = setting(
         0.01, 'Target KL divergence of kl and hinge; a batch ends early at four times this.',
         minimum=1e-6, maximum=10.0, unit='nats')
@@ -214,8 +213,7 @@ class DqnConfig(ReplayConfig):
     exploration_start: float = setting(
         1.0, 'Epsilon or temperature at the start.', minimum=1e-9, maximum=1e6)
     exploration_end: float = setting(
-        0.02, 'Epsilon or temperature after exploration_steps.',
-        minimum=1e-9, maximum=1e6)
+        0.02, 'Epsilon or temperature after exploration_steps.', minimum=1e-9, maximum=1e6)
     exploration_steps: int = setting(
         50_000, 'Length of the linear change from start to end.', minimum=1,
         maximum=1_000_000_000_000, unit='steps')

@@ -13,8 +13,7 @@ from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorith
 
 
 class Recall(gymnasium.vector.VectorEnv):
-    """
-    Episodes of ``steps`` steps, whose last action is worth 1 if it is the one that was shown.
+    """Episodes of ``steps`` steps, whose last action is worth 1 if it is the one that was shown.
 
     Shown it is with the first observation only: (-1 or 1 for action 0 or 1, 0 later; whether the
     next action is the one that counts). With one step there is nothing to remember.

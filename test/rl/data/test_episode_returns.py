@@ -10,8 +10,7 @@ from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 
 
 def lived(lengths, successes, steps):
-    """
-    Return the arrays of ``steps`` steps, and the episodes as (first step, end, episode).
+    """Return the arrays of ``steps`` steps, and the episodes as (first step, end, episode).
 
     ``lengths`` and ``successes`` are of the episodes of each environment, one after the other.
     """

@@ -35,8 +35,7 @@ def acted(env_id, lstm_size=0):
 
 @pytest.fixture(scope='module')
 def unrolls():
-    """
-    Schemas and valid arrays by what they hold.
+    """Schemas and valid arrays by what they hold.
 
     Numbers; stacks of frames; a stack of frames and numbers, with actions of two parts; continuous
     actions; and a policy's state of eight numbers.

@@ -1,5 +1,4 @@
-"""
-Central inference gives the same unrolls as local inference, and keeps to credit and memory.
+"""Central inference gives the same unrolls as local inference, and keeps to credit and memory.
 
 In the counter environments actions have no effect, so both must be equal bit by bit.
 """

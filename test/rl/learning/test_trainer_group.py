@@ -13,8 +13,7 @@ from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
 @pytest.fixture
 def runs(pair, start, tmp_path):
-    """
-    Return a function: what two runs of one group come to.
+    """Return a function: what two runs of one group come to.
 
     ``inboxes`` are the arguments of each one's inbox; ``prepare`` is called with each run before
     it begins.
