@@ -4,7 +4,6 @@ import importlib.metadata
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
