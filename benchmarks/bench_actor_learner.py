@@ -34,7 +34,7 @@ SEED: Mapping[str, Mapping[str, Any]] = {
 EPISODES, MAX_STEPS = 200, 100
 
 _TITLES = {SERIAL: 'one process', 'actor': 'two actors, local', 'learner': 'two actors, central'}
-_SUMS = ('agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')
+_SUMS = ('agent_steps', 'episodes', 'trajectories_lost')
 
 #: Figures of each round, by environment and mode.
 Rounds = dict[str, list[dict[str, dict[str, Any]]]]
@@ -115,15 +115,14 @@ def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
     return {
         'steps_per_s': run['steps_per_s'], **{name: summary[name] for name in _SUMS},
         'wire_bytes_per_step': (wire['in'] + wire['out'] * num_actors) / max(
-            summary['agent_steps'], 1),
-        'foreign_cores': run['foreign_cores']}
+            summary['agent_steps'], 1)}
 
 
 def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the figures over the rounds by mode.
 
     Speeds and bytes are medians, losses sums. ``ratio`` is the median of the ratios to serial
-    mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
+    mode within each round.
     """
     found: dict[str, dict[str, Any]] = {}
     for mode in rounds[0]:
@@ -131,13 +130,10 @@ def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[st
         found[mode] = {
             **{name: statistics.median(each[name] for each in runs)
                for name in ('steps_per_s', 'wire_bytes_per_step')},
-            **{name: sum(each[name] for each in runs) for name in _SUMS},
-            'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
-            'rounds_steps_per_s': [each['steps_per_s'] for each in runs]}
+            **{name: sum(each[name] for each in runs) for name in _SUMS}}
         if mode != SERIAL:
-            ratios = [each[mode]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds]
-            found[mode] |= {'ratio': statistics.median(ratios), 'ratio_min': min(ratios),
-                            'ratio_max': max(ratios)}
+            found[mode]['ratio'] = statistics.median(
+                each[mode]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds)
     return found
 
 
@@ -185,9 +181,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     columns = {
         'environment': '{name}',
         **{f'{_TITLES[mode]}, s': f'{{seconds[{mode}]:.3g}}' for mode in modes},
-        **{f'ratio {_TITLES[mode].rpartition(" ")[2]}': (
-            f'{{cell[{mode}][ratio]:.2f}} ({{cell[{mode}][ratio_min]:.2f}} to '
-            f'{{cell[{mode}][ratio_max]:.2f}})') for mode in modes if mode != SERIAL},
+        **{f'ratio {_TITLES[mode].rpartition(" ")[2]}': f'{{cell[{mode}][ratio]:.2f}}'
+           for mode in modes if mode != SERIAL},
         'VDL, s': '{seed[one]:g}', 'two here': '{seed[local]:g}', 'remote': '{seed[remote]:g}'}
     return '\n'.join([
         *report.columns(columns, rows), '',

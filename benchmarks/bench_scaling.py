@@ -7,8 +7,8 @@ agent steps/s by actors of one learner; and by learners, each with the same numb
 (scaling/exchange.py).
 
 Environments sleep, except with ``--computing``: twenty environments that compute need twenty
-cores. Networks compute in any case, so the cores in use stand beside each figure. Where all cores
-are in use, the machine is the limit, not the learner.
+cores. Networks compute in any case: where all cores are in use, the machine is the limit, not the
+learner.
 """
 
 from __future__ import annotations

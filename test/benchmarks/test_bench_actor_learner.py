@@ -10,7 +10,7 @@ from benchmarks import graph, links
 
 def run(speed):
     return {'steps_per_s': speed, 'agent_steps': 1000, 'episodes': 40, 'trajectories_lost': 1,
-            'trajectories_rejected': 0, 'wire_bytes_per_step': speed, 'foreign_cores': 0.0}
+            'wire_bytes_per_step': speed}
 
 
 def test_ratio_is_the_median_of_the_ratios_of_each_round_and_the_tables_have_it():
@@ -26,7 +26,7 @@ def test_ratio_is_the_median_of_the_ratios_of_each_round_and_the_tables_have_it(
             'seed': bench.SEED['Hopper-v5']}},
         'num_envs': 1, 'unroll_length': 20, 'batch_size': 2, 'rounds': 3, 'seconds': 1.5,
         'cores': 2, 'transport': 'shm', 'problems': {'Bad-v0': 'it broke'}}).splitlines()
-    assert '| Hopper-v5 | 25 | 12.5 | 1.00 (0.50 to 2.00) | 1.81 | 0.8 | 1.3 |' in lines
+    assert '| Hopper-v5 | 25 | 12.5 | 1.00 | 1.81 | 0.8 | 1.3 |' in lines
     assert 'Bad-v0: it broke' in lines
 
 

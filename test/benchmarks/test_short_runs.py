@@ -34,7 +34,6 @@ def test_bench_train(run):
     times = [found[f't_{part}_us'] for part in ('step', 'infer', 'learn')]
     assert all(time > 0 for time in times)
     assert found['trajectories_lost'] == found['trajectories_rejected'] == 0
-    assert 0 <= found['policy_lag']['mean'] <= found['policy_lag']['max'] <= 4
     # 4 float32, int64 action, float32 reward and log-probability, 3 bools; at random one step in
     # ten or so resets, and the observation after the last is there as well.
     assert 35 < found['wire_bytes_per_step_in'] < 60
@@ -58,7 +57,7 @@ def test_bench_actor_learner(run):
     assert found['problems'] == {}
     each = found['environments']['CartPole-v1']
     central = each['cell']['learner']
-    assert central['trajectories_lost'] == central['trajectories_rejected'] == 0
+    assert central['trajectories_lost'] == 0
     # 16 bytes of observation one way, 8 of the action the other to both actors, flags, reward.
     assert 35 < central['wire_bytes_per_step'] < 80
 
