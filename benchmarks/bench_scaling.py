@@ -174,8 +174,7 @@ def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
         found['samplers'] = tables.with_speedups(
             rows('samplers', tables.sampler_row, options.samples))
     if options.actors:
-        actors = rows('actors', tables.actor_row)
-        found |= {'actors': actors, 'most_steps_per_s': max(row['steps_per_s'] for row in actors)}
+        found['actors'] = rows('actors', tables.actor_row)
     if options.learners:
         found['learners'] = tables.with_efficiencies(
             rows('learners', tables.learner_row, options.actors_each))

@@ -55,11 +55,9 @@ def test_bench_actor_learner(run):
     found = run('bench_actor_learner', *ONE_ROUND, '--inference', 'learner',
                 '--seconds', '0.3', '--warm-up', '0')
     assert found['problems'] == {}
-    each = found['environments']['CartPole-v1']
-    central = each['cell']['learner']
-    assert central['trajectories_lost'] == 0
-    # 16 bytes of observation one way, 8 of the action the other to both actors, flags, reward.
-    assert 35 < central['wire_bytes_per_step'] < 80
+    cell = found['environments']['CartPole-v1']['cell']
+    assert set(cell) == {'serial', 'learner'}
+    assert cell['learner']['ratio'] > 0
 
 
 def test_bench_env(run):
