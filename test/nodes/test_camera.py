@@ -206,9 +206,3 @@ def test_a_video_has_its_calibration_and_the_node_goes_on_after_its_end(start, w
     assert levels == sorted(levels)
     info = watcher.pairs()[0][1]
     assert (info.k[0], info.d[0]) == (70.5, 0.1)
-
-
-def test_a_source_without_images_is_refused_in_one_line(refused, tmp_path):
-    line = refused(camera.main, f'source:={tmp_path / "b.mp4"}')
-    assert f'{tmp_path / "b.mp4"}' in line
-    assert 'no such file or folder' in line
