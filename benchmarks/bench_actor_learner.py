@@ -34,7 +34,6 @@ SEED: Mapping[str, Mapping[str, Any]] = {
 EPISODES, MAX_STEPS = 200, 100
 
 _TITLES = {SERIAL: 'one process', 'actor': 'two actors, local', 'learner': 'two actors, central'}
-_SUMS = ('agent_steps', 'episodes', 'trajectories_lost', 'trajectories_rejected')
 
 #: Figures of each round, by environment and mode.
 Rounds = dict[str, list[dict[str, dict[str, Any]]]]
@@ -94,8 +93,8 @@ def measure(options: argparse.Namespace, names: Sequence[str]) -> tuple[Rounds, 
                 'env_id': name, 'num_envs': str(options.num_envs), 'time_limit': str(MAX_STEPS),
                 **({} if mode == SERIAL else {'inference': mode})}, {}, NUM_ACTORS,
                 options.warm_up, options.seconds)
-            found[mode] = figures(run_serial(plan), 0) if mode == SERIAL \
-                else figures(run_graph(plan, reports), NUM_ACTORS)
+            found[mode] = figures(
+                run_serial(plan) if mode == SERIAL else run_graph(plan, reports))
             report.log(f'round {number + 1}: {name} {mode}: '
                        f'{found[mode]["steps_per_s"]:,.0f} agent steps/s')
         return {mode: found[mode] for mode in modes}
@@ -104,40 +103,27 @@ def measure(options: argparse.Namespace, names: Sequence[str]) -> tuple[Rounds, 
         return report.collect(names, options.rounds, one_round)
 
 
-def figures(run: Mapping[str, Any], num_actors: int) -> dict[str, Any]:
-    """Return the figures of one run.
-
-    Args:
-        num_actors: receivers of what the learner sends; 0 in serial mode.
-    """
-    summary = run['summary']
-    wire = summary['wire_bytes']
-    return {
-        'steps_per_s': run['steps_per_s'], **{name: summary[name] for name in _SUMS},
-        'wire_bytes_per_step': (wire['in'] + wire['out'] * num_actors) / max(
-            summary['agent_steps'], 1),
-        'foreign_cores': run['foreign_cores']}
+def figures(run: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the figures of one run."""
+    return {'steps_per_s': run['steps_per_s'],
+            **{name: run['summary'][name] for name in ('agent_steps', 'episodes')}}
 
 
 def cell(rounds: Sequence[Mapping[str, Mapping[str, Any]]]) -> dict[str, dict[str, Any]]:
     """Return the figures over the rounds by mode.
 
-    Speeds and bytes are medians, losses sums. ``ratio`` is the median of the ratios to serial
-    mode within each round; ``ratio_min`` and ``ratio_max`` are its spread.
+    Speeds are medians, steps and episodes sums. ``ratio`` is the median of the ratios to serial
+    mode within each round.
     """
     found: dict[str, dict[str, Any]] = {}
     for mode in rounds[0]:
         runs = [each[mode] for each in rounds]
         found[mode] = {
-            **{name: statistics.median(each[name] for each in runs)
-               for name in ('steps_per_s', 'wire_bytes_per_step')},
-            **{name: sum(each[name] for each in runs) for name in _SUMS},
-            'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
-            'rounds_steps_per_s': [each['steps_per_s'] for each in runs]}
+            'steps_per_s': statistics.median(each['steps_per_s'] for each in runs),
+            **{name: sum(each[name] for each in runs) for name in ('agent_steps', 'episodes')}}
         if mode != SERIAL:
-            ratios = [each[mode]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds]
-            found[mode] |= {'ratio': statistics.median(ratios), 'ratio_min': min(ratios),
-                            'ratio_max': max(ratios)}
+            found[mode]['ratio'] = statistics.median(
+                each[mode]['steps_per_s'] / each[SERIAL]['steps_per_s'] for each in rounds)
     return found
 
 
@@ -165,8 +151,7 @@ def _measure_and_deliver(options: argparse.Namespace, problems: dict[str, str]) 
             from benchmarks import links
             report.deliver('link', links.measure(options), options, links.markdown)
             return 0
-        measured, failed = measure(
-            options, [name for name in options.env if name not in problems])
+        measured, failed = measure(options, [name for name in options.env if name not in problems])
     environments = {
         name: {'cell': found, 'seconds': episode_seconds(found), 'seed': SEED.get(name)}
         for name, found in ((name, cell(rounds)) for name, rounds in measured.items())}
@@ -186,9 +171,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     columns = {
         'environment': '{name}',
         **{f'{_TITLES[mode]}, s': f'{{seconds[{mode}]:.3g}}' for mode in modes},
-        **{f'ratio {_TITLES[mode].rpartition(" ")[2]}': (
-            f'{{cell[{mode}][ratio]:.2f}} ({{cell[{mode}][ratio_min]:.2f}} to '
-            f'{{cell[{mode}][ratio_max]:.2f}})') for mode in modes if mode != SERIAL},
+        **{f'ratio {_TITLES[mode].rpartition(" ")[2]}': f'{{cell[{mode}][ratio]:.2f}}'
+           for mode in modes if mode != SERIAL},
         'VDL, s': '{seed[one]:g}', 'two here': '{seed[local]:g}', 'remote': '{seed[remote]:g}'}
     return '\n'.join([
         *report.columns(columns, rows), '',

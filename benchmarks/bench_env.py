@@ -15,15 +15,9 @@ from typing import Any
 from benchmarks import report
 from benchmarks.graph import run_module
 
-# Environments measured by default. `:84x84x4` is Atari with the actors' preprocessing: grey,
-# shrunk, four frames. Dummies: VDL's groups of 1000 float64 at four rates, and a stack of
-# Atari frames at full speed.
-GROUPS = {
-    'gym': ('CartPole-v1', 'ALE/Breakout-v5', 'ALE/Breakout-v5:84x84x4', 'Hopper-v5',
-            'Humanoid-v5', 'VizdoomDeathmatch'),
-    'dummy': ('dummy/OBS8000-FPS500-v0', 'dummy/OBS8000-FPS600-v0', 'dummy/OBS8000-FPS6000-v0',
-              'dummy/OBS8000-FPS60000-v0', 'dummy/OBS28224-v0'),
-}
+# `:84x84x4` is Atari with the actors' preprocessing: grey, shrunk, four frames.
+ENVIRONMENTS = ('CartPole-v1', 'ALE/Breakout-v5', 'ALE/Breakout-v5:84x84x4', 'Hopper-v5',
+                'Humanoid-v5', 'VizdoomDeathmatch')
 # VDL's frames/s of one environment, of 2017, from its JSON files (Doom: middle of its log). The
 # machine is not stated.
 SEED = {'CartPole-v1': 134426.0, 'ALE/Breakout-v5': 1760.0, 'Hopper-v5': 5357.0,
@@ -41,18 +35,13 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     from benchmarks.env_measure import NotInstalledError, prepare
 
     parser = report.Parser('bench_env', __doc__)
-    parser.add_argument(
-        '--env', nargs='+', default=list(GROUPS), metavar='NAME',
-        help='Gymnasium ids, dummy/OBS<n>-FPS<f>-v0, or the groups gym and dummy (default)')
+    parser.add_argument('--env', nargs='+', default=ENVIRONMENTS, metavar='NAME',
+                        help='Gymnasium ids, or dummy/OBS<n>-FPS<f>-v0')
     parser.number('--num-envs', int, 'copies together', (16, 8), (1, 1024))
     parser.number('--seconds', float, 'of each measurement', (3.0, 0.2), (0.01, 600))
     parser.number('--rounds', int, 'measurements of each', (5, 1), (1, 1000))
     options = parser.complete(words)
-    groups = dict(GROUPS)
-    if options.quick:
-        groups['dummy'] = (groups['dummy'][0], groups['dummy'][-1])
-    options.env = list(dict.fromkeys(
-        name for word in options.env for name in groups.get(word, (word,))))
+    options.env = list(dict.fromkeys(options.env))
     options.missing = {}
     for name in options.env:
         try:

@@ -62,8 +62,7 @@ def measure(options: argparse.Namespace) -> dict[str, dict[str, list[Any]]]:
     pythons = {}
     for name in options.peers:
         report.log(f'{PEERS[name].title}: {options.folder / name}')
-        pythons[name] = install(
-            PEERS[name].requirements, options.folder / name, PEERS[name].clone)
+        pythons[name] = install(PEERS[name].requirements, options.folder / name, PEERS[name].clone)
     cart_pole = options.env == CART_POLE
     names = _UNTIL if cart_pole else ('steps_per_s', 'memory_mb')
     systems = [GRAPH, *options.peers]
@@ -105,8 +104,7 @@ def _solve(system: str, pythons: Mapping[str, Path], seed: int, limit: float,
 
     goal = {'mean_return': SOLVED, 'limit': limit}
     if system != GRAPH:
-        return until_return(
-            command(PEERS[system], pythons[system], CART_POLE, seed), rows, **goal)
+        return until_return(command(PEERS[system], pythons[system], CART_POLE, seed), rows, **goal)
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / 'run'
         return until_return(

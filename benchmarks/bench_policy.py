@@ -149,19 +149,18 @@ class JointPlayer(Player):
         planned = float(np.max(np.abs(target - self.positions[:3]) / self._velocity)) / SPEED + 0.5
         point = JointTrajectoryPoint(positions=target.tolist(), time_from_start=Duration(
             sec=int(planned), nanosec=int(planned % 1.0 * 1e9)))
-        self.status, began = None, time.monotonic()
+        self.status = None
         self.send.publish(JointTrajectory(joint_names=list(MOVED), points=[point]))
         self.until(lambda: self.status is not None and self.status.state == 'running', 10.0,
                    'the start of a trajectory')
         self.until(lambda: self.status.state != 'running', 4.0 * planned + 30.0,
                    'the end of a trajectory')
-        took, state, reason = time.monotonic() - began, self.status.state, self.status.reason
+        state, reason = self.status.state, self.status.reason
         self._rest()
         errors = np.degrees(np.abs(target - self.positions[:3])).tolist()
         return {'target_deg': [round(each, 1) for each in np.degrees(target).tolist()],
                 'errors_deg': [round(each, 2) for each in errors], 'state': state,
-                'reason': reason, 'seconds': round(took, 1), 'planned_seconds': round(planned, 1),
-                'close': max(errors) <= CLOSE_DEG}
+                'reason': reason, 'close': max(errors) <= CLOSE_DEG}
 
 
 def joint_targets(count: int, seed: int, geometry: ArmGeometry) -> list[NDArray[np.float64]]:
@@ -214,8 +213,7 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 def _line(each: Mapping[str, Any]) -> str:
     if 'state' in each:
-        return (f'errors {each["errors_deg"]} degrees, {each["seconds"]} s, {each["state"]} '
-                f'{each["reason"]}')
+        return f'errors {each["errors_deg"]} degrees, {each["state"]} {each["reason"]}'
     return (f'{"reached" if each["reached"] else "missed"}, {each["distance"] * 100:.1f} cm away, '
             f'{each["seconds"]} s {each["reason"]}')
 
@@ -266,10 +264,7 @@ def joint_figures(moves: list[dict[str, Any]], options: argparse.Namespace) -> d
         'targets': len(moves), 'close': sum(move['close'] for move in moves),
         'close_deg': CLOSE_DEG, 'feedback': options.feedback, 'seed': options.seed,
         'mean_error_deg': round(statistics.fmean(errors), 3),
-        'median_error_deg': round(statistics.median(errors), 3),
         'worst_error_deg': round(max(errors), 3),
-        'seconds_over_planned': round(statistics.median(
-            move['seconds'] / move['planned_seconds'] for move in moves), 3),
         'aborted': sum(move['state'] == 'aborted' for move in moves), 'moves': moves}
 
 
@@ -290,6 +285,5 @@ def sentence(found: Mapping[str, Any]) -> str:
 def joint_sentence(found: Mapping[str, Any]) -> str:
     """Return the figures of joint targets as a sentence."""
     return (f'{found["feedback"]}: all joints within {CLOSE_DEG:g} degrees at {found["close"]} of '
-            f'{found["targets"]} targets; mean error {found["mean_error_deg"]} degrees, median '
-            f'{found["median_error_deg"]}, worst {found["worst_error_deg"]}; '
-            f'{found["aborted"]} given up')
+            f'{found["targets"]} targets; mean error {found["mean_error_deg"]} degrees, worst '
+            f'{found["worst_error_deg"]}; {found["aborted"]} given up')

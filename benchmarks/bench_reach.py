@@ -104,7 +104,7 @@ def play(
     on_success: Callable[[int], None] = lambda row: None,
     on_rewards: Callable[[NDArray[Any]], None] = lambda rewards: None,
 ) -> dict[str, Any]:
-    """Play an episode with each arm; of each return its time, s, None without success.
+    """Play an episode with each arm; return how many had success, and their median time, s.
 
     Args:
         start: returns who acts, once the arms are at their starts.
@@ -117,25 +117,22 @@ def play(
     observations = task.reset(np.arange(count), random)
     acting = start()
     seconds: list[float | None] = [None] * count
-    switches, over = np.zeros(count), np.zeros(count, np.bool_)
+    over = np.zeros(count, np.bool_)
     while task.time[0] < task.steps / RATE - 1e-6 and not over.all():
         outcome = task.step(acting(observations), random)
         observations = outcome.observations
         on_rewards(outcome.rewards.copy())
-        switches += np.where(over, 0, outcome.switched)
         for row in np.flatnonzero(outcome.success & ~over):
             seconds[row] = round(float(task.time[row]) - HOLD, 2)
             on_success(row)
         over |= outcome.terminated
     times = [each for each in seconds if each is not None]
     return {'reached': len(times),
-            'median_s': round(statistics.median(times), 3) if times else None,
-            'mean_s': round(statistics.fmean(times), 3) if times else None,
-            'switches': round(float(switches.mean()), 2), 'seconds': seconds}
+            'median_s': round(statistics.median(times), 3) if times else None}
 
 
 def measure(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of one who reaches; of each target its time, s, None if not reached."""
+    """Return the figures of one who reaches."""
     delay = case.delay_ms / 1000.0
     task = ReachTask(
         options.targets, randomisation=case.twins, feedback=case.feedback,
@@ -149,14 +146,6 @@ def measure(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any
     return {**case._asdict(), 'controller': name, **play(task, starts[name], options.seed)}
 
 
-def slower(figures: Mapping[str, Any], than: Mapping[str, Any]) -> float | None:
-    """Return the ratio of the mean times to places that both reached; None if there is none."""
-    both = [(a, b) for a, b in zip(figures['seconds'], than['seconds'], strict=True)
-            if a is not None and b is not None]
-    other = sum(b for _, b in both)
-    return sum(a for a, _ in both) / other if other else None
-
-
 def measure_cubes(name: str, twins: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return the figures of one who acts in a task with a cube."""
     task = CUBE_TASKS[options.task][0](options.targets, randomisation=twins)
@@ -166,8 +155,7 @@ def measure_cubes(name: str, twins: str, options: argparse.Namespace) -> dict[st
         'controller': lambda: ScriptedController(task).act,
         'likeliest': lambda: options.policy.act(),
         'sampled': lambda: options.policy.act(deterministic=False)}
-    found = play(task, starts[name], options.seed)
-    return {'twins': twins, 'by': name, 'reached': found['reached'], 'median_s': found['median_s']}
+    return {'twins': twins, 'by': name, **play(task, starts[name], options.seed)}
 
 
 def demonstrate(options: argparse.Namespace) -> None:
@@ -247,10 +235,7 @@ def _all_cases(options: argparse.Namespace) -> list[dict[str, Any]]:
     for words in itertools.product(FEEDBACKS, TWINS, options.delays):
         case = Case(*words)
         each = {name: measure(name, case, options) for name in names}
-        if options.policy:
-            each['policy']['times_controller'] = slower(each['policy'], each['controller'])
-        found += ({name: value for name, value in figures.items() if name != 'seconds'}
-                  for figures in each.values())
+        found += each.values()
         report.log(f'{case.feedback}, {case.twins}, {case.delay_ms} ms: ' + ', '.join(
             f'{name} {figures["reached"]}' for name, figures in each.items()))
     return found
@@ -263,16 +248,11 @@ def text(found: Mapping[str, Any]) -> str:
     for each in found['figures']:
         case = {name: each[name] for name in Case._fields}
         rows.setdefault(tuple(case.values()), case)[each['controller']] = each
-    figures = ('{{{0}[reached]}} · {{{0}[median_s]:.1f}} · {{{0}[mean_s]:.1f}} · '
-               '{{{0}[switches]:.0f}}')
     columns = {'joints by': '{feedback}', 'twins': '{twins}',
-               f'{found["delay_of"]} later, ms': '{delay_ms}',
-               **{name: figures.format(name) for name in names}}
-    if 'policy' in names:
-        columns['policy'] += ' · {policy[times_controller]:.2f}'
-    return (f'Reached of {found["targets"]} · median time, s · mean time, s · motor switches'
-            ' (· mean time over the controller\'s)\n\n'
-            + '\n'.join(report.columns(columns, rows.values())))
+               f'{found["delay_of"]} later, ms': '{delay_ms}', **{
+                   name: f'{{{name}[reached]}} · {{{name}[median_s]:.1f}}' for name in names}}
+    return f'Reached of {found["targets"]} · median time, s\n\n' + '\n'.join(
+        report.columns(columns, rows.values()))
 
 
 def cube_text(found: Mapping[str, Any]) -> str:

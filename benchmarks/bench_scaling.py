@@ -7,8 +7,8 @@ agent steps/s by actors of one learner; and by learners, each with the same numb
 (scaling/exchange.py).
 
 Environments sleep, except with ``--computing``: twenty environments that compute need twenty
-cores. Networks compute in any case, so the cores in use stand beside each figure. Where all cores
-are in use, the machine is the limit, not the learner.
+cores. Networks compute in any case: where all cores are in use, the machine is the limit, not the
+learner.
 """
 
 from __future__ import annotations
@@ -174,8 +174,7 @@ def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
         found['samplers'] = tables.with_speedups(
             rows('samplers', tables.sampler_row, options.samples))
     if options.actors:
-        actors = rows('actors', tables.actor_row)
-        found |= {'actors': actors, 'most_steps_per_s': max(row['steps_per_s'] for row in actors)}
+        found['actors'] = rows('actors', tables.actor_row)
     if options.learners:
         found['learners'] = tables.with_efficiencies(
             rows('learners', tables.learner_row, options.actors_each))

@@ -112,8 +112,8 @@ def measure(
 def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> dict[str, Any]:
     """Return the figures over all rounds.
 
-    Speeds and times are medians; roofline, efficiency and ratio are of these medians, and beside
-    them stand those of each round. Shares and processor use are means, losses sums.
+    Speeds and times are medians; roofline, efficiency and ratio are of these medians. Shares and
+    processor use are means, losses sums.
 
     Args:
         rounds: each with ``graph`` and ``serial`` as of graph.py, and by part what
@@ -122,42 +122,26 @@ def result(rounds: Sequence[Mapping[str, Any]], cores: int, num_actors: int) -> 
     """
     graphs, serials = ([each[name] for each in rounds] for name in ('graph', 'serial'))
     runs, summaries = graphs + serials, [each['summary'] for each in graphs]
-    each_round = [_speeds(each['graph']['steps_per_s'], each['serial']['steps_per_s'],
-                          {part: each[part]['seconds_per_step'] for part in PARTS}, cores)
-                  for each in rounds]
-    whole = _speeds(
-        *(statistics.median(each['steps_per_s'] for each in kind) for kind in (graphs, serials)),
-        {part: statistics.median(each[part]['seconds_per_step'] for each in rounds)
-         for part in PARTS}, cores)
+    speed, serial = (
+        statistics.median(each['steps_per_s'] for each in kind) for kind in (graphs, serials))
+    times = {part: statistics.median(each[part]['seconds_per_step'] for each in rounds)
+             for part in PARTS}
+    roof = cores / sum(times.values())
     steps = sum(each['agent_steps'] for each in summaries)
     wire_in, wire_out = (sum(each['wire_bytes'][way] for each in summaries) / steps
                          for way in ('in', 'out'))
     wire_out *= num_actors  # a policy crosses the wire once for each actor
     return {
-        **whole, 'serial_efficiency': whole['serial_steps_per_s'] / whole['roofline_steps_per_s'],
-        'wire_bytes_per_step': wire_in + wire_out,
+        'steps_per_s': speed, 'serial_steps_per_s': serial, 'roofline_steps_per_s': roof,
+        'efficiency': speed / roof, 'serial_efficiency': serial / roof,
+        'serial_ratio': speed / serial,
+        **{f't_{part}_us': time * 1e6 for part, time in times.items()},
         'wire_bytes_per_step_in': wire_in, 'wire_bytes_per_step_out': wire_out,
-        'policy_lag': {'mean': statistics.mean(each['policy_lag']['mean'] for each in summaries),
-                       'max': max(each['policy_lag']['max'] for each in summaries)},
-        'message_age_ms': {name: report.median(each['message_age_ms'][name] for each in summaries)
-                           for name in ('p50', 'p99')},
         **{name: sum(each[name] for each in summaries)
            for name in ('trajectories_lost', 'trajectories_rejected')},
         'parameters': rounds[0]['infer']['parameters'],
         'time_shares': report.mean([each['time_shares'] for each in runs]),
-        'processes': report.mean([each['processes'] for each in runs]),
-        'foreign_cores': statistics.mean(each['foreign_cores'] for each in runs),
-        'rounds': each_round}
-
-
-def _speeds(
-    speed: float, serial: float, times: Mapping[str, float], cores: int,
-) -> dict[str, float]:
-    """Return the speeds in agent steps/s, their ratios and the times, s, of an agent step."""
-    roof = cores / sum(times.values())
-    return {'steps_per_s': speed, 'serial_steps_per_s': serial, 'roofline_steps_per_s': roof,
-            'efficiency': speed / roof, 'serial_ratio': speed / serial,
-            **{f't_{part}_us': time * 1e6 for part, time in times.items()}}
+        'processes': report.mean([each['processes'] for each in runs])}
 
 
 def main() -> int:
@@ -165,9 +149,7 @@ def main() -> int:
     return report.run('bench_train', arguments, lambda found: _measure_and_deliver(*found))
 
 
-def _measure_and_deliver(
-    options: argparse.Namespace, plan: Any, settings: dict[str, Any],
-) -> None:
+def _measure_and_deliver(options: argparse.Namespace, plan: Any, settings: dict[str, Any]) -> None:
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
         rounds = measure(options, plan, settings)
@@ -182,7 +164,6 @@ def _measure_and_deliver(
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the result as tables for a page."""
-    spread = [each['efficiency'] for each in found['rounds']]
     rows = [{'process': process, 'thread': thread, **shares, **use}
             for process, use in sorted(found['processes'].items())
             for thread, shares in sorted(found['time_shares'].get(process, {'': {}}).items())]
@@ -195,16 +176,13 @@ def markdown(found: Mapping[str, Any]) -> str:
         '',
         f'{found["env"]}, {found["num_actors"]} actors of {found["num_envs"]} environments, '
         f'T = {found["unroll_length"]}, {found["batch_size"]} trajectories an update, network '
-        f'{found["network"]} ({found["parameters"]:,} parameters), {found["cores"]} cores, '
-        f'{len(spread)} rounds: distributed / serial {found["serial_ratio"]:.2f}, efficiency '
-        f'{min(spread):.2f} to {max(spread):.2f}.',
+        f'{found["network"]} ({found["parameters"]:,} parameters), {found["cores"]} cores: '
+        f'distributed / serial {found["serial_ratio"]:.2f}.',
         f'One agent step alone on one core: step {found["t_step_us"]:.1f}, infer '
         f'{found["t_infer_us"]:.1f}, learn {found["t_learn_us"]:.1f} us. On the wire '
         f'{found["wire_bytes_per_step_in"]:,.0f} bytes to the learner and '
-        f'{found["wire_bytes_per_step_out"]:,.0f} from it. Policy lag '
-        f'{found["policy_lag"]["mean"]:.2f} (max {found["policy_lag"]["max"]}), lost '
-        f'{found["trajectories_lost"]}, rejected {found["trajectories_rejected"]}. Other '
-        f'processes used {found["foreign_cores"]:.2f} cores.',
+        f'{found["wire_bytes_per_step_out"]:,.0f} from it. Lost '
+        f'{found["trajectories_lost"]}, rejected {found["trajectories_rejected"]}.',
         '',
         *report.columns(
             {'process': '{process}', 'thread': '{thread}',

@@ -116,8 +116,7 @@ def stepper(env: Any) -> Callable[[], int]:
     reset takes time but is no frame.
     """
     env.action_space.seed(0)
-    actions: Iterator[Any] = itertools.cycle(
-        [env.action_space.sample() for _ in range(_ACTIONS)])
+    actions: Iterator[Any] = itertools.cycle([env.action_space.sample() for _ in range(_ACTIONS)])
     env.reset(seed=0)
     step = env.step
     if not hasattr(env, 'num_envs'):

@@ -236,7 +236,7 @@ def hold(
 
     Returns:
         ``steps_per_s``, agent steps/s; ``began`` and ``ended`` of the measurement, monotonic s;
-        with ``name`` also ``processes``, cores and memory, and ``foreign_cores`` of all others.
+        with ``name`` also ``processes``, cores and memory.
     """
     wait(process, lambda: rows()[-1].wall_s >= start,
          start - rows()[-1].wall_s + _PATIENCE_S, f'{title}: warm-up')
@@ -353,32 +353,24 @@ class _ResourceUse:
     def __init__(self, pid: int, name: Callable[[psutil.Process], str]) -> None:
         root = psutil.Process(pid)
         self._processes = {name(each): each for each in [root, *root.children(recursive=True)]}
-        self._began, self._busy = time.monotonic(), _busy()
+        self._began = time.monotonic()
         self._before = {name: _used(each) for name, each in self._processes.items()}
 
     def take(self) -> dict[str, Any]:
-        """Return ``processes``, cores and memory by name, and ``foreign_cores`` of all others."""
+        """Return ``processes``, cores and memory by name."""
         seconds = time.monotonic() - self._began
         try:
-            found = {
+            return {'processes': {
                 name: {'cpu_cores': (_used(each) - self._before[name]) / seconds,
                        'memory_mb': memory_mb(each)}
-                for name, each in self._processes.items()}
+                for name, each in self._processes.items()}}
         except psutil.Error as error:
             raise RuntimeError(f'a process of the run has ended: {error}') from None
-        others = (_busy() - self._busy) / seconds - sum(
-            each['cpu_cores'] for each in found.values())
-        return {'processes': found, 'foreign_cores': max(others, 0.0)}
 
 
 def _used(process: psutil.Process) -> float:
     times = process.cpu_times()
     return float(times.user + times.system)
-
-
-def _busy() -> float:
-    times = psutil.cpu_times()
-    return float(times.user + times.nice + times.system + times.irq + times.softirq)
 
 
 def run_serial(plan: Plan) -> dict[str, Any]:

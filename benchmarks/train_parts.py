@@ -46,8 +46,7 @@ class _Part:
         spaces = self.envs.single_observation_space, self.envs.single_action_space
         self._frames = factory.frames_per_observation(env)
         self._algorithm = make_algorithm_config(self.train, settings)
-        self.learner = Learner(
-            self.train, *spaces, self._frames, algorithm_config=self._algorithm)
+        self.learner = Learner(self.train, *spaces, self._frames, algorithm_config=self._algorithm)
 
     def _actor(self) -> Actor:
         actor = make_actor(

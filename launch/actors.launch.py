@@ -43,8 +43,7 @@ def start(context):
                  or f'{ONLY_ACTORS}{secrets.token_hex(8)}')
     actors = [
         restarted(partial(
-            launch_nodes.node, context, 'actor', given, SETTINGS, launch_id,
-            name=f'actor_{index}',
+            launch_nodes.node, context, 'actor', given, SETTINGS, launch_id, name=f'actor_{index}',
             remappings=launch_nodes.of_learner(rank), actor_id=f'{prefix}_{index}',
         ), on_success=False)
         for index, rank in enumerate(ranks)]

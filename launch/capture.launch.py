@@ -14,8 +14,7 @@ from vdl_ros.ros.node_settings import CaptureConfig, ProcessConfig
 class Graph:
     """What is started, and how."""
 
-    arm: str = setting(
-        'sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
+    arm: str = setting('sim', 'Which arm: simulated, or real.', choices=('sim', 'real'))
     device: str = setting('/dev/video0', 'Camera of the real arm.')
 
 

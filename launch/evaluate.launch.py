@@ -18,5 +18,4 @@ def start(context):
 
 
 def generate_launch_description():
-    return launch_nodes.described(
-        'evaluate.launch.py', ARGUMENTS, SETTINGS, start, local=True)
+    return launch_nodes.described('evaluate.launch.py', ARGUMENTS, SETTINGS, start, local=True)

@@ -26,8 +26,7 @@ def start(context):
     launch_id = context.launch_configurations.get('launch_id') or unique_name()
     learner = restarted(partial(
         launch_nodes.node, context, 'learner', given, SETTINGS, launch_id,
-        name='learner' if single else f'learner_{rank}',
-        remappings=launch_nodes.of_learner(rank),
+        name='learner' if single else f'learner_{rank}', remappings=launch_nodes.of_learner(rank),
         sigterm_timeout=launch_nodes.SAVING_S), on_success=True)
     return [*launch_nodes.announced(context), learner, *launch_nodes.recorder(context)]
 

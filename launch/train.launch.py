@@ -32,11 +32,7 @@ from vdl_ros.rl.runs.run_config import (
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_nodes import restarted
-from vdl_ros.ros.node_settings import (
-    PlayConfig,
-    PolicyRendererConfig,
-    ProcessConfig,
-)
+from vdl_ros.ros.node_settings import PlayConfig, PolicyRendererConfig, ProcessConfig
 from vdl_ros.view.view_config import TrainingViewerConfig
 
 
@@ -124,8 +120,7 @@ def start(context):
                              launch_id=launch_id, relearn=str(bool(bag)).lower(), **task, **one,
                              **({'record': ''} if rank else {}))])
         for rank in range(count)]
-    sources = player(context, bag) if bag else [] if cloning else [
-        actors(context, one, launch_id)]
+    sources = player(context, bag) if bag else [] if cloning else [actors(context, one, launch_id)]
     return [*learners, *sources, *evaluator(context, resumed | given, launch_id),
             *watchers(context, watching, given)]
 

@@ -66,8 +66,7 @@ def lines_without_stamps(monkeypatch):
 
 
 def pytest_configure():
-    """
-    Restore the default actions of SIGINT and SIGHUP.
+    """Restore the default actions of SIGINT and SIGHUP.
 
     A shell that starts the tests in the background ignores them, and child processes inherit that.
     """

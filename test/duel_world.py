@@ -12,8 +12,7 @@ LIVES = {'red_0': 3, 'red_1': 5, 'blue_0': 5}
 
 
 class DuelEnv(ParallelEnv):
-    """
-    Three bodies that see the step, counted over all episodes, and get their action as reward.
+    """Three bodies that see the step, counted over all episodes, and get their action as reward.
 
     A red one observes [step, seed modulo 1000], a blue one [step, seed modulo 1000, 7].
     """
@@ -51,8 +50,7 @@ class DuelEnv(ParallelEnv):
         gone = {name: self.time >= self.lives[name] for name in self.agents}
         rewards = {name: float(actions[name]) for name in self.agents}
         self.agents = [name for name in self.agents if not gone[name]]
-        return (observations, rewards, gone, dict.fromkeys(gone, False),
-                {name: {} for name in gone})
+        return observations, rewards, gone, dict.fromkeys(gone, False), {name: {} for name in gone}
 
     def close(self):
         pass

@@ -47,8 +47,7 @@ READERS = {'bag': (read_bag, ValueError), 'model': (load_model, TensorFileError)
 
 
 def read_files(connection, valid):
-    """
-    Read the files whose kinds and paths are received, within 2 GB more memory.
+    """Read the files whose kinds and paths are received, within 2 GB more memory.
 
     The error of each is sent, whether it is a documented one, and the processor time, s. First
     valid files are read, so that everything is imported.

@@ -87,8 +87,7 @@ class Trials:
             self.indices = [index for index in self.indices if index not in done]
 
     def run(self, trial):
-        """
-        Make all trials, then fail if any failed.
+        """Make all trials, then fail if any failed.
 
         ``trial`` is called with its index, 0 to ``full`` - 1, and a numpy generator seeded by it.
         It raises an error, or returns figures by name, of which the table shows the largest.

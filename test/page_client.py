@@ -49,8 +49,7 @@ class PageClient:
     """A websocket of the view, opened like that of its page."""
 
     def __init__(self, url: str, *, host: str | None = None, origin: str | None = '') -> None:
-        """
-        Connect.
+        """Connect.
 
         Args:
             url: as printed.

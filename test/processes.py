@@ -1,5 +1,4 @@
-"""
-Commands as processes: the fixture ``launch``.
+"""Commands as processes: the fixture ``launch``.
 
 A command line ``ros2 run vdl_ros NAME`` is forked from a server that has imported ROS, PyTorch and
 the nodes, but has no DDS context and no threads; a start then takes a tenth of a second of
@@ -79,8 +78,7 @@ class ForkedProcess:
     """What :class:`Launched` uses of ``subprocess.Popen``, for a process of the fork server."""
 
     def __init__(self, words: list[str], log: Path, env: dict[str, str]):
-        self._process = SERVER.Process(
-            target=run_executable, args=(words, log, env, os.getcwd()))
+        self._process = SERVER.Process(target=run_executable, args=(words, log, env, os.getcwd()))
         self._process.start()
         self.pid = self._process.pid
         # Before it has its own process group a signal to that group reaches nobody.

@@ -17,14 +17,12 @@ _SMALL, _COMING = 0.03, 0.02
 
 def write(path, *, turning=False, described=None, bias=None, env_kwargs='', env_wrappers='',
           env_id=REACH, **train):
-    """
-    Write a policy that turns the base towards the target; other motors stay off.
+    """Write a policy that turns the base towards the target; other motors stay off.
 
     If ``turning`` it always turns the base forward; with settings in ``train`` it is a random one.
     ``described`` is what it says of its environment, ``bias`` of its last layer.
     """
-    env = EnvConfig(
-        env_id=REACH, num_envs=1, env_kwargs=env_kwargs, env_wrappers=env_wrappers)
+    env = EnvConfig(env_id=REACH, num_envs=1, env_kwargs=env_kwargs, env_wrappers=env_wrappers)
     config = TrainConfig(**{'algorithm': 'ppo', 'hidden_size': 4, **train})
     algorithm_config = make_algorithm_config(config, {})
     learner = Learner(config, *factory.spaces(env), algorithm_config=algorithm_config)

@@ -1,5 +1,4 @@
-"""
-What a run of the tests prints: progress, a second run of what failed, the processes started.
+"""What a run of the tests prints: progress, a second run of what failed, the processes started.
 
 A test with processes that fails runs once more, alone, after all others. If it passes then, the
 run is green, and its last lines have the first failure in full: its cause is to be found in the

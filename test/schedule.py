@@ -1,5 +1,4 @@
-"""
-Schedule of tests: most run in parallel, those that measure time run alone.
+"""Schedule of tests: most run in parallel, those that measure time run alone.
 
 ``make test`` starts several workers (pytest-xdist). A test with the mark ``alone`` or the fixture
 ``took`` waits until no other test runs and keeps others from starting. The tests of a file run in

@@ -1,5 +1,4 @@
-"""
-A training and the arm's graph for an hour: no process may grow.
+"""A training and the arm's graph for an hour: no process may grow.
 
     make soak [MINUTES=60] [ARGS="--only training|arm --json FILE"]
 
@@ -287,7 +286,7 @@ def watch(test: Soak, peer: Peer, minutes: float) -> None:
 
 def main() -> int:
     """Run the command; return 1 if something grew."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--minutes', type=float, default=60.0)
     parser.add_argument('--only', choices=PARTS, help='one of the two; both by default')
     parser.add_argument('--json', type=Path, help='file for the summary')

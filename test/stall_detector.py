@@ -1,5 +1,4 @@
-"""
-The fixture ``took``: elapsed time without stalls of the machine.
+"""The fixture ``took``: elapsed time without stalls of the machine.
 
 A virtual machine may be paused by its host, which delays every program in it. A process beside the
 test reads the clock on every core every 10 ms, with real-time priority where that is permitted; a

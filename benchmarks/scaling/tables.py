@@ -21,8 +21,6 @@ SEED_LEARNERS: Mapping[int, float] = {
 
 _COLLECTING = ('step', 'infer', 'encode', 'publish')
 _LEARNING = ('decode', 'learn', 'encode', 'publish')
-_COMMON = {'lag': '{policy_lag:.1f}', 'lost': '{trajectories_lost}', 'cores': '{cores:.2f}',
-           'other cores': '{foreign_cores:.2f}'}
 
 #: One run, as ``run_graph`` returns it. Of several, one for each round, figures are medians.
 Run = Mapping[str, Any]
@@ -44,8 +42,7 @@ def sampler_row(samplers: int, runs: Sequence[Run], samples: int) -> dict[str, A
         'samplers': samplers, 'collection_s': statistics.median(collection),
         'learning_s': statistics.median(learning),
         'total_s': statistics.median(map(sum, zip(collection, learning, strict=True))),
-        'iteration_s': statistics.median(iteration), 'iteration_s_rounds': iteration,
-        **_common(runs),
+        'iteration_s': statistics.median(iteration),
         'seed': seed and {
             'collection_s': seed[0] * 60, 'learning_s': seed[1] * 60, 'total_s': sum(seed) * 60}}
 
@@ -54,12 +51,11 @@ def with_speedups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the samplers' rows with speed-ups over one sampler, of which there is a row."""
     one = next(row for row in rows if row['samplers'] == 1)
 
-    def speedups(row: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, float]:
-        return {name.removesuffix('_s') + '_speedup': base[name] / row[name]
-                for name in ('collection_s', 'total_s', 'iteration_s') if name in row}
+    def speedup(row: Mapping[str, Any], base: Mapping[str, Any]) -> dict[str, float]:
+        return {'speedup': base['total_s'] / row['total_s']}
 
-    return [{**row, **speedups(row, one), 'seed': row['seed'] and {
-        **row['seed'], **speedups(row['seed'], one['seed'])}} for row in rows]
+    return [{**row, **speedup(row, one), 'seed': row['seed'] and {
+        **row['seed'], **speedup(row['seed'], one['seed'])}} for row in rows]
 
 
 def actor_row(actors: int, runs: Sequence[Run]) -> dict[str, Any]:
@@ -67,27 +63,25 @@ def actor_row(actors: int, runs: Sequence[Run]) -> dict[str, Any]:
 
     ``learner_busy`` is the share of time in which the training thread does not wait.
     """
-    return {'actors': actors, **_speeds(runs),
-            'learner_busy': _median(runs, lambda run: 1.0 - _share(run, 'wait')), **_common(runs)}
+    return {'actors': actors, 'steps_per_s': _median(runs, _speed),
+            'learner_busy': _median(runs, lambda run: 1.0 - _share(run, 'wait'))}
 
 
 def learner_row(learners: int, runs: Sequence[Run], actors_each: int) -> dict[str, Any]:
     """Return the figures of so many learners.
 
-    ``learner_waits`` and ``learner_learns`` are shares of the training threads' time, the mean of
-    all learners; ``update_s`` is the time of an update, with the sums over all learners.
+    ``learner_waits`` is a share of the training threads' time, the mean of all learners;
+    ``update_s`` is the time of an update, with the sums over all learners.
     """
     def updates_per_s(run: Run) -> float:
         summary = run['summary']
         return float(run['steps_per_s'] * summary['updates'] / summary['agent_steps'])
 
     return {
-        'learners': learners, 'actors': learners * actors_each, **_speeds(runs),
+        'learners': learners, 'actors': learners * actors_each,
+        'steps_per_s': _median(runs, _speed),
         'learner_waits': _median(runs, lambda run: _share(run, 'wait')),
-        'learner_learns': _median(runs, lambda run: _share(run, 'learn')),
-        'updates_per_s': _median(runs, updates_per_s),
-        'update_s': _median(runs, lambda run: _share(run, 'learn') / updates_per_s(run)),
-        **_common(runs)}
+        'update_s': _median(runs, lambda run: _share(run, 'learn') / updates_per_s(run))}
 
 
 def with_efficiencies(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -110,19 +104,8 @@ def _median(runs: Sequence[Run], figure: Callable[[Run], float]) -> float:
     return statistics.median(map(figure, runs))
 
 
-def _speeds(runs: Sequence[Run]) -> dict[str, Any]:
-    speeds = [float(run['steps_per_s']) for run in runs]
-    return {'steps_per_s': statistics.median(speeds), 'steps_per_s_rounds': speeds}
-
-
-def _common(runs: Sequence[Run]) -> dict[str, Any]:
-    """Return the figures that all tables have; ``cores`` is the use of the whole graph."""
-    return {
-        'policy_lag': _median(runs, lambda run: run['summary']['policy_lag']['mean']),
-        'trajectories_lost': sum(run['summary']['trajectories_lost'] for run in runs),
-        'cores': _median(
-            runs, lambda run: sum(each['cpu_cores'] for each in run['processes'].values())),
-        'foreign_cores': _median(runs, lambda run: run['foreign_cores'])}
+def _speed(run: Run) -> float:
+    return float(run['steps_per_s'])
 
 
 def _share(run: Run, phase: str, thread: str = TRAINING) -> float:
@@ -141,16 +124,14 @@ def samplers_text(found: Mapping[str, Any]) -> str:
     return '\n'.join([
         f'Samplers: {found["sampler_env"]} ({found["samplers"][0]["environments"]}), '
         f'{found["samples"]:,} samples an iteration, s; in brackets WALL-E\'s (computing). '
-        'Speed-ups are over one sampler. "iteration" is ours alone: samplers and learner at the '
-        'same time.',
+        'The speed-up of the total is over one sampler. "iteration" is ours alone: samplers and '
+        'learner at the same time.',
         '',
         *report.columns({
             'samplers': '{samplers}', 'collection': _beside('collection_s', '.2f'),
             'learning': _beside('learning_s', '.2f'), 'total': _beside('total_s', '.2f'),
             'iteration': '{iteration_s:.2f}',
-            'collection speed-up': _beside('collection_speedup', '.1f'),
-            'total speed-up': _beside('total_speedup', '.1f'),
-            'iteration speed-up': '{iteration_speedup:.1f}', **_COMMON}, found['samplers'])])
+            'speed-up': _beside('speedup', '.1f')}, found['samplers'])])
 
 
 def actors_text(found: Mapping[str, Any]) -> str:
@@ -162,7 +143,7 @@ def actors_text(found: Mapping[str, Any]) -> str:
         '',
         *report.columns({
             'actors': '{actors}', 'steps/s': '{steps_per_s:,.0f}',
-            'learner busy': '{learner_busy:.0%}', **_COMMON}, found['actors']),
+            'learner busy': '{learner_busy:.0%}'}, found['actors']),
         '',
         f'{found["cores"]} cores, {found["rounds"]} rounds. Fastest were {best["actors"]} '
         "actors. With a GPU, impala_horovod_gym's learner of Pong took in 6,200, of 45 actors of "
@@ -176,16 +157,14 @@ def learners_text(found: Mapping[str, Any]) -> str:
         f'{found["actors_each"]} actors for each learner, '
         f'{found["settings"]["learners"]["num_envs"]} environments an actor, agent steps/s of '
         'all; in brackets impala_horovod_gym\'s (computing, 45 actors for each learner). Speed-up '
-        'is over one learner, efficiency is the speed-up over the number of learners. "waits" and '
-        '"learns" are shares of a learner\'s thread, "update" is how long it learns for one, sums '
-        'over all learners included.',
+        'is over one learner, efficiency is the speed-up over the number of learners. "waits" is '
+        'a share of a learner\'s thread, "update" is how long it learns for one, sums over all '
+        'learners included.',
         '',
         *report.columns({
             'learners': '{learners}', 'actors': '{actors}', 'steps/s': '{steps_per_s:,.0f}',
             'speed-up': _beside('speedup', '.2f'), 'efficiency': _beside('efficiency', '.2f'),
-            'waits': '{learner_waits:.0%}',
-            'learns': '{learner_learns:.0%}', 'updates/s': '{updates_per_s:.2f}',
-            'update, s': '{update_s:.3f}', **_COMMON}, found['learners']),
+            'waits': '{learner_waits:.0%}', 'update, s': '{update_s:.3f}'}, found['learners']),
         '',
         f'{found["cores"]} cores, rounds: {found["rounds"]}, of {found["seconds"]:g} s each.'])
 

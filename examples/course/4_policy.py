@@ -24,8 +24,7 @@ parameters = sum(each.numel() for each in saved.policy.parameters())
 print(f'{saved.env.env_id}, {saved.train.algorithm}, {saved.agent_steps:,} steps, '
       f'{parameters:,} parameters')
 
-for attack in (AttackConfig(), AttackConfig(
-        adversarial_mode='fgsm', adversarial_epsilon=EPSILON)):
+for attack in (AttackConfig(), AttackConfig(adversarial_mode='fgsm', adversarial_epsilon=EPSILON)):
     torch.manual_seed(1)
     envs = factory.make(saved.env, seed=1, num_envs=EPISODES)
     envs = attack_environments(envs, attack, saved.train, 1, None)

@@ -174,8 +174,7 @@ def main(args: list[str] | None = None) -> int:
             reason = train(
                 env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
                 modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
-                surrogate=select(SurrogateConfig, values),
-                folder=select(RunFolderConfig, values))
+                surrogate=select(SurrogateConfig, values), folder=select(RunFolderConfig, values))
     except (ValueError, OSError) as error:
         say(f'serial: {error}', sys.stderr)
         return status_of(error)

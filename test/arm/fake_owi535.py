@@ -1,5 +1,4 @@
-"""
-An OWI-535 at the level of pyusb's backend: records every transfer and fails on request.
+"""An OWI-535 at the level of pyusb's backend: records every transfer and fails on request.
 
 Its state is in a folder named by FAKE_OWI535, so that tests, driver and guardian see one
 device: ``transfers.jsonl``, one line for each control transfer; ``fault``, a word; ``holder``, a

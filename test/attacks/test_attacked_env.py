@@ -175,8 +175,7 @@ def test_the_first_episode_is_written_step_by_step(train):
 
 def attacked_actor(make, attack, shared=False, env=PIXELS, **settings):
     """Return an actor, in CartPole in pixels, under attack, and the schema of its unrolls."""
-    envs = attack_environments(
-        factory.make(env, 0, num_envs=2), attack, TrainConfig(), 0)
+    envs = attack_environments(factory.make(env, 0, num_envs=2), attack, TrainConfig(), 0)
     spaces = envs.single_observation_space, envs.single_action_space
     policy = make(*spaces, **{'network': 'universe', 'lstm_size': 4, **settings})
     envs.follow(policy, (lambda rewards: actor.next_state(rewards)) if shared else None)
@@ -236,8 +235,7 @@ def test_a_perturbation_that_no_camera_could_show_is_a_warning():
             ('none', 0.001, PIXELS, False), ('patch', 0.001, PIXELS, False),
             ('fgsm', 0.001, CART_POLE, False)):
         attack = AttackConfig(mode, epsilon)
-        env = attack_environments(
-            factory.make(config, 0, num_envs=1), attack, TrainConfig(), 0)
+        env = attack_environments(factory.make(config, 0, num_envs=1), attack, TrainConfig(), 0)
         assert isinstance(env, AttackedEnv) == (mode != 'none')
         found = 'adversarial_epsilon: 0.001 is less than the distance ' in warning(attack, env)
         env.close()

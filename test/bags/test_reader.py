@@ -42,8 +42,7 @@ def test_messages_are_read_in_order_with_their_qos_profile(bag):
     assert profiles['/newest'].reliability == ReliabilityPolicy.BEST_EFFORT
     assert profiles['/report'].durability == DurabilityPolicy.VOLATILE
     with AnyReader([bag]) as other:
-        assert [bytes(data) for _, _, data in other.messages()] == [
-            each.data for each in found]
+        assert [bytes(data) for _, _, data in other.messages()] == [each.data for each in found]
     # A file is read like its folder, and may be truncated.
     file = bag / 'bag_0.mcap'
     assert len(list(BagReader(file))) == 600

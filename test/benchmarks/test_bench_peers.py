@@ -1,11 +1,15 @@
-"""bench_peers: reports of peers, their installation, and the tables."""
+"""Other systems and third-party agents: installation, reports, commands, tables."""
 
 import contextlib
 import json
 from types import SimpleNamespace
 
-from benchmarks import bench_peers
+import pytest
+
+from benchmarks import bench_peers, bench_third_party
 from benchmarks.peers import peers
+from benchmarks.third_party.random_return import random_return
+from vdl_ros.envs.env_config import EnvConfig
 
 
 def test_a_training_is_timed_until_its_mean_return(monkeypatch):
@@ -34,8 +38,7 @@ def test_a_training_is_timed_until_its_mean_return(monkeypatch):
             return [row for row in peers.rows('\n'.join(lines)) if row.wall_s <= now[0]]
 
         monkeypatch.setattr(peers, 'launched', launched)
-        assert peers.until_return(
-            ['train'], read, mean_return=goal, limit=60.0) == expected, case
+        assert peers.until_return(['train'], read, mean_return=goal, limit=60.0) == expected, case
 
 
 def test_the_tables_have_each_seed_medians_and_how_much_faster_the_graph_is():
@@ -52,3 +55,24 @@ def test_the_tables_have_each_seed_medians_and_how_much_faster_the_graph_is():
         'memory_mb': {'graph': [1500.0, 1600.0, 1550.0], 'sample_factory': [900.0] * 3}})
     assert '| vdl_ros, impala, two actors | 1,000 (900 to 1,100) | 1.0 | 1,600 |' in text
     assert '| Sample Factory 2.1.1, APPO | 500 (400 to 510) | 2.0 | 900 |' in text
+
+
+def test_a_command_is_as_it_is_typed_and_the_last_line_of_the_learner_is_the_reason():
+    entry = {'install': ['a'], 'env_modules': 'a.b', 'env_id': 'A-v0', 'variables': {'B': '1'},
+             'settings': {'env_kwargs': '{"c": 1}', 'normalize_observations': True}}
+    assert bench_third_party.command(entry) == (
+        'B=1 ros2 launch vdl_ros train.launch.py env_modules:=a.b env_id:=A-v0 '
+        """env_kwargs:='{"c": 1}' normalize_observations:=true""")
+    log = '[actor-2] learner: no\n[learner-1] learner: env_id: no\n[ERROR] [launch]: ended\n'
+    assert bench_third_party.reason(log) == 'env_id: no'
+    assert bench_third_party.reason('[actor-2] [ERROR] it broke\n[ERROR] [launch]: ended') == (
+        '[actor-2] [ERROR] it broke')
+    assert bench_third_party.reason('[INFO] [launch]: ended') == ''
+
+
+def test_random_returns_are_of_as_many_episodes_of_each_copy():
+    mean, episodes = random_return(EnvConfig(env_id='CartPole-v1'), 60.0)
+    assert episodes == 100
+    # 1,000 episodes have 22.
+    assert mean == pytest.approx(22.0, abs=6.0)
+    assert random_return(EnvConfig(env_id='CartPole-v1'), 0.0) == (None, 0)

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import bench_lag, bench_reach
 from benchmarks.bench_lag import NAIVE, play
-from benchmarks.bench_reach import Case, camera_config, measure, slower
+from benchmarks.bench_reach import Case, camera_config, measure
 from vdl_ros.arm.control.controller import ControllerConfig
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
@@ -45,10 +45,7 @@ def test_reaching_has_the_same_places_for_all_and_the_delay_of_the_measurement(m
     for task in tasks[1:]:
         assert np.array_equal(task.targets, tasks[0].targets)
     assert [each['reached'] for each in found] == [2, 0, 0]
-    assert 0 < found[0]['switches'] < found[1]['switches']
     assert found[1]['median_s'] is None
-    assert slower(found[0], found[0]) == 1.0
-    assert slower(found[1], found[0]) is None
     table = bench_reach.text({'targets': 2, 'delay_of': 'measurement', 'figures': found})
     assert '| joints by | twins | measurement later, ms | controller | random | policy |' in table
     measure('random', Case('camera', 'inside', 100), options)

@@ -61,9 +61,8 @@ def run(speed, lost=0, shares=None):
     """Return what one measurement of a run found."""
     summary = {
         'agent_steps': 1000, 'wire_bytes': {'in': 5000, 'out': 700},
-        'policy_lag': {'mean': 1.5, 'max': 3}, 'message_age_ms': {'p50': 2.0, 'p99': None},
         'trajectories_lost': lost, 'trajectories_rejected': 0}
-    return {'steps_per_s': speed, 'summary': summary, 'foreign_cores': 0.25, 'time_shares': shares,
+    return {'steps_per_s': speed, 'summary': summary, 'time_shares': shares,
             'processes': {'learner': {'cpu_cores': 0.5, 'memory_mb': 200.0}}}
 
 
@@ -88,17 +87,12 @@ def test_roofline_and_ratios_are_of_the_medians(found):
     assert (found['steps_per_s'], found['serial_steps_per_s']) == (1500, 500)
     assert found['efficiency'] == pytest.approx(1500 / 4000)
     assert found['serial_ratio'] == 3.0
-    assert [each['efficiency'] for each in found['rounds']] == pytest.approx(
-        [1000 / 4000, 3000 * 1.1e-3 / 2, 1500 * 1.3e-3 / 2])
 
 
 def test_losses_are_summed_shares_are_means_and_policies_count_for_each_actor(found):
     assert found['trajectories_lost'] == 3
     assert found['wire_bytes_per_step_in'] == 5.0
     assert found['wire_bytes_per_step_out'] == pytest.approx(3 * 0.7)
-    assert found['wire_bytes_per_step'] == pytest.approx(7.1)
-    assert found['policy_lag'] == {'mean': 1.5, 'max': 3}
-    assert found['message_age_ms'] == {'p50': 2.0, 'p99': None}
     shares = found['time_shares']['learner']['training']
     assert shares['wait'] == pytest.approx((0.25 + 0.75 + 0.25) / 3)
     assert sum(shares.values()) == pytest.approx(1.0)
@@ -113,7 +107,7 @@ def test_tables_have_all_rows_and_columns(found):
     assert '| distributed | 1,500 | 0.38 |' in lines
     assert '| serial | 500 | 0.12 |' in lines
     assert 'network nature (77 parameters)' in text
-    assert 'lost 3, rejected 0' in text
+    assert 'Lost 3, rejected 0' in text
     rows = [line for line in lines if line.startswith('| learner')]
     assert rows == ['| learner | training |  |  |  |  |  |  | 58.3% | 41.7% |  | 0.50 | 200 |']
 

@@ -56,8 +56,7 @@ def generate_launch_description():
 
 
 class Program(asyncio.SubprocessTransport):
-    """
-    A process that only pretends to run: it does what the words of its command line say.
+    """A process that only pretends to run: it does what the words of its command line say.
 
     `1 TEXT` and `2 TEXT` write a line to that stream, `stay` keeps it from ending, `ignore NAME`
     lets it ignore that signal, and `exit N` gives it an exit status.

@@ -17,8 +17,7 @@ PACKAGE = 'standin_test_package'
 @pytest.fixture
 def real(workspace, monkeypatch):
     """Return the words with which `ros2` is a process of its own."""
-    monkeypatch.setenv(
-        'PYTHONPATH', f"{workspace.standin}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv('PYTHONPATH', f"{workspace.standin}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv('PYTHONDONTWRITEBYTECODE', '1')
     return [sys.executable, '-m', 'ros2_command']
 

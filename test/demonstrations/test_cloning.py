@@ -11,11 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from vdl_ros.demonstrations.env_recorder import record_environment
-from vdl_ros.demonstrations.loading import (
-    demonstration_inbox,
-    load_demonstrations,
-    read_lerobot,
-)
+from vdl_ros.demonstrations.loading import demonstration_inbox, load_demonstrations, read_lerobot
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.local_training import main as train

@@ -108,8 +108,7 @@ def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
     assert bags.actions.shape == data.actions.shape
     assert np.any(bags.actions != data.actions, axis=1).sum() <= 4
     tool = [NAMES.index(f'tool_{axis}') for axis in 'xyz']
-    np.testing.assert_allclose(
-        bags.observations[:, tool], data.observations[:, tool], atol=0.01)
+    np.testing.assert_allclose(bags.observations[:, tool], data.observations[:, tool], atol=0.01)
 
 
 def test_a_damaged_bag_is_learned_up_to_the_damage_with_a_warning(demos, spaces, tmp_path):

@@ -11,8 +11,7 @@ from vdl_ros.arm.joints import JOINTS
 ROOT = Path(__file__).resolve().parents[2]
 # Keys of Foxglove's panels whose values are topics, or paths that begin with one.
 PATH_KEYS = ('value', 'topic', 'imageTopic', 'calibrationTopic', 'topicToRender')
-FOXGLOVE_PATH = re.compile(
-    r'(/[\w/]+)(?:\{(\w+)=="scalar_([\w/]+)"\})?((?:\.\w+|\[\d+\])*)')
+FOXGLOVE_PATH = re.compile(r'(/[\w/]+)(?:\{(\w+)=="scalar_([\w/]+)"\})?((?:\.\w+|\[\d+\])*)')
 
 
 def topic_types():

@@ -59,8 +59,7 @@ def test_observations_hardly_compress_differ_and_follow_from_the_seed():
 
     def play(seed):
         env = make(config, seed=seed, num_envs=2)
-        return np.array([env.reset()[0], *(
-            env.step(np.zeros(2, np.int64))[0] for _ in range(20))])
+        return np.array([env.reset()[0], *(env.step(np.zeros(2, np.int64))[0] for _ in range(20))])
 
     seen = play(7)
     assert np.array_equal(seen, play(7))

@@ -39,8 +39,7 @@ class Ticks(VectorEnv):
         if len(self.applied) == self._breaks_at:
             raise RuntimeError('broken')
         no = np.zeros(1, np.bool_)
-        return (np.full((1, 1), len(self.applied), np.float32), np.ones(1), no, no,
-                dict(self._info))
+        return np.full((1, 1), len(self.applied), np.float32), np.ones(1), no, no, dict(self._info)
 
     def wait_for(self, steps):
         """Wait until there were so many steps more."""

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 
 from vdl_ros.experiments.page import references
-from vdl_ros.experiments.results import (
-    SessionFitness,
-    session_fitness,
-    trial_fitness,
-)
+from vdl_ros.experiments.results import SessionFitness, session_fitness, trial_fitness
 from vdl_ros.experiments.spec import ReferenceConfig
 
 # Strength is return / 10.

@@ -85,8 +85,7 @@ class Loader:
 @pytest.fixture
 def loader(teleop, tmp_path):
     """Return the data set of ``teleop``."""
-    found = export(
-        teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(task='lift the cup'))
+    found = export(teleop[0], tmp_path / 'out', 'lerobot', ExportOptions(task='lift the cup'))
     assert (found.rows, found.episodes, found.images) == (65, 2, 65)
     return Loader(tmp_path / 'out')
 

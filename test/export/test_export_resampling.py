@@ -51,8 +51,7 @@ def test_gaps_and_the_longest_length_start_episodes():
     assert begins(place([0.0, 0.1, 1.2, 1.3, 9.0])) == [0, 2, 4]
     # A gap is never shorter than two periods.
     assert begins(place([0.0, 1.0, 2.0, 5.0], fps=1, gap=0.1)) == [0, 3]
-    assert begins(place([0.1 * number for number in range(7)],
-                        episode_seconds=0.3)) == [0, 3, 6]
+    assert begins(place([0.1 * number for number in range(7)], episode_seconds=0.3)) == [0, 3, 6]
     # The resolution of times in videos.
     assert begins(place(list(range(1300)), fps=1)) == [0, 600, 1200]
 

@@ -29,8 +29,7 @@ def test_exported_rows_are_read_back_exactly(teleop, tmp_path):
             assert demo.attrs['num_samples'] == len(take)
             images = demo['obs/camera_image']
             assert images.dtype == np.uint8
-            np.testing.assert_array_equal(
-                images[:], [picture(each) for each in range(len(take))])
+            np.testing.assert_array_equal(images[:], [picture(each) for each in range(len(take))])
             np.testing.assert_allclose(
                 demo['obs/joint_positions'][:], [positions(ns) for ns in take], atol=1e-5)
             np.testing.assert_array_equal(demo['actions'][:], [command(ns) for ns in take])

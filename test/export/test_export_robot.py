@@ -71,8 +71,7 @@ def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(tel
     output = tmp_path / 'out'
     assert run(bag, output, 'lerobot', 'owi535') == 0
     info = json.loads((output / 'meta/info.json').read_text())
-    assert info['features']['action']['names'] == [
-        'base', 'shoulder', 'elbow', 'wrist', 'gripper']
+    assert info['features']['action']['names'] == ['base', 'shoulder', 'elbow', 'wrist', 'gripper']
     assert 'observation.images.camera' in info['features']
     row = rows_of(output)[7]
     np.testing.assert_allclose(row['observation.state'], positions(first[7]), rtol=1e-6)

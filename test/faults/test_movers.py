@@ -111,8 +111,7 @@ class Rig:
             self.peer.until(lambda: self._status, 'the controller')
         if mover == 'go_to':
             running.append(self._launch.node('robot_state'))
-            running.append(self._launch(
-                'ros2', 'run', 'vdl_ros', 'go_to', '-0.1', '0.15', '0.15'))
+            running.append(self._launch('ros2', 'run', 'vdl_ros', 'go_to', '-0.1', '0.15', '0.15'))
         elif mover in ('training', 'reset'):
             running.append(self._launch('python3', '-c', AGENT))
         asks = {'controller': self._go, 'waiting trajectory': lambda: self._go(2.5),

@@ -232,8 +232,7 @@ READERS = {
 
 @pytest.mark.fault_row(
     'mutated trajectories, observations, policies and messages of bags',
-    'read, or refused in one line, within 2 GB', reduced=30,
-    full=100, each=EACH)
+    'read, or refused in one line, within 2 GB', reduced=30, full=100, each=EACH)
 def test_mutated_messages_are_read_or_refused_in_one_line(trials, quiet):
     def read(index, rng):
         readers = {name: make() for name, make in READERS.items()}

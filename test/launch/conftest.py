@@ -17,8 +17,7 @@ LAUNCH_FILES = Path(__file__).resolve().parents[2] / 'launch'
 
 @pytest.fixture
 def plan(monkeypatch):
-    """
-    Return a function that runs a launch file with arguments, but starts no node.
+    """Return a function that runs a launch file with arguments, but starts no node.
 
     It returns the nodes, each with its environment and launch_id, and what would be logged. An
     error of the launch file is raised.

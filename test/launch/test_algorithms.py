@@ -2,9 +2,14 @@
 
 import re
 
+import gymnasium
 import pytest
 
+from vdl_ros import local_training
+from vdl_ros.envs.registration import REACH
 from vdl_ros.nodes import evaluate as evaluate_node
+from vdl_ros.play.saved_policy import load_policy
+from vdl_ros.rl.acting.evaluation import evaluate
 
 pytestmark = pytest.mark.slow
 # Returns of whole episodes of a counter.
@@ -74,3 +79,21 @@ def test_an_image_numbers_and_actions_of_parts_are_learned_resumed_and_played(
     assert min(RETURNS) <= mean <= max(RETURNS)
     # The first episodes of eight environments and the second ones of three.
     assert line.endswith('success 73%')
+
+
+STEPS = 300_000
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_arm_learns_to_reach(tmp_path, own_signals):
+    run = tmp_path / 'run'
+    assert local_training.main([
+        '--env_id', REACH, '--algorithm', 'ppo', '--total_steps', str(STEPS),
+        '--run_dir', str(run)]) == 0
+    saved = load_policy(run / 'checkpoint.pt')
+    envs = gymnasium.make_vec(REACH, 100, feedback='truth')
+    found = evaluate(envs, saved.act(), 100, seed=7).episodes
+    envs.close()
+    # Untrained it reaches hardly any; how many after so few steps depends on the processor.
+    assert sum(each.success for each in found) >= 25

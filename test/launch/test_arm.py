@@ -101,8 +101,7 @@ def has_ended(pid):
 
 
 @pytest.mark.parametrize('victim', VICTIMS)
-def test_killing_any_process_stops_the_motors(
-        launch, peer, bench, tmp_path, monkeypatch, victim):
+def test_killing_any_process_stops_the_motors(launch, peer, bench, tmp_path, monkeypatch, victim):
     monkeypatch.chdir(tmp_path)  # where the bag is written
     arguments = LEAST | VICTIMS[victim]
     process = launch.file('arm', *REAL, *(f'{name}:={value}' for name, value in arguments.items()))
@@ -134,8 +133,7 @@ def test_killing_any_process_stops_the_motors(
         assert f'{victim}-' in process.output
 
 
-def test_camera_feedback_under_attack_gives_the_controller_only_estimates(
-        launch, peer, tmp_path):
+def test_camera_feedback_under_attack_gives_the_controller_only_estimates(launch, peer, tmp_path):
     torch.manual_seed(0)
     model = tmp_path / 'model.pt'
     # Untrained: wrong estimates with high confidence; the controller has nothing else.

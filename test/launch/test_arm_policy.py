@@ -44,8 +44,7 @@ class TwinOnUsb:
         if data:
             self._link.send(bytes.fromhex(data[-1]))
         self._simulation.step(elapsed)
-        message = JointState(
-            name=list(JOINTS), position=self._simulation.joint_positions.tolist())
+        message = JointState(name=list(JOINTS), position=self._simulation.joint_positions.tolist())
         message.header.stamp = self._clock.now().to_msg()
         self._states.publish(message)
 

@@ -26,8 +26,7 @@ def by_stamp(messages):
 
 
 @pytest.mark.slow
-def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop(
-        launch, peer):
+def test_the_estimator_gets_attacked_images_and_without_the_attacker_motors_stop(launch, peer):
     process = launch.file('arm', 'view:=false', 'policy:=reach', 'feedback:=camera', *MODE, *SLOW)
     clean, attacked, poses, states, health, status, sent = map(peer.listen, (
         'camera/image_raw', 'camera/image_attacked', 'arm/pose', 'arm/joint_states',

@@ -1,5 +1,4 @@
-"""
-What actors say arrives whole and in order: counters through real processes and real DDS.
+"""What actors say arrives whole and in order: counters through real processes and real DDS.
 
 The test itself is the learner: it publishes policies and reads trajectories. In a counter
 environment the observation is the clock, so every number that must arrive is known beforehand.
@@ -26,8 +25,7 @@ UNROLLS = 30
 
 
 class Recorder:
-    """
-    A learner that does not learn: it keeps every trajectory and gives credit for them.
+    """A learner that does not learn: it keeps every trajectory and gives credit for them.
 
     It does so once every actor has sent all that it may: who would send more is seen.
     """

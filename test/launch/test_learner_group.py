@@ -77,23 +77,6 @@ def test_a_killed_learner_takes_the_group_along_and_all_go_on(launch, run):
     assert 'Traceback' not in train.output
 
 
-def test_learners_and_actors_started_apart_find_each_other(launch, run, tmp_path):
-    """As on two hosts: only the first one is told what to learn, and how."""
-    group = group_of_two()
-    # Of ppo, which it does not know yet.
-    second = launch.file('learner', *group, 'learner_rank:=1', 'ppo_clip:=0.1')
-    actors = [launch.file('actors', 'num_actors:=1', f'learner_rank:={rank}') for rank in (0, 1)]
-    first = launch.file('learner', *group, f'run_dir:={run}', 'env_id:=vdl/Counter-v0',
-                        'total_steps:=4000', 'stop_at_return:=1e9', 'algorithm:=ppo',
-                        'ppo_clip:=0.1')
-    assert first.wait() == 0, first.output + second.output
-    assert second.wait() == 0, second.output
-    assert run.summary['env_id'] == 'vdl/Counter-v0'
-    assert run.summary['learners'] == 2
-    for each in actors:
-        each.stop()
-
-
 @pytest.mark.parametrize('rank', [0, 1])
 def test_a_learner_stays_while_the_other_takes_longer_to_start_than_it_waits(launch, run, rank):
     """Else they would come and go in turn: each is absent while it starts again."""

@@ -5,7 +5,6 @@ import signal
 from pathlib import Path
 
 import psutil
-import yaml
 from ament_index_python.packages import get_package_prefix
 from builtin_interfaces.msg import Time
 from std_msgs.msg import Header
@@ -38,8 +37,7 @@ def send_rubbish(peer, train, policies, kind, topic):
     send()
 
 
-def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
-        launch, run, peer):
+def test_a_training_survives_its_nodes_and_a_stranger(launch, run, peer):
     policies = peer.listen('policy')
     train = launch.file('train', f'run_dir:={run}', *LONG)
 
@@ -56,8 +54,7 @@ def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
         beyond = run.steps + steps
         peer.until(lambda: run.steps > beyond, 'progress')
 
-    peer.until(lambda: len(used()) == 2 and min(used().values()) > 2,
-               'progress of both actors')
+    peer.until(lambda: len(used()) == 2 and min(used().values()) > 2, 'progress of both actors')
     actors = train.nodes('actor')
     assert len(actors) == 2
     actors[0].send_signal(signal.SIGSTOP)
@@ -93,20 +90,6 @@ def test_a_training_survives_its_nodes_and_a_stranger_and_goes_on_after_ctrl_c(
     assert first['trajectories_lost'] == 0
     assert first['trajectories_rejected'] >= len(WRONG)
     assert first['agent_steps'] > steps
-
-    again = launch.file('train', f'resume:={run}', 'num_actors:=1',
-                        f'total_steps:={first["agent_steps"] + 5_000}')
-    assert again.wait() == 0, again.output
-    second = run.summary
-    assert second['ended_by'] == 'total_steps'
-    assert second['agent_steps'] - first['agent_steps'] in range(5_000, 8_000)
-    assert second['updates'] > first['updates']
-    assert second['trajectories_received'] > first['trajectories_received']
-    config = yaml.safe_load((run.path / 'config.yaml').read_text())
-    assert config['learning_rate'] == 0.001, 'the settings of the run are kept'
-    lines = (run.path / 'progress.csv').read_text().splitlines()[1:]
-    steps = [int(line.split(',')[0]) for line in lines]
-    assert steps == sorted(set(steps)), 'the progress goes on where it was left'
 
 
 def test_central_inference_survives_a_stranger_and_nothing_outlives_a_killed_launch(

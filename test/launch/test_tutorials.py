@@ -86,7 +86,7 @@ def test_attacks_lose_what_noise_does_not(follow):
 
 
 def test_the_arm_is_trained_and_exported(follow):
-    # test_reach_is_learned.py goes on until it reaches.
+    # test_algorithms.py goes on until it reaches.
     output = follow('arm.md', ('total_steps:=600000', 'total_steps:=40000'))
     assert re.search(r'100 episodes: mean .* success \d+%', output)
     assert Path('reach.onnx').stat().st_size > 10_000

@@ -34,8 +34,7 @@ def test_learner_and_actors_on_two_hosts(
     actors.stop()
 
 
-def test_static_peers_find_each_other_where_discovery_is_local(
-        hosts, environment, launch, run):
+def test_static_peers_find_each_other_where_discovery_is_local(hosts, environment, launch, run):
     def peers(address: str) -> dict[str, str]:
         return environment | {'ROS_AUTOMATIC_DISCOVERY_RANGE': 'LOCALHOST',
                               'ROS_STATIC_PEERS': address}

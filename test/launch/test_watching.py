@@ -36,8 +36,7 @@ def figures(browser, label):
 @pytest.mark.slow
 # What shows a training has a low priority: beside other tests it starves.
 @pytest.mark.alone
-def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(
-        launch, run, browser):
+def test_curve_policy_and_bottleneck_are_shown_while_cartpole_is_learned(launch, run, browser):
     train = launch.file('train', f'run_dir:={run}', 'env_id:=CartPole-v1',
                         'total_steps:=1000000000', 'stop_at_return:=1e9', 'num_actors:=1',
                         'view:=true', 'view_port:=0', 'tensorboard:=true')

@@ -61,8 +61,7 @@ class NodeHere:
 
 @pytest.fixture
 def node_here(ros_domain, printed):
-    """
-    Return a function that starts a node in this process, with the parameters ``name:=value``.
+    """Return a function that starts a node in this process, with the parameters ``name:=value``.
 
     All nodes end with the test.
     """

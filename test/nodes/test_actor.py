@@ -195,8 +195,7 @@ def await_recorder(actor):
     listen(actor)
 
 
-def test_an_actor_sends_its_first_trajectory_once_a_recorder_is_there(
-        actor, take, await_recorder):
+def test_an_actor_sends_its_first_trajectory_once_a_recorder_is_there(actor, take, await_recorder):
     take(SETTINGS)
     act_until(actor, actor._mode._publisher.get_subscription_count, 'a subscriber')
     for _ in range(3):

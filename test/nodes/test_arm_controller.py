@@ -54,8 +54,7 @@ class Controlled:
 
         def ask():
             nonlocal seen
-            if (self.status[-1].state not in ('running', 'waiting')
-                    and len(self.status) > seen):
+            if (self.status[-1].state not in ('running', 'waiting') and len(self.status) > seen):
                 seen = len(self.status)
                 return self.move(**trajectory)
             return None

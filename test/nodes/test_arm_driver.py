@@ -154,8 +154,7 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
             for _ in range(200):
                 person.release()
         person.until(lambda: bench.data[-1] == '000000', 'the stop')
-        stop = next(each for each in bench.transfers
-                    if each.time > last and each.data == '000000')
+        stop = next(each for each in bench.transfers if each.time > last and each.data == '000000')
         # Not earlier, unless by the guardian, because the machine kept the driver waiting.
         assert stop.pid != driver.pid or stop.time - last > 0.49
     assert 'no command for 0.5 s: motors off' in person.driver.output

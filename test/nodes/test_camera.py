@@ -79,8 +79,7 @@ def start(node_here):
 
 
 def fullest(images, seconds=1.0):
-    """
-    Return how many images there are in the fullest stretch of so long, by their stamps.
+    """Return how many images there are in the fullest stretch of so long, by their stamps.
 
     A machine that is held up for a moment leaves gaps; a second without one has them all.
     """
@@ -130,8 +129,7 @@ def test_images_of_the_simulated_arm_have_the_stamp_of_its_joint_states_at_the_r
         return next(((each, stamps[nanoseconds(each)]) for each in found
                      if nanoseconds(each) in stamps), None)
 
-    compressed, image = peer.until(both, 'a compressed image and its original',
-                                   say=watcher.state)
+    compressed, image = peer.until(both, 'a compressed image and its original', say=watcher.state)
     assert np.abs(from_image(compressed).astype(int) - from_image(image)).mean() < 3.0
     process.stop()
     assert 'Traceback' not in process.output
@@ -208,9 +206,3 @@ def test_a_video_has_its_calibration_and_the_node_goes_on_after_its_end(start, w
     assert levels == sorted(levels)
     info = watcher.pairs()[0][1]
     assert (info.k[0], info.d[0]) == (70.5, 0.1)
-
-
-def test_a_source_without_images_is_refused_in_one_line(refused, tmp_path):
-    line = refused(camera.main, f'source:={tmp_path / "b.mp4"}')
-    assert f'{tmp_path / "b.mp4"}' in line
-    assert 'no such file or folder' in line

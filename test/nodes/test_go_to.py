@@ -122,8 +122,7 @@ def test_it_waits_for_the_viewer_of_a_launch(launch, node_here, peer):
     assert any(moves(message) for message in motors)
 
 
-def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(
-        launch, node_here, peer):
+def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, node_here, peer):
 
     def is_moving():
         # Long enough for the command to have seen it too.

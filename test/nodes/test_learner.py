@@ -28,8 +28,7 @@ def test_a_bag_of_another_environment_ends_the_launch_in_one_line(monkeypatch):
 
 
 def returns(reason):
-    return lambda node, group, settings: SimpleNamespace(
-        run=lambda stop: reason, folder='runs/a')
+    return lambda node, group, settings: SimpleNamespace(run=lambda stop: reason, folder='runs/a')
 
 
 def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(monkeypatch):

@@ -26,8 +26,7 @@ def bag(tmp_path):
         state = writer.add_topic('/state', 'std_msgs/msg/String', [qos.LATCHED])
         talk = writer.add_topic('/talk', 'std_msgs/msg/String', [qos.REPORT])
         motors = writer.add_topic('/arm/motors', 'vdl_ros/msg/MotorCommand', [qos.COMMAND])
-        target = writer.add_topic(
-            '/arm/target', 'geometry_msgs/msg/PointStamped', [qos.COMMAND])
+        target = writer.add_topic('/arm/target', 'geometry_msgs/msg/PointStamped', [qos.COMMAND])
         start = 5 * 10**9
         writer.write(state, start, serialize_message(String(data='latched')))
         for number in range(COUNT):
@@ -40,8 +39,7 @@ def bag(tmp_path):
 
 @pytest.fixture
 def play(node_here):
-    return lambda bag, *parameters: node_here(
-        player.PlayerNode, f'bag:={bag}', *parameters)
+    return lambda bag, *parameters: node_here(player.PlayerNode, f'bag:={bag}', *parameters)
 
 
 def test_a_bag_is_played_as_recorded_without_commands(peer, launch, bag):
@@ -88,8 +86,7 @@ def test_the_player_ends_with_the_bag_and_refuses_what_is_none(run_here, refused
         assert reason in refused(player.main, *parameters)
 
 
-def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(
-        run_here, tmp_path):
+def test_a_bag_of_a_stranger_imports_nothing_and_its_other_topics_are_played(run_here, tmp_path):
     path = tmp_path / 'foreign.mcap'
     with path.open('wb') as stream:
         writer = Writer(stream)

@@ -19,7 +19,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import policy as policy_node
-from vdl_ros.play.arm_policy import ArmPolicy
+from vdl_ros.nodes.policy import ArmPolicy
 from vdl_ros.play.onnx_export import export_policy
 from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.rl.runs.checkpoint import load_checkpoint

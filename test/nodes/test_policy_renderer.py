@@ -43,8 +43,7 @@ def test_images_come_while_somebody_watches_and_the_reason_if_they_cannot(node_h
     peer.until(lambda: len(reports) > 2, 'reports')
     assert policies.get_subscription_count() == 0, 'nobody watches'
     images = []
-    watcher = peer.node.create_subscription(
-        Image, IMAGES, images.append, qos.subscription(IMAGES))
+    watcher = peer.node.create_subscription(Image, IMAGES, images.append, qos.subscription(IMAGES))
     # Latched: the policy from before is shown.
     peer.until(lambda: len(images) > 5, 'images')
     pixels = [from_image(each) for each in images]

@@ -139,9 +139,3 @@ def test_pictures_that_cannot_be_used_are_refused_and_wide_ones_cropped(estimato
     node.until(lambda: any(int(value.value) >= 3 for each in health
                            for value in each.status[0].values
                            if value.key == 'messages refused'), 'diagnostics')
-
-
-def test_a_model_that_cannot_be_read_is_refused_in_one_line(refused, tmp_path):
-    path = tmp_path / 'model.pt'
-    path.write_bytes(b'not a model')
-    assert str(path) in refused(pose_estimator.main, f'model:={path}')

@@ -47,8 +47,7 @@ class Arm:
 
     def _say(self):
         self.count += 1
-        message = JointState(
-            name=list(JOINTS), position=[0.001 * self.count, 0.0, 0.0, 0.0, 0.0])
+        message = JointState(name=list(JOINTS), position=[0.001 * self.count, 0.0, 0.0, 0.0, 0.0])
         command = MotorCommand(base=1)
         message.header.stamp = command.header.stamp = self._peer.node.get_clock().now().to_msg()
         self.sent.publish(command)

@@ -92,11 +92,6 @@ def test_only_matching_topics_are_recorded(record, peer, talker, tmp_path):
     assert {*messages(tmp_path / 'bag')} <= {'/state', '/sensor'}
 
 
-def test_an_existing_bag_is_an_error(refused, tmp_path):
-    assert f'{tmp_path} exists; name another bag' in refused(
-        recorder.main, f'output:={tmp_path}')
-
-
 def test_the_topics_of_a_contract_are_recorded_and_no_others(record, peer, talker, tmp_path):
     states = qos.pub(peer.node, 'arm/joint_states')
     running = record('robot:=owi535')

@@ -37,8 +37,7 @@ def received(peer):
     return [*map(peer.listen, ('robot_description', '/tf', '/tf_static'))]
 
 
-def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(
-        node_here, peer, received):
+def test_frames_match_the_kinematics_and_unmeasured_joints_are_left_out(node_here, peer, received):
     descriptions, moving, fixed = received
     node = node_here(RobotStateNode)
     states = peer.talk('arm/joint_states')

@@ -51,8 +51,7 @@ class Twin:
 
     def keep(self, condition, what, also=lambda: None, **motors):
         """Repeat a command until something is true."""
-        self.peer.until(condition, what, every=0.05,
-                        say=lambda: (also(), self.command(**motors)))
+        self.peer.until(condition, what, every=0.05, say=lambda: (also(), self.command(**motors)))
 
 
 def known_stops():
@@ -102,8 +101,7 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
                every=1.0)
     assert (states[-1].engaged, states[-1].sender) == (True, '')
     # What is still commanded does not move the arm.
-    arm.keep(lambda: not states[-1].engaged, 'the release', base=1,
-             also=lambda: arm.release(stop))
+    arm.keep(lambda: not states[-1].engaged, 'the release', base=1, also=lambda: arm.release(stop))
     assert states[-1].neutral_required
     peer.until(lambda: markers[-1].action == Marker.DELETE, 'no text in rviz')
     count = len(arm.sent)

@@ -40,8 +40,7 @@ def cells(output, topic):
 
 def test_once_prints_one_table_and_ends(run_here, peer, publish):
     with peer.saying(lambda: publish(*GOOD, *BAD)):
-        status, output = run_here(
-            topic_stats.main, 'once:=true', 'period:=1.0', 'wait:=120.0')
+        status, output = run_here(topic_stats.main, 'once:=true', 'period:=1.0', 'wait:=120.0')
     assert status == 0, output
     assert len(re.findall('^topic', output, re.MULTILINE)) == 1
     trajectories = cells(output, '/team/trajectories')

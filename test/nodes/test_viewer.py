@@ -1,5 +1,4 @@
-"""
-The view: its page shows the arm, and its buttons move it only while held.
+"""The view: its page shows the arm, and its buttons move it only while held.
 
 Three tests use a real browser, the others a program that talks to the view as its page does.
 """

@@ -95,8 +95,7 @@ def put_policies(actors, worlds):
         policy = make_policy(TrainConfig(), *factory.spaces(env))
         agent.policies.put(to_policy(
             weights(policy), stamp=Time(seconds=1), learner_id=agent.name, version=0,
-            agent_steps=0, config=json.dumps(as_dict(env, TrainConfig())),
-            flow_stats=FlowStats()))
+            agent_steps=0, config=json.dumps(as_dict(env, TrainConfig())), flow_stats=FlowStats()))
 
 
 def test_a_world_that_raises_anything_is_named_in_a_line_and_made_again(monkeypatch):

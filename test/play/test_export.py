@@ -74,8 +74,7 @@ def test_the_file_describes_the_policy_of_the_arm(tmp_path):
 
 
 def test_the_file_describes_parts_range_and_state(exported):
-    _, path = exported(
-        'test/MixedImages-v0', env={'observe_last_actions': 2}, **RECURRENT)
+    _, path = exported('test/MixedImages-v0', env={'observe_last_actions': 2}, **RECURRENT)
     found = json.loads(onnxruntime.InferenceSession(path).get_modelmeta().custom_metadata_map[KEY])
     assert [each['name'] for each in found['observation']['inputs']] == ['image', 'numbers']
     columns = {each['name']: each['size'] for each in found['observation']['columns']}
@@ -101,8 +100,7 @@ def test_a_graph_that_differs_from_pytorch_is_not_written(checkpoint, tmp_path, 
     assert not [*tmp_path.glob('*.onnx*')]
 
 
-def test_what_cannot_be_exported_is_refused_in_one_line(
-        checkpoint, tmp_path, monkeypatch, capsys):
+def test_what_cannot_be_exported_is_refused_in_one_line(checkpoint, tmp_path, monkeypatch, capsys):
     path = str(checkpoint(COUNTER))
     for missing, output, reason in (
             ('', 'policy.pt', 'policy.pt does not end in .onnx'),

@@ -13,13 +13,7 @@ from vdl_ros.arm.simulation import render
 from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.common.tensor_file import TensorFileError, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
-from vdl_ros.pose.estimator import (
-    PoseEstimator,
-    average_flipped,
-    flip,
-    load_model,
-    save_model,
-)
+from vdl_ros.pose.estimator import PoseEstimator, average_flipped, flip, load_model, save_model
 from vdl_ros.pose.losses import pose_loss
 from vdl_ros.pose.networks import (
     MIRROR,
@@ -187,8 +181,7 @@ def test_pictures_without_an_arm_are_neither_readable_nor_confident():
 def both(first, second, second_std=0.1):
     """Return the average of estimates of a picture and, unflipped, of its mirror image."""
     log_std = torch.tensor([[0.1] * 6, [second_std] * 6]).log()
-    values, std = average_flipped(
-        Raw(encode(torch.cat([first, second * MIRROR])), log_std, None))
+    values, std = average_flipped(Raw(encode(torch.cat([first, second * MIRROR])), log_std, None))
     return values[0].tolist(), std[0].tolist()
 
 

@@ -57,8 +57,7 @@ def naive_vtrace():
 
 @pytest.fixture
 def naive_gae():
-    """
-    Return a function: advantages as in arXiv:1506.02438, equation (16), the sum as it stands.
+    """Return a function: advantages as in arXiv:1506.02438, equation (16), the sum as it stands.
 
     A_t = sum_l (gamma lambda)^l delta_{t+l}. A step that is not valid is none of the trajectory.
     """

@@ -1,7 +1,6 @@
-"""
-Learning on a CUDA device, checked against the CPU, and how fast it is; run by hand.
+"""Learning on a CUDA device, checked against the CPU; run by hand.
 
-    python3 test/rl/cuda_check.py [--device cuda] [--seconds 2] [--threads 16] [--only check|speed]
+    python3 test/rl/cuda_check.py [--device cuda]
 
 No test of the suite needs a GPU, so this is what shows that learning on one is right. It needs
 PyTorch, Gymnasium, psutil and PyYAML, no ROS. ``--device cpu`` tries the script itself. Exit
@@ -14,7 +13,6 @@ import dataclasses
 import itertools
 import sys
 import tempfile
-import time
 import warnings
 from pathlib import Path
 
@@ -27,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / 'src'))
 from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.unroll import Unroll
-from vdl_ros.rl.device import CPU, choose_device, describe
+from vdl_ros.rl.device import CPU, choose_device
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig, make_algorithm_config
@@ -44,7 +42,6 @@ SMALL = {'replay_start': 1, 'replay_batch': 32, 'replay_size': 2000, 'replay_rat
          'reinforce_episodes': 1, 'ppo_epochs': 2, 'ppo_minibatches': 2, 'prioritized': True}
 # Largest difference of weights, as a share of how far learning has moved them.
 TOLERANCE = 1e-3
-SPEEDS = [('nature', 0), ('impala', 0), ('impala', 256), ('resnet', 0), ('resnet', 256)]
 
 
 def draw(learner, seed, count, envs):
@@ -142,8 +139,7 @@ class Checks:
                 save_checkpoint(path, config={}, learner=one.state(), progress={})
                 other.load_state(load_checkpoint(path)['learner'])
             first = copy.deepcopy(one.weights())
-            same = all(np.array_equal(each, first[name])
-                       for name, each in other.weights().items())
+            same = all(np.array_equal(each, first[name]) for name, each in other.weights().items())
             for learner in (one, other):
                 # The replay and unfinished episodes are not kept: both begin them anew.
                 learner.algorithm = fresh(learner)
@@ -209,61 +205,20 @@ def fresh(learner):
     return algorithm
 
 
-def speed(device, seconds, threads):
-    """Print a table of updates from Pong-shaped unrolls, T = 20, 16 environments each."""
-    torch.set_num_threads(threads)
-    print(f'\nimpala; cpu: {threads} threads; {describe(device)}; ms of an update, of them for '
-          'putting its batch together, and of fetching the weights')
-    print('network    lstm  unrolls  device  precision  steps/s  update  decode  weights')
-    kinds = [(CPU, 'auto')] + [(device, each) for each in ('float32', 'bfloat16')
-                               if device != CPU]
-    for (network, lstm_size), count, (where, precision) in itertools.product(
-            SPEEDS, (2, 8), kinds):
-        learner = make(where, network=network, lstm_size=lstm_size, precision=precision,
-                       optimizer='adam', learning_rate=0.0)
-        unrolls = draw(learner, 0, count, 16)
-        learner.update(unrolls)
-        learner.update(unrolls)
-        spent, updates, before = [0.0, 0.0, 0.0], 0, learner.agent_steps
-        while sum(spent) < seconds or updates < 2:
-            marks = [time.perf_counter()]
-            batch = learner.make_batch(unrolls)
-            marks.append(time.perf_counter())
-            learner.learn(batch)
-            marks.append(time.perf_counter())
-            learner.weights()
-            marks.append(time.perf_counter())
-            spent = [total + later - sooner for total, (sooner, later) in zip(
-                spent, itertools.pairwise(marks), strict=True)]
-            updates += 1
-        decode, learn, weights = (1000 * each / updates for each in spent)
-        precision = str(learner.policy.precision).removeprefix('torch.')
-        rate = (learner.agent_steps - before) / sum(spent[:2])
-        print(f'{network:<9} {lstm_size:>5} {count:>4}x16  {where.type:<6}  {precision:<9} '
-              f'{rate:>8.0f} {decode + learn:>7.1f} {decode:>7.1f} {weights:>8.2f}', flush=True)
-
-
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[1])
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--device', choices=('cuda', 'cpu'), default='cuda')
-    parser.add_argument('--seconds', type=float, default=2.0, help='of each measurement')
-    parser.add_argument('--threads', type=int, default=16, help='of the CPU')
-    parser.add_argument('--only', choices=('check', 'speed'))
     given = parser.parse_args()
     try:
         device = choose_device(given.device)
     except SettingError as error:
         print(f'cuda_check: {error}', file=sys.stderr)
         return 2
-    torch.set_num_threads(given.threads)
+    torch.set_num_threads(16)
+    # Ten bits of mantissa are not float32.
+    torch.backends.cudnn.allow_tf32 = False
     checks = Checks(device)
-    if given.only != 'speed':
-        # Ten bits of mantissa are not float32.
-        torch.backends.cudnn.allow_tf32 = False
-        checks.run()
-        torch.backends.cudnn.allow_tf32 = True
-    if given.only != 'check':
-        speed(device, given.seconds, given.threads)
+    checks.run()
     return 1 if checks.failed else 0
 
 

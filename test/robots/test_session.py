@@ -323,8 +323,7 @@ def test_a_silent_agent_needs_a_confirmation_but_nothing_does_in_simulated_time(
         assert each.session.state is state
         for _ in range(round(31.0 / PERIOD)):
             each.tick()
-        assert each.session.unconfirmed.startswith(
-            'the agent gave no action for 30 s') is is_real
+        assert each.session.unconfirmed.startswith('the agent gave no action for 30 s') is is_real
         each.session.on_other('/teleop', each.now, moving=False)
         assert bool(each.session.unconfirmed) is is_real
 

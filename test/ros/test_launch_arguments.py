@@ -18,8 +18,7 @@ from vdl_ros.ros.launch_nodes import RestartDelays
 def context(*words: str) -> LaunchContext:
     """Return a launch context as of ``ros2 launch``: arguments as given, else the defaults."""
     made = LaunchContext(argv=list(words))
-    for argument in launch_arguments.declare(
-            TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig):
+    for argument in launch_arguments.declare(TrainConfig, *ALGORITHM_SETTINGS.values(), RunConfig):
         argument.execute(made)
     for word in words:
         name, _, value = word.partition(':=')

@@ -4,7 +4,6 @@ import importlib.metadata
 import os
 import runpy
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -60,18 +59,6 @@ def test_no_step_is_repeated_unless_its_input_has_changed(set_up, modules):
     assert run('--force') == [each for each in first if each not in {
         modules.environment.TITLES[name]
         for name in ('export', 'onnx', 'box2d', 'worlds', 'test')}]
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / '.venv' / 'stamps').is_dir(),
-                    reason='this environment was not made by make setup')
-def test_a_second_set_up_of_this_checkout_does_nothing():
-    env = {name: os.environ[name] for name in ('HOME', 'PATH') if name in os.environ}
-    done = subprocess.run(
-        [(ROOT / '.venv' / 'bin' / 'python3').resolve(), str(ROOT / 'bootstrap'), '--with-tests'],
-        capture_output=True, text=True, env=env, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == '[setup] ready: source setup.bash\n'
 
 
 def test_dead_links_and_a_build_of_another_environment_are_removed(modules, tmp_path):

@@ -1,13 +1,16 @@
-"""package.xml names all that the package imports, or says that rosdep has no key for it."""
+"""What is shipped: package.xml names all imports, images have the system packages, completion."""
 
 import ast
 import functools
 import importlib.metadata
 import re
+import subprocess
 import sys
 import xml.etree.ElementTree
 from pathlib import Path
 
+import pytest
+import yaml
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,3 +67,51 @@ def test_every_import_without_a_key_is_a_requirement_of_the_setup():
         assert (by or distribution) in wanted, name
         assert by is None or distribution in {
             Requirement(each).name.lower() for each in importlib.metadata.requires(by)}, name
+
+
+def test_the_images_have_the_system_packages_of_the_set_up(modules):
+    needs = modules.system_packages.BUILDING + modules.system_packages.DRAWING
+    wanted = {package for need in needs for package in need.packages.split()}
+    for name, in_the_base in (('Dockerfile', set()), ('Dockerfile.jazzy', {'build-essential'})):
+        text = (ROOT / name).read_text().replace('\\\n', ' ')
+        words = set(' '.join(re.findall(r'apt-get install ([^&]+)', text)).split())
+        assert wanted - in_the_base <= words, name
+
+
+def test_compose_starts_launch_files_and_nodes_that_exist():
+    services = yaml.safe_load((ROOT / 'compose.yaml').read_text())['services']
+    assert {'learner', 'actors', 'view'} <= set(services)
+    for service in services.values():
+        ros2, verb, package, what = service['command'].split()[:4]
+        assert (ros2, package) == ('ros2', 'vdl_ros')
+        folder = {'launch': 'launch', 'run': 'src/vdl_ros/nodes'}[verb]
+        assert (ROOT / folder / what).with_suffix('.py').is_file(), what
+        # One graph: see docs/transport.md.
+        assert (service['network_mode'], service['ipc']) == ('host', 'host')
+
+
+ASK = '''
+source "$0"
+while read -ra words; do
+  COMP_WORDS=(ros2 "${words[@]}") COMP_CWORD=${#words[@]} COMPREPLY=()
+  _ros2_complete
+  echo "${COMPREPLY[@]}"
+done
+'''
+EXPECTED = {
+    'r': 'run',
+    'run vdl_ros train_': 'train_pose',
+    'launch vdl_ros a': 'actors.launch.py arm.launch.py',
+    'launch vdl_ros actors.launch.py num_a': 'num_actors:=',
+    'run vdl_ros plot --sm': '--smooth',
+    'run vdl_ros teleop --ros-args -p held': 'held_timeout:=',
+    'run no_such_package t': '',
+}
+
+
+@pytest.mark.slow
+def test_tab_completes_verbs_executables_files_and_their_arguments():
+    done = subprocess.run(
+        ['bash', '-c', ASK, ROOT / 'bootstrap' / 'completion.bash'],
+        input='\n'.join([*EXPECTED, '']), capture_output=True, text=True, check=True)
+    assert dict(zip(EXPECTED, done.stdout.splitlines(), strict=True)) == EXPECTED

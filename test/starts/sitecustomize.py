@@ -1,5 +1,4 @@
-"""
-Write down the id of each Python process that tests start; test/reporter.py counts them.
+"""Write down the id of each Python process that tests start; test/reporter.py counts them.
 
 Python imports this at its start, because the folder is on PYTHONPATH. An executable that replaces
 its process, as `ros2 run` does, writes the same id twice.

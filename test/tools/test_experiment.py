@@ -1,9 +1,7 @@
-"""The command experiment with short trainings: modes, results, interrupts, kills, bad input."""
+"""The command experiment with short trainings: modes, results, bad input."""
 
 import csv
 import json
-import os
-import signal
 
 import pytest
 import yaml
@@ -159,8 +157,7 @@ def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_si
         assert line.startswith(f'experiment: {message}')
 
 
-def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(
-        specs, capsys, own_signals):
+def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(specs, capsys, own_signals):
     at = specs.parent / 'at'
     at.mkdir()
     for name, content, value in (
@@ -175,39 +172,3 @@ def test_no_name_in_results_or_of_a_spec_leads_out_of_their_folder(
     specs.write_text('../../run: {agent: {algorithm: ppo}, env: {env_id: CartPole-v1}}\n')
     assert experiment.main(['some.yaml', '../../run']) == 2
     assert 'some.yaml:1: ../../run: is not the name of a folder' in capsys.readouterr().err
-
-
-def begun(folder, number):
-    """Return whether the first session of a trial writes its progress."""
-    path = folder / f'trial-{number}' / 'session-0' / 'progress.csv'
-    return path.exists() and path.stat().st_size > 300
-
-
-@pytest.mark.slow
-def test_a_search_that_is_interrupted_and_killed_ends_with_all_trials(specs, launch):
-    content = yaml.safe_load(specs.read_text())
-    content['searched']['meta'] = {'sessions': 1, 'trials': 3}
-    content['searched']['agent']['total_steps'] = 15_000
-    specs.write_text(yaml.safe_dump(content))
-    words = ('ros2', 'run', 'vdl_ros', 'experiment', 'some.yaml', 'searched', '--mode', 'search',
-             '--jobs', '2')
-    folder = specs.parent / 'runs' / 'some' / 'searched' / 'search'
-
-    first = launch(*words)
-    first.wait_for(lambda: begun(folder, 0), 'the first trial')
-    first.interrupt()
-    assert first.wait() == 1
-    assert 'interrupted; the same command goes on' in first.output
-    assert not json.loads((folder / 'experiment.json').read_text())['complete']
-    for number in (1, 2):
-        killed = launch(*words)
-        killed.wait_for(lambda number=number: begun(folder, number), f'trial {number}')
-        # All of them but the trainings, which notice it.
-        os.killpg(killed.process.pid, signal.SIGKILL)
-        killed.process.wait()
-    last = launch(*words)
-    assert last.wait() == 0
-
-    assert sorted(trial_values(folder)) == [0, 1, 2]
-    summary = json.loads((folder / 'experiment.json').read_text())
-    assert summary['trials'] == {'complete': 3, 'pruned': 0, 'failed': 0}

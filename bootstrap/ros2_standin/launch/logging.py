@@ -103,5 +103,4 @@ def output_writers(process: str, output: str) -> dict[int, Callable[[str], None]
         for place in places:
             place.handle(logging.makeLogRecord({'msg': f'[{process}] {line}'}))
 
-    return {fd: functools.partial(write, places)
-            for fd, places in enumerate(_OUTPUTS[output], 1)}
+    return {fd: functools.partial(write, places) for fd, places in enumerate(_OUTPUTS[output], 1)}

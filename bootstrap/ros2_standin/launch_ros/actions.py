@@ -52,8 +52,7 @@ class Node(ExecuteProcess):
                          name=exec_name, **options)
         self._node_name = None if name is None else normalize(name)
         self._namespace = None if namespace is None else normalize(namespace)
-        self._remappings = [
-            (normalize(old), normalize(new)) for old, new in remappings or ()]
+        self._remappings = [(normalize(old), normalize(new)) for old, new in remappings or ()]
         self._parameters = [
             {key: _parameter(value) for key, value in each.items()}
             if isinstance(each, Mapping) else _path(each) for each in parameters or ()]

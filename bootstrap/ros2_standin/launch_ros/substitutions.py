@@ -40,9 +40,7 @@ class FindPackageShare(FindPackagePrefix):
 class ExecutableInPackage(FindPackagePrefix):
     """The path of an executable of a package."""
 
-    def __init__(
-        self, executable: SomeSubstitutionsType, package: SomeSubstitutionsType,
-    ) -> None:
+    def __init__(self, executable: SomeSubstitutionsType, package: SomeSubstitutionsType) -> None:
         super().__init__(package)
         self.executable = normalize(executable)
 

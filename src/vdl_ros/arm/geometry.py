@@ -160,8 +160,7 @@ def load(
 def parse(urdf: str) -> ArmGeometry:
     """Return the geometry in a URDF text; GeometryError: it is none of this arm."""
     if len(urdf) > _MAX_TEXT:
-        raise GeometryError(
-            f'URDF: {len(urdf)} characters are not allowed: at most {_MAX_TEXT}')
+        raise GeometryError(f'URDF: {len(urdf)} characters are not allowed: at most {_MAX_TEXT}')
     try:
         robot = ElementTree.fromstring(urdf)
     # The two others: of an encoding that is not known, or has no letter of the text.
@@ -171,8 +170,7 @@ def parse(urdf: str) -> ArmGeometry:
         raise GeometryError(f'URDF: the root is <{robot.tag}>, not <robot>')
     for tag in ('link', 'joint', 'link/visual', 'link/collision'):
         if (count := len(robot.findall(tag))) > _MAX_ELEMENTS:
-            raise GeometryError(
-                f'{tag}: {count} are not allowed: at most {_MAX_ELEMENTS}')
+            raise GeometryError(f'{tag}: {count} are not allowed: at most {_MAX_ELEMENTS}')
     links = [_attribute(link, 'name', 'link') for link in robot.findall('link')]
     for name in links:
         if links.count(name) > 1:

@@ -128,8 +128,7 @@ class ImageAttack:
             pixels, math.sqrt(float(np.square(change).mean())) / _LEVELS, bool(change.any()))
 
     def _started(self) -> Attacker:
-        attacker = Attacker(
-            self._config, 1, self._generator, channels_last=True, bounded=True)
+        attacker = Attacker(self._config, 1, self._generator, channels_last=True, bounded=True)
         attacker.follow(self._victim)
         return attacker
 

@@ -335,8 +335,7 @@ class EpisodeLabels:
 
     def texts(self) -> dict[str, str]:
         """Return the labels for ``custom_data``."""
-        return {'task': self.task, 'success': str(bool(self.success)).lower(),
-                'robot': self.robot}
+        return {'task': self.task, 'success': str(bool(self.success)).lower(), 'robot': self.robot}
 
 
 def find_bags(path: Path) -> list[Path]:

@@ -224,9 +224,7 @@ def _read_device(
     raise OSError(f'{device}: no more images')
 
 
-def _read_video(
-    path: Path, size: Size, source: ImageSource,
-) -> Generator[TimedImage, None, None]:
+def _read_video(path: Path, size: Size, source: ImageSource) -> Generator[TimedImage, None, None]:
     """Yield the images of a video file, or a single image."""
     before, count, last = source.damaged, 0, 0.0
     with _opened(path) as container:

@@ -155,8 +155,7 @@ class Control:
         try:
             return {task.name: answer.tasks[task.name] for task in self.plan.on(index)}
         except KeyError as error:
-            raise HostError(
-                f'{self.plan.hosts[index]}: its answer has no task {error}') from None
+            raise HostError(f'{self.plan.hosts[index]}: its answer has no task {error}') from None
 
     def _start_on(self, index: int) -> Answer:
         host = self.plan.hosts[index]

@@ -134,8 +134,7 @@ def start(cluster: str, tasks: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             status.unlink(missing_ok=True)
             inherited = {name: value for name, value in os.environ.items()
                          if name not in NOT_INHERITED}
-            environment = {**inherited, **task['environment'],
-                           MARK: f'{cluster}/{task["name"]}'}
+            environment = {**inherited, **task['environment'], MARK: f'{cluster}/{task["name"]}'}
             with (folder(cluster) / f'{task["name"]}.log').open('wb') as log:
                 subprocess.Popen(
                     ['bash', '-c', _WRAPPER, str(status), *task['command']],

@@ -60,8 +60,7 @@ def _job(plan: Plan, task: Task, name: str, image: str) -> dict[str, Any]:
         'containers': [container]}
     if task.name == FIRST_LEARNER:
         container['volumeMounts'] = [{'name': 'runs', 'mountPath': _RUNS}]
-        pod['volumes'] = [
-            {'name': 'runs', 'persistentVolumeClaim': {'claimName': f'{name}-runs'}}]
+        pod['volumes'] = [{'name': 'runs', 'persistentVolumeClaim': {'claimName': f'{name}-runs'}}]
     return {
         'apiVersion': 'batch/v1', 'kind': 'Job',
         'metadata': {'name': f'{name}-{_dns(task.name)}', 'labels': {'cluster': name}},
@@ -136,8 +135,7 @@ def _devices(task: Task) -> int:
 
 
 def _step(plan: Plan, task: Task) -> str:
-    words = [
-        'srun', '--overlap', '--nodes=1', '--ntasks=1', f'--output=logs/{task.name}.log']
+    words = ['srun', '--overlap', '--nodes=1', '--ntasks=1', f'--output=logs/{task.name}.log']
     environment = {key: value for key, value in task.environment.items()
                    if key != 'ROS_STATIC_PEERS'}
     line = [

@@ -90,8 +90,7 @@ def task_command(host: Host, task: Task) -> str:
     """Return the command that does by hand what a request to start a task does."""
     if host.here:
         return task.as_shell()
-    return shlex.join(
-        [*ssh_command(host), in_setup(host, *shlex.split(task.as_shell()))])
+    return shlex.join([*ssh_command(host), in_setup(host, *shlex.split(task.as_shell()))])
 
 
 class Request:
@@ -187,9 +186,7 @@ class Request:
                          f'{shown(last, 200) or f"status {status}"}')
 
 
-def ask(
-    host: Host, request: Mapping[str, object], timeout: float = 0.0,
-) -> Answer:
+def ask(host: Host, request: Mapping[str, object], timeout: float = 0.0) -> Answer:
     """Return the answer to a request that may take ``timeout`` s; an error is a HostError."""
     with closing(Request(host, request)) as asked:
         found = asked.answer(timeout + ANSWER_S)

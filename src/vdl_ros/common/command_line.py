@@ -33,8 +33,7 @@ class OneLineParser(argparse.ArgumentParser):
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
     """Return a function that parses a whole number from ``low`` to ``high``, for ``type``."""
-    return _parser(int, lambda found: low <= found <= high,
-                   f'a whole number from {low} to {high}')
+    return _parser(int, lambda found: low <= found <= high, f'a whole number from {low} to {high}')
 
 
 def number(low: float, high: float, what: str = '') -> Callable[[str], float]:
@@ -178,8 +177,7 @@ def _in_fork() -> None:
     _after_fork()
 
 
-os.register_at_fork(
-    before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_fork)
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_in_fork)
 
 
 def stop_on_signals(parent: int | None = None) -> threading.Event:

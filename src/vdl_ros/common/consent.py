@@ -108,8 +108,7 @@ class StandstillDetector:
     def recent(self) -> bool:
         """Return whether the process stands still, or went on less than ``settling`` ago."""
         now = self._clock()
-        return (now - self._updated_at > self._max_gap
-                or now - self._went_on_at < self._settling)
+        return now - self._updated_at > self._max_gap or now - self._went_on_at < self._settling
 
     @property
     def input_age(self) -> float:
@@ -247,9 +246,7 @@ class Consent:
         self._neutral.add(by)
         return is_first
 
-    def on_stop(
-        self, engaged: bool, neutral_required: bool = False, mark: object = None,
-    ) -> None:
+    def on_stop(self, engaged: bool, neutral_required: bool = False, mark: object = None) -> None:
         """Take the state of the emergency stop.
 
         Of two equal states, a ``mark`` that has changed says that the robot was stopped meanwhile,

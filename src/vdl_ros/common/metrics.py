@@ -206,5 +206,4 @@ class ReactionTime:
 def in_ms(summary: Mapping[str, float]) -> dict[str, float]:
     """Return a summary in ms: the parts, and ``mean``, ``p50`` and ``p99`` of their sum."""
     names = {'reaction_time': 'mean', 'reaction_time_p50': 'p50', 'reaction_time_p99': 'p99'}
-    return {names.get(name, name): round(1e3 * seconds, 3)
-            for name, seconds in summary.items()}
+    return {names.get(name, name): round(1e3 * seconds, 3) for name, seconds in summary.items()}

@@ -72,9 +72,7 @@ def dump_yaml(value: Any) -> str:
 _Loader.add_constructor(_TAGS['int'], _Loader.whole_number)
 
 
-def parse_yaml(
-    text: str | bytes, look: Callable[[yaml.Node], None] = lambda root: None,
-) -> Any:
+def parse_yaml(text: str | bytes, look: Callable[[yaml.Node], None] = lambda root: None) -> Any:
     """Return the value of a text, None without one; YamlError: it is not such YAML.
 
     ``look`` is called with the nodes, which have the lines of values.

@@ -38,9 +38,7 @@ def _pieces(value: object, limit: int) -> Iterator[str]:
         yield text_of(value[:limit] if isinstance(value, str | bytes) else value, repr)
 
 
-def _joined(
-    begin: str, rows: Iterable[tuple[object, ...]], end: str, limit: int,
-) -> Iterator[str]:
+def _joined(begin: str, rows: Iterable[tuple[object, ...]], end: str, limit: int) -> Iterator[str]:
     """Yield rows of a value, or of a key and a value."""
     yield begin
     for number, row in enumerate(rows):

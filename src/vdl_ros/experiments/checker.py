@@ -8,14 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import (
-    Scalar,
-    SettingError,
-    build,
-    select,
-    settings_of,
-    suggestion,
-)
+from vdl_ros.common.settings import Scalar, SettingError, build, select, settings_of, suggestion
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.worlds import is_world
@@ -167,9 +160,7 @@ class _SpecReader:
             self._file.fault(where, text)
         return search
 
-    def _verify(
-        self, where: Where, settings: Mapping[str, Scalar], search: Search | None,
-    ) -> None:
+    def _verify(self, where: Where, settings: Mapping[str, Scalar], search: Search | None) -> None:
         """Check settings of an agent against each other, with those of presets."""
         algorithm = settings.get('algorithm')
         if algorithm is None or 'env_id' not in settings:

@@ -20,12 +20,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import Scalar, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.experiments.page import (
-    deliver_experiment,
-    read_summary,
-    read_trial,
-    reference_of,
-)
+from vdl_ros.experiments.page import deliver_experiment, read_summary, read_trial, reference_of
 from vdl_ros.experiments.results import deliver_trial
 from vdl_ros.experiments.search import Outcome, Searcher
 from vdl_ros.experiments.spec import Spec

@@ -74,9 +74,7 @@ def moving_mean(values: Array) -> Array:
     return found
 
 
-def session_fitness(
-    steps: Array, returns: Array, reference: ReferenceConfig,
-) -> SessionFitness:
+def session_fitness(steps: Array, returns: Array, reference: ReferenceConfig) -> SessionFitness:
     """Return the fitness of a session, of agent steps at the end and returns of episodes, [N]."""
     if len(returns) < WINDOW:
         return SessionFitness()

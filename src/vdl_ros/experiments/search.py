@@ -46,8 +46,7 @@ from vdl_ros.experiments.trials import TrialRunner
 from vdl_ros.rl.runs.training_process import TrainingError
 
 _JOURNAL = 'search.journal'
-_STATES = {TrialState.COMPLETE: 'complete', TrialState.PRUNED: 'pruned',
-           TrialState.FAIL: 'failed'}
+_STATES = {TrialState.COMPLETE: 'complete', TrialState.PRUNED: 'pruned', TrialState.FAIL: 'failed'}
 # Time between the signs of life of a trial in a database, and without one until it counts as dead,
 # s; how often a trial that is dead is begun again.
 _HEARTBEAT_S, _DEAD_S, _MAX_RETRIES = 10, 60, 3

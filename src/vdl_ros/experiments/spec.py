@@ -59,8 +59,7 @@ class SearchConfig:
 class ReferenceConfig:
     """Settings of the part ``reference`` of a spec: what fitness is measured by."""
 
-    random_return: float = setting(
-        0.0, 'Mean return of random actions.')
+    random_return: float = setting(0.0, 'Mean return of random actions.')
     standard_return: float = setting(
         1.0, 'Return at which the environment counts as solved; above random_return.')
     standard_steps: int = setting(

@@ -252,8 +252,7 @@ class LeRobotWriter:
         self._data.close()
         self._close_video()
         layout, meta = self._layout, self._root / 'meta'
-        self._parquet.write_table(
-            _tasks_table(self._arrow, layout.tasks), meta / 'tasks.parquet')
+        self._parquet.write_table(_tasks_table(self._arrow, layout.tasks), meta / 'tasks.parquet')
         _write_json(meta / 'stats.json', {
             feature: {name: np.asarray(value).tolist() for name, value in statistics.items()}
             for feature, statistics in self._total.items()})

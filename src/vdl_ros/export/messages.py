@@ -107,8 +107,7 @@ def of_contract(contract: Contract) -> BagTopics:
     return BagTopics(
         types, states, command, partial(_parts, parts), rows,
         tuple(feature.name for feature in contract.features),
-        tuple(part.name for part in parts), contract.name,
-        all(map(is_stamped, types.values())))
+        tuple(part.name for part in parts), contract.name, all(map(is_stamped, types.values())))
 
 
 def _features(features: list[Feature], message: Any) -> dict[str, float]:

@@ -117,8 +117,7 @@ class ActorNode(BaseNode):
         train = verify_attack(attack, train, self._surrogate)
         algorithm_config = make_algorithm_config(train, config)
         # A restarted actor must not repeat its first episodes.
-        seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode())
-                + self._start_id) % 2**31
+        seed = (train.seed * 1_000_003 + zlib.crc32(self._id.encode()) + self._start_id) % 2**31
         # Before environments start threads, which inherit it.
         self._share_cores(env, train)
         self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')
@@ -219,8 +218,7 @@ class ActorNode(BaseNode):
         self._policies.succeeded()
         for episode in episodes:
             self._episodes.publish(to_episode(
-                episode, stamp=self.get_clock().now(), actor_id=self._id,
-                policy_version=version))
+                episode, stamp=self.get_clock().now(), actor_id=self._id, policy_version=version))
 
     def stop(self) -> None:
         """Close the environments: a robot must not go on after an error."""

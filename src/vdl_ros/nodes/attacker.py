@@ -49,8 +49,7 @@ class AttackerNode(BaseNode):
 
     def _on_image(self, message: AnyImage) -> None:
         found = self._attack.perturb(from_image(message))
-        self._images.publish(to_image(
-            found.pixels, message.header.stamp, message.header.frame_id))
+        self._images.publish(to_image(found.pixels, message.header.stamp, message.header.frame_id))
         self._statistics.received(message.header.stamp)
         self._attacked += found.changed
         self._unchanged += not found.changed

@@ -38,8 +38,7 @@ class CameraNode(BaseNode):
         self._source, self._published, self._size = config.source, 0, 'unknown'
         self.feed: SimulatedFeed | RealFeed
         if config.source == SIMULATED:
-            geometry = self.settings(GeometryConfig).load(
-                self.settings(CameraPlacement).arguments)
+            geometry = self.settings(GeometryConfig).load(self.settings(CameraPlacement).arguments)
             self.feed = SimulatedFeed(self, config, geometry, self._publish)
         else:
             self.feed = RealFeed(self, config, self._publish)

@@ -93,8 +93,7 @@ class EvaluateNode(BaseNode):
         # The score of a game counts all lives, also if the policy was trained with episodic_life.
         env = replace(self._env, episodic_life=False)
         with set_up():
-            envs = factory.make(
-                env, settings.seed, num_envs=count, same_step=not self.is_attack)
+            envs = factory.make(env, settings.seed, num_envs=count, same_step=not self.is_attack)
             if before:
                 envs = attack_environments(
                     envs, self._attack, self._train, settings.seed, self._surrogate)
@@ -110,8 +109,7 @@ class EvaluateNode(BaseNode):
             for episode in result.episodes:
                 self._episodes.publish(to_episode(
                     episode, stamp=self.get_clock().now(),
-                    actor_id=self.get_fully_qualified_name(),
-                    policy_version=self._saved.version))
+                    actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
             if result.returns:
                 self._report(result, before)
         finally:

@@ -100,8 +100,7 @@ class GoToNode(BaseNode):
     @property
     def is_blocked(self) -> bool:
         """Return whether the controller would only pause, because its viewer is missing."""
-        return self.status is not None and self.status.state == 'idle' and bool(
-            self.status.reason)
+        return self.status is not None and self.status.state == 'idle' and bool(self.status.reason)
 
     def _on_description(self, message: String) -> None:
         self.description = message.data

@@ -27,11 +27,7 @@ from vdl_ros.rl.distributed.collectives import Group, GroupError, MissingError
 from vdl_ros.rl.distributed.process_group import join
 from vdl_ros.rl.learning.reporting import NOT_SAVED
 from vdl_ros.rl.learning.trainer import NOT_FINITE
-from vdl_ros.rl.runs.run_config import (
-    RunConfig,
-    RunFolderConfig,
-    verify_run,
-)
+from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, verify_run
 from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
@@ -44,13 +40,7 @@ from vdl_ros.rl.settings import (
 from vdl_ros.ros import parameters
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import (
-    EXIT_BAD_INPUT,
-    EXIT_OK,
-    EXIT_RESTART,
-    die_with_parent,
-    set_up,
-)
+from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK, EXIT_RESTART, die_with_parent, set_up
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings

@@ -19,12 +19,7 @@ from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
-from vdl_ros.arm.simulation.simulation import (
-    ArmSimulation,
-    Pacer,
-    PoseError,
-    SimulatedLink,
-)
+from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, PoseError, SimulatedLink
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import SimArmConfig

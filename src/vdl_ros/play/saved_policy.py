@@ -85,8 +85,7 @@ def load_policy(path: Path, *, env_id: str = '', algorithm: str = '') -> SavedPo
         raise CheckpointError(f'{path}: not all weights are finite')
     explore = exploration_schedule(algorithm_config, '')
     policy.exploration = torch.tensor([explore(train.total_steps)])
-    return SavedPolicy(
-        policy.eval(), env, train, spaces[1], version, agent_steps, described)
+    return SavedPolicy(policy.eval(), env, train, spaces[1], version, agent_steps, described)
 
 
 def load_surrogate(config: SurrogateConfig) -> Policy | None:

@@ -151,9 +151,7 @@ def format_table(rows: Sequence[tuple[str, Scores]]) -> str:
     return '\n'.join('| ' + ' | '.join(line) + ' |' for line in lines)
 
 
-def draw_estimates(
-    path: Path, sets: Sequence[tuple[str, Estimate, NDArray[np.float32]]],
-) -> None:
+def draw_estimates(path: Path, sets: Sequence[tuple[str, Estimate, NDArray[np.float32]]]) -> None:
     """Plot title, estimates and truth, float32 [frames, 6], of data sets as PNG, PDF or SVG.
 
     Six panels show the first data set, each estimate a dot over its truth, not confident ones in

@@ -96,8 +96,7 @@ class PoseOptimizer:
         self._matrices = [nn.Parameter(_as_matrix(each.data)) for each in self._kernels]
         ours = {id(each) for each in self._kernels}
         kind = torch.optim.Muon if bfloat16 else _Float32Muon
-        self._muons = [kind([each], lr=0.0, weight_decay=weight_decay)
-                       for each in self._matrices]
+        self._muons = [kind([each], lr=0.0, weight_decay=weight_decay) for each in self._matrices]
         self._adamw = torch.optim.AdamW(
             [{'params': [each for each in heavy if id(each) not in ours],
               'weight_decay': weight_decay},

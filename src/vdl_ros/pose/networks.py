@@ -15,8 +15,7 @@ from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.pose.dataset import SIZE, PoseDataset
 
 #: Order of every array of six: m for the first, rad for the rest.
-OUTPUTS = (
-    'camera_distance', 'camera_elevation', 'camera_azimuth', 'base', 'shoulder', 'elbow')
+OUTPUTS = ('camera_distance', 'camera_elevation', 'camera_azimuth', 'base', 'shoulder', 'elbow')
 #: Which of them are joints of the arm.
 JOINT_OUTPUTS = slice(3, 6)
 #: Factors of the six when a picture is flipped: azimuth and base change their sign.

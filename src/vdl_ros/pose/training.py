@@ -16,13 +16,7 @@ from torch import Tensor, nn
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.common.event_file import EventFile
-from vdl_ros.common.files import (
-    ProgressTable,
-    atomic_file,
-    is_unused,
-    lock_folder,
-    write_text,
-)
+from vdl_ros.common.files import ProgressTable, atomic_file, is_unused, lock_folder, write_text
 from vdl_ros.common.tensor_file import faster_in_bfloat16, load_tensor_file, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, augment, flip, load_model, save_model, to_float
@@ -123,8 +117,7 @@ class Trainer:
         self._average = make_model(config.model)
         self._average.load_state_dict(self._model.state_dict())
         self._bfloat16 = bfloat16_is_faster()
-        self._optimizer = PoseOptimizer(
-            self._model, config.weight_decay, bfloat16=self._bfloat16)
+        self._optimizer = PoseOptimizer(self._model, config.weight_decay, bfloat16=self._bfloat16)
         self._lr = 0.0
         self.step, self.epoch, self.elapsed = 0, 0, 0.0
         self._done_in_epoch, self._best, self._saved_step = 0, math.inf, 0

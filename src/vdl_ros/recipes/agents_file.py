@@ -98,9 +98,7 @@ def check_agent_name(name: object) -> str:
     return name
 
 
-def agents_of_world(
-    env_id: str, names: Sequence[str], counts: Sequence[int],
-) -> list[list[str]]:
+def agents_of_world(env_id: str, names: Sequence[str], counts: Sequence[int]) -> list[list[str]]:
     """Return the names of the bodies of each agent: the first agent has the first ones.
 
     ``names`` are of the bodies for which policies act, in the order of the world; ``counts`` the

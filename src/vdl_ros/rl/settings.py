@@ -23,8 +23,7 @@ class TrainConfig:
     Costs are named as in the IMPALA paper (Espeholt et al. 2018, arXiv:1802.01561).
     """
 
-    algorithm: str = setting(
-        'impala', 'Learning algorithm.', choices=ALGORITHMS)
+    algorithm: str = setting('impala', 'Learning algorithm.', choices=ALGORITHMS)
     inference: str = setting(
         'actor', 'Actions are chosen by each actor, or by the learner, which then gets every '
         'observation.', choices=('actor', 'learner'))
@@ -68,15 +67,13 @@ class TrainConfig:
     eval_every: int = setting(
         0, 'Period of evaluations by the most likely actions; 0: none.', minimum=0,
         maximum=1_000_000_000_000, unit='steps')
-    eval_episodes: int = setting(
-        20, 'Episodes of an evaluation.', minimum=2, maximum=10_000)
+    eval_episodes: int = setting(20, 'Episodes of an evaluation.', minimum=2, maximum=10_000)
     eval_patience: int = setting(
         0, 'The run ends after this many evaluations without a new best; 0: never.', minimum=0,
         maximum=1_000_000)
     unroll_length: int = setting(
         20, 'Length of a trajectory, T.', minimum=1, maximum=10_000, unit='steps')
-    batch_size: int = setting(
-        2, 'Trajectories in one update.', minimum=1, maximum=1024)
+    batch_size: int = setting(2, 'Trajectories in one update.', minimum=1, maximum=1024)
     max_in_flight: int = setting(
         4, 'Trajectories of an actor in flight: sent, and not learned from yet.', minimum=1,
         maximum=1024)
@@ -95,10 +92,8 @@ class TrainConfig:
     optimizer: str = setting('adam', 'Optimizer.', choices=('adam', 'rmsprop'))
     rmsprop_epsilon: float = setting(
         0.01, 'Epsilon of rmsprop; that of adam is 1e-5.', minimum=1e-12, maximum=1.0)
-    entropy_cost: float = setting(
-        0.01, 'Weight of the entropy bonus.', minimum=0.0, maximum=10.0)
-    baseline_cost: float = setting(
-        0.5, 'Weight of the value loss.', minimum=0.0, maximum=10.0)
+    entropy_cost: float = setting(0.01, 'Weight of the entropy bonus.', minimum=0.0, maximum=10.0)
+    baseline_cost: float = setting(0.5, 'Weight of the value loss.', minimum=0.0, maximum=10.0)
     reward_scale: float = setting(
         1.0, 'Factor of the rewards in the loss: values of about one are learned fastest.',
         minimum=1e-9, maximum=1e9)
@@ -154,8 +149,7 @@ class PpoConfig:
         'KL penalty, or a hinge with an adaptive learning rate (WALL-E).',
         choices=('clip', 'kl', 'hinge'))
     ppo_clip: float = setting(
-        0.2, 'Clip range of the probability ratio, epsilon.',
-        minimum=0.0, maximum=10.0)
+        0.2, 'Clip range of the probability ratio, epsilon.', minimum=0.0, maximum=10.0)
     ppo_kl_target: float = setting(
         0.01, 'Target KL divergence of kl and hinge; a batch ends early at four times this.',
         minimum=1e-6, maximum=10.0, unit='nats')
@@ -219,8 +213,7 @@ class DqnConfig(ReplayConfig):
     exploration_start: float = setting(
         1.0, 'Epsilon or temperature at the start.', minimum=1e-9, maximum=1e6)
     exploration_end: float = setting(
-        0.02, 'Epsilon or temperature after exploration_steps.',
-        minimum=1e-9, maximum=1e6)
+        0.02, 'Epsilon or temperature after exploration_steps.', minimum=1e-9, maximum=1e6)
     exploration_steps: int = setting(
         50_000, 'Length of the linear change from start to end.', minimum=1,
         maximum=1_000_000_000_000, unit='steps')

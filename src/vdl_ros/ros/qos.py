@@ -53,7 +53,7 @@ SENSOR = _profile(5, ReliabilityPolicy.RELIABLE, DurabilityPolicy.VOLATILE)
 # How this package subscribes to them: only the newest counts, lost ones are not sent again.
 LATEST = _profile(1, ReliabilityPolicy.BEST_EFFORT, DurabilityPolicy.VOLATILE)
 
-# Signs of life: one that is lost must not be sent again seconds later, when nobody lives.
+# How signs of life are heard: one that is lost must not be sent again when nobody lives.
 ALIVE = LATEST
 
 # Commands: none may be lost, an older one is obsolete.
@@ -113,7 +113,7 @@ TABLE = {
     'arm/emergency_stop_marker': Topic('visualization_msgs/Marker', LATCHED),
     'arm/joint_trajectory': Topic('trajectory_msgs/JointTrajectory', COMMAND),
     'arm/trajectory_status': Topic('vdl_ros/JointTrajectoryStatus', LATCHED),
-    'arm/viewer_alive': Topic('std_msgs/Empty', ALIVE),
+    'arm/viewer_alive': Topic('std_msgs/Empty', COMMAND, ALIVE),
     'arm/joint_states': _sensor('sensor_msgs/JointState'),
     'arm/pose': _sensor('vdl_ros/ArmPose'),
     'arm/trajectory_markers': Topic('visualization_msgs/MarkerArray', LATCHED),

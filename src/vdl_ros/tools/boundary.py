@@ -91,8 +91,7 @@ def _plot(options: argparse.Namespace) -> None:
 def _action_names(envs: VectorEnvironment, env_id: str) -> list[str]:
     if env_id.startswith(factory.ATARI):
         return [each.name for each in envs.unwrapped.ale.get_action_set()]  # type: ignore[attr-defined]
-    return [f'action {index}' for index in range(int(
-        getattr(envs.single_action_space, 'n', 0)))]
+    return [f'action {index}' for index in range(int(getattr(envs.single_action_space, 'n', 0)))]
 
 
 if __name__ == '__main__':

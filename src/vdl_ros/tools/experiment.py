@@ -48,8 +48,7 @@ def _parser() -> argparse.ArgumentParser:
     add('file', type=Path, nargs='?', metavar='FILE', help='file of specs')
     add('spec', nargs='?', metavar='SPEC', help='its name; benchmark runs all without it')
     add('--mode', choices=MODES, default='train', help='[train]')
-    add('--at', type=Path, metavar='RUN',
-        help='enjoy: folder of a run, a trial or an experiment')
+    add('--at', type=Path, metavar='RUN', help='enjoy: folder of a run, a trial or an experiment')
     add('--all', type=Path, metavar='FILE', help='a YAML file {file: {spec: mode}}')
     add('--check', type=Path, nargs='+', metavar='PATH',
         help='print the faults of files, or of all in folders')

@@ -75,16 +75,14 @@ def _plot(options: argparse.Namespace) -> None:
         raise ValueError(f'--output: {output.parent} is not a folder')
     if output.is_dir():
         raise ValueError(f'--output: {output} is a folder')
-    groups = [[RecordedRun(path) for path in paths]
-              for paths in (options.runs, *options.compare)]
+    groups = [[RecordedRun(path) for path in paths] for paths in (options.runs, *options.compare)]
     for group in groups:
         check_group(group)
     if options.label and len(options.label) != len(groups):
         raise ValueError(f'--label: {len(options.label)} given; allowed: one for each '
                          f'group of runs, {len(groups)}')
     labels = options.label or group_labels(groups)
-    curves = [_curve(label, group, options)
-              for label, group in zip(labels, groups, strict=True)]
+    curves = [_curve(label, group, options) for label, group in zip(labels, groups, strict=True)]
     _draw(curves, environments(groups), options)
     print(output)
 

@@ -126,8 +126,7 @@ def play_of_simulations(count):
 
 
 def move_beside_simulations(batch, parameters, poses, steps, random):
-    """
-    Let a twin and simulations with its parameters take the same random commands.
+    """Let a twin and simulations with its parameters take the same random commands.
 
     Yield the positions of the simulations, [N, 5], and which had no contact so far, [N].
     """

@@ -1,5 +1,4 @@
-"""
-Make a learner fail in a phase, and write a digest of its weights after every update.
+"""Make a learner fail in a phase, and write a digest of its weights after every update.
 
 Python imports this file in processes that have its folder in PYTHONPATH; what is wrapped are the
 functions that mark the phases. ``test_killed_learners.py`` sets the environment variables.

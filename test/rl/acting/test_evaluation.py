@@ -31,8 +31,7 @@ def play(episodes, batch, seed=6, stop=None):
     envs = make(EnvConfig(env_id='vdl/Counter-v0'), 1, num_envs=batch)
     identities = envs.reset(seed=seed)[0][:, 2].astype(int)
     return identities, evaluate(
-        envs, lambda observations, *_: np.zeros(len(observations), np.int64), episodes,
-        seed, stop)
+        envs, lambda observations, *_: np.zeros(len(observations), np.int64), episodes, seed, stop)
 
 
 def test_episodes_are_divided_evenly_among_environments():

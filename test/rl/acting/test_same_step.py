@@ -88,8 +88,7 @@ def test_unrolls_and_episodes_are_the_same_to_the_bit(made, same, kind, number):
     for mode in MODES:
         envs = made(kind, mode, number)
         policy, spaces = policy_of(envs)
-        actor = Greedy(
-            envs, policy, UnrollSchema(*spaces, STEPS, 1, policy.state_size), seed=5)
+        actor = Greedy(envs, policy, UnrollSchema(*spaces, STEPS, 1, policy.state_size), seed=5)
         episodes, unrolls = [[] for _ in range(number)], []
         for _ in range(8):
             arrays, finished = actor.unroll()

@@ -102,8 +102,7 @@ def log_probs():
 
 @pytest.fixture
 def check_gradient():
-    """
-    Return a function: assert that ``loss`` is what ``definition`` returns, and so its gradient.
+    """Return a function: assert that ``loss`` is what ``definition`` returns, and so its gradient.
 
     ``definition`` computes the loss anew from the policy's parameters as they are.
     """

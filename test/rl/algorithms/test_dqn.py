@@ -98,8 +98,7 @@ def test_loss_and_gradient_are_those_of_the_definition(
 
 
 @pytest.mark.parametrize('double', [True, False])
-def test_with_a_memory_whole_columns_are_learned_from(
-        random_unroll, real, config, spaces, double):
+def test_with_a_memory_whole_columns_are_learned_from(random_unroll, real, config, spaces, double):
     """Each column is walked through from the state that its actor had, and forgets at resets."""
     settings = config('dqn', lstm_size=5)
     learner = make(lambda policy, settings, **options: real(settings, **options), None, settings,

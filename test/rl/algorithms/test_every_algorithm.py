@@ -139,8 +139,7 @@ def test_without_a_saved_replay_it_goes_on_but_for_that(learner, saved, update, 
     for number in range(3):
         update(one, number)
     other.load_state(saved(one))
-    assert same(dict(other.algorithm.target.state_dict()),
-                dict(one.algorithm.target.state_dict()))
+    assert same(dict(other.algorithm.target.state_dict()), dict(one.algorithm.target.state_dict()))
     assert other.algorithm._replay.steps == 0
     before = copy.deepcopy(other.weights())
     assert update(other, 3) == {

@@ -4,9 +4,7 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
-from gymnasium import spaces
 
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv
 from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import Unroll
@@ -15,8 +13,7 @@ from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorith
 
 
 class Recall(gymnasium.vector.VectorEnv):
-    """
-    Episodes of ``steps`` steps, whose last action is worth 1 if it is the one that was shown.
+    """Episodes of ``steps`` steps, whose last action is worth 1 if it is the one that was shown.
 
     Shown it is with the first observation only: (-1 or 1 for action 0 or 1, 0 later; whether the
     next action is the one that counts). With one step there is nothing to remember.
@@ -133,65 +130,3 @@ def test_the_best_of_a_range_is_found(name, updates, kind):
                    normalize_advantages=True, entropy_cost=0.0)
     act = Act(policy, Aim.single_action_space, deterministic=True)
     assert float(act(np.ones((1, 1), np.float32))[0, 0]) == pytest.approx(-150, abs=20)
-
-
-ONE, PARTS = spaces.Discrete(2), spaces.MultiDiscrete([2, 3])
-
-
-class Puzzle(gymnasium.vector.VectorEnv):
-    """
-    Episodes of one step: what is right is shown in several parts of an observation together.
-
-    Shown are a sign, a number of 1 to 3, and in an image whether the sign is inverted. The action,
-    or its first part, is the sign, inverted or not; the second is the number. The reward is the
-    share of right parts.
-    """
-
-    metadata = {'autoreset_mode': gymnasium.vector.AutoresetMode.NEXT_STEP}
-
-    num_envs = 32
-
-    def __init__(self, actions):
-        self.single_action_space = actions
-        self.single_observation_space = spaces.Dict({
-            'inverted': spaces.Box(0, 255, (1, 36, 36), np.uint8),
-            'sign': spaces.Box(-1, 1, (1,), np.float64), 'number': spaces.Discrete(3, start=1)})
-
-    def reset(self, *, seed=None, options=None):
-        self.rng, self.over = np.random.default_rng(seed), False
-        return self._observe(), {}
-
-    def _observe(self):
-        inverted, sign, number = self.rng.integers(0, (2, 2, 3), (self.num_envs, 3)).T
-        self.right = np.stack([inverted ^ sign, number], 1)
-        halves = (np.arange(36) < 18) == inverted[:, None]
-        image = 200 * halves[:, None, None].repeat(36, 2).astype(np.uint8)
-        return {'inverted': image, 'sign': 2.0 * sign[:, None] - 1.0, 'number': number + 1}
-
-    def step(self, actions):
-        actions = actions.reshape(self.num_envs, -1)
-        rewards = (actions == self.right[:, :actions.shape[1]]).mean(1) * (not self.over)
-        self.over = not self.over
-        return (self._observe(), rewards, np.full(self.num_envs, self.over),
-                np.zeros(self.num_envs, np.bool_), {})
-
-    def solved(self, policy):
-        """Return the share of right parts when the policy plays."""
-        envs = CheckedVectorEnv(self, seed=9)
-        act = Act(policy, envs.single_action_space, deterministic=True)
-        total, observations = 0.0, envs.reset()[0]
-        for _ in range(20):
-            rewards = envs.step(act(observations))[1]
-            observations = envs.step(act(observations))[0]
-            total += float(rewards.mean())
-        return total / 20
-
-
-@cases('name', 'impala', 'ppo', 'dqn', 'sac')
-def test_an_image_and_numbers_are_understood_together_and_several_actions_learned(name):
-    replays = name in ('dqn', 'sac')
-    puzzle = Puzzle(ONE if replays else PARTS)
-    policy = train(name, CheckedVectorEnv(puzzle, seed=3), 30 if replays else 15
-                   if name == 'ppo' else 40, learning_rate=0.001 if replays else 0.002,
-                   precision='float32')
-    assert puzzle.solved(policy) > 0.99

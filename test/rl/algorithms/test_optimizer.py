@@ -95,21 +95,3 @@ def test_what_is_not_finite_is_named_and_changes_nothing(same):
         hook.remove()
     optimizer.step(network.loss(), {})
     assert torch.isfinite(network.second).all()
-
-
-def test_an_optimizer_goes_on_with_its_own_state_and_refuses_that_of_another():
-    for name in ('adam', 'rmsprop'):
-        network, optimizer = make(optimizer=name)
-        optimizer.step(network.loss(), {})
-        other, again = make(optimizer=name)
-        other.load_state_dict(network.state_dict())
-        again.load_state(copy.deepcopy(optimizer.state()))
-        optimizer.step(network.loss(), {})
-        again.step(other.loss(), {})
-        assert torch.equal(network.first, other.first), name
-    with pytest.raises(TypeError, match='^optimizer adam is not rmsprop$'):
-        again.load_state(make(optimizer='adam')[1].state())
-    # Epsilon is that of the settings.
-    _, other = make(optimizer='rmsprop', rmsprop_epsilon=0.1)
-    other.load_state(again.state())
-    assert other.state()['param_groups'][0]['eps'] == 0.1

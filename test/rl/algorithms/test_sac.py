@@ -93,8 +93,7 @@ def test_losses_and_gradients_are_those_of_the_definition(learn, actions, n):
     observations = batch.observations[sample.time, sample.column]
     following = batch.observations[later, sample.column]
     taken = batch.actions[sample.time, sample.column]
-    target_entropy = -2.0 if actions is FORCES else 0.5 * math.log(
-        4 if actions is ACTIONS else 6)
+    target_entropy = -2.0 if actions is FORCES else 0.5 * math.log(4 if actions is ACTIONS else 6)
 
     torch.manual_seed(1)
     noise = [[None] * count] * 2

@@ -10,8 +10,7 @@ from vdl_ros.rl.algorithms.advantages import gae, vtrace
 
 
 def draw(seed, steps=9, batch=4):
-    """
-    Return arrays of one batch: off-policy, with terminations and steps that do not count.
+    """Return arrays of one batch: off-policy, with terminations and steps that do not count.
 
     In the order of ``vtrace``: log_rhos, discounts, rewards, values, valid; ``gae`` has no first.
     """

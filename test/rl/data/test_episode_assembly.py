@@ -28,8 +28,7 @@ class Played:
 
 
 class Stream:
-    """
-    One environment that resets itself in the step after an episode's last one.
+    """One environment that resets itself in the step after an episode's last one.
 
     Observations are (number of the environment, of the episode, of the step).
     """
@@ -47,8 +46,7 @@ class Stream:
                 last = i == length - 1
                 self.rows.append((observations[i], actions[i], rewards[i], last and terminated,
                                   last and not terminated, i == 0))
-            self.begun.append(
-                Played(observations, actions[:-1], rewards[:-1], terminated, start))
+            self.begun.append(Played(observations, actions[:-1], rewards[:-1], terminated, start))
         # The last one may go on beyond the end.
         self.rows = self.rows[:steps + 1]
         self.episodes = [each for each in self.begun if each.steps.stop <= steps]
@@ -163,8 +161,7 @@ def test_a_restarted_actor_starts_a_new_episode():
 
 @pytest.mark.parametrize('steps', [1, 3, 12])
 def test_an_episode_that_was_broken_off_is_left_out(steps):
-    """
-    A robot was lost: another episode begins, without an end of the one before.
+    """A robot was lost: another episode begins, without an end of the one before.
 
     It would be cut at the length that it reaches with the lost step.
     """

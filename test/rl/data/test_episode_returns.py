@@ -10,8 +10,7 @@ from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 
 
 def lived(lengths, successes, steps):
-    """
-    Return the arrays of ``steps`` steps, and the episodes as (first step, end, episode).
+    """Return the arrays of ``steps`` steps, and the episodes as (first step, end, episode).
 
     ``lengths`` and ``successes`` are of the episodes of each environment, one after the other.
     """
@@ -47,8 +46,7 @@ def by_end(episodes):
 
 def test_episodes_are_counted_in_unrolls_of_any_length_but_not_over_a_lost_one():
     rng = np.random.default_rng(0)
-    arrays, episodes = lived(
-        rng.integers(1, 9, (4, 100)), rng.random((4, 100)) < 0.5, 150)
+    arrays, episodes = lived(rng.integers(1, 9, (4, 100)), rng.random((4, 100)) < 0.5, 150)
     counter, start, finished = EpisodeCounter(4), 0, []
     while start < 150:
         stop = min(start + int(rng.integers(1, 20)), 150)

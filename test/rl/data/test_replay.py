@@ -77,8 +77,7 @@ def test_the_oldest_is_overwritten(schema, batch):
         given, b = columns[i]
         assert torch.equal(replay.observations[i % 5], given.observations[:, b])
         assert torch.equal(replay.actions[i % 5], given.actions[:, b])
-    assert replay.steps == sum(
-        int(given.valid[:, b].sum()) for given, b in columns[7:]) < 5 * 8
+    assert replay.steps == sum(int(given.valid[:, b].sum()) for given, b in columns[7:]) < 5 * 8
 
 
 def frequencies(replay, count=40_000):
@@ -139,8 +138,7 @@ def test_a_replay_larger_than_the_free_memory_is_rejected(monkeypatch):
     space = gymnasium.spaces.Box(0, 255, (4, 84, 84), np.uint8)
     schema = UnrollSchema(space, gymnasium.spaces.Discrete(6), 20, 4)
     monkeypatch.setattr(psutil, 'virtual_memory', lambda: SimpleNamespace(available=2e8))
-    for learners, split in (
-            (1, ''), (3, ', split over 3 learners, if all are on this host')):
+    for learners, split in ((1, ''), (3, ', split over 3 learners, if all are on this host')):
         # 21 observations for 20 steps; beside these the rest is small.
         most = int(0.8 * 2e8 / learners / (21 * (4 * 84 * 84 + 1) + 20 * 36)) * 20
         with pytest.raises(ValueError) as error:

@@ -1,14 +1,16 @@
-"""Unroll schema: errors name the array, and stacked observations are restored."""
+"""Unrolls and batches: errors name the array, stacked observations are restored."""
 
 import re
 
 import gymnasium
 import numpy as np
 import pytest
+import torch
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.rl.acting.torch_actor import TorchActor
+from vdl_ros.rl.data.batch import Source, make_batch, transform_rewards
 from vdl_ros.rl.data.unroll import Unroll, UnrollError, UnrollSchema, stack, unstack
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import TrainConfig
@@ -21,8 +23,7 @@ def acted(env_id, lstm_size=0):
     config = EnvConfig(env_id=env_id)
     envs = factory.make(config, 1, num_envs=BATCH)
     spaces = envs.single_observation_space, envs.single_action_space
-    policy = make_policy(
-        TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
+    policy = make_policy(TrainConfig(network='mlp', hidden_size=4, lstm_size=lstm_size), *spaces)
     schema = UnrollSchema(
         *spaces, STEPS, factory.frames_per_observation(config), policy.state_size)
     actor = TorchActor(envs, policy, schema, 1)
@@ -36,8 +37,7 @@ def acted(env_id, lstm_size=0):
 
 @pytest.fixture(scope='module')
 def unrolls():
-    """
-    Schemas and valid arrays by what they hold.
+    """Schemas and valid arrays by what they hold.
 
     Numbers; stacks of frames; a stack of frames and numbers, with actions of two parts; continuous
     actions; and a policy's state of eight numbers.
@@ -185,29 +185,6 @@ def test_each_frame_is_sent_once_and_numbers_beside_it_as_an_array_of_their_own(
         UnrollSchema(space, space, 5, 1)
 
 
-@pytest.mark.parametrize(('env_id', 'frames'), [
-    ('vdl/PixelCounter-v0', 4), ('vdl/MixedCounter-v0', 4), ('vdl/MixedCounter-v0', 1)])
-def test_encoding_and_decoding_restores_observations(env_id, frames):
-    envs = factory.make(EnvConfig(env_id=env_id), 9, num_envs=3)
-    schema = UnrollSchema(
-        envs.single_observation_space, envs.single_action_space, 30, frames)
-    observation, _ = envs.reset()
-    seen, resets, done = [observation], [np.ones(3, np.bool_)], np.zeros(3, np.bool_)
-    for _ in range(30):
-        observation, _, terminated, truncated, _ = envs.step(
-            np.zeros(envs.action_space.shape, np.int64))
-        seen.append(observation)
-        resets.append(done)
-        done = terminated | truncated
-    observations, is_reset = np.stack(seen), np.stack(resets)
-    assert is_reset[1:].sum() > 3
-    # Into a slice of a larger batch, which must stay untouched beside it.
-    batch = np.full((31, 5, *observations.shape[2:]), 7, observations.dtype)
-    schema.decode_into(schema.encode(observations, is_reset), batch[:, 1:4])
-    assert np.array_equal(batch[:, 1:4], observations)
-    assert (batch[:, [0, 4]] == 7).all()
-
-
 def stacked(rng, steps, batch, size, shape, is_reset, black=False):
     """Return observations [steps, batch, size, *shape], one after the other, naively."""
     observations = np.zeros((steps, batch, size, *shape), np.uint8)
@@ -243,8 +220,42 @@ def test_stacks_are_restored_for_any_pattern_of_resets():
 
 
 def test_observation_that_does_not_continue_must_be_marked():
-    observations = stacked(
-        np.random.default_rng(0), 6, 2, 4, (3, 3), np.zeros((6, 2), bool))
+    observations = stacked(np.random.default_rng(0), 6, 2, 4, (3, 3), np.zeros((6, 2), bool))
     observations[3, 1, 0, 0, 0] ^= 1
     with pytest.raises(ValueError, match='number 3 of environment 1 does not continue'):
         unstack(observations, np.zeros((6, 2), bool))
+
+
+ARRAYS = ('observations', 'actions', 'rewards', 'terminated', 'truncated', 'is_reset',
+          'behaviour_log_probs')
+
+
+def batch_of(unrolls, spaces, state_size=0):
+    return make_batch(unrolls, UnrollSchema(*spaces, 8, 1, state_size))
+
+
+def test_unrolls_are_concatenated_along_the_batch_axis(spaces, random_unroll):
+    unrolls = [random_unroll(0, batch=2, start_id=2**63, sequence=5, state_size=4),
+               random_unroll(1, batch=1, start_id=9, state_size=4)]
+    batch = batch_of(unrolls, spaces, 4)
+    assert batch.sources == (Source(2**63, 5, 2), Source(9, 0, 1))
+    expected = np.concatenate([unroll.arrays['state'] for unroll in unrolls])
+    assert np.array_equal(batch.state.numpy(), expected)
+    assert batch_of([random_unroll(0)], spaces).state.shape == (3, 0)
+    for name in ARRAYS:
+        expected = np.concatenate([unroll.arrays[name] for unroll in unrolls], 1)
+        found = getattr(batch, name).numpy()
+        assert found.dtype == expected.dtype
+        assert np.array_equal(found, expected), name
+    resets = np.concatenate([unroll.arrays['is_reset'] for unroll in unrolls], 1)
+    assert np.array_equal(batch.valid.numpy(), ~resets[1:])
+    assert not batch.valid.all()
+
+
+def test_rewards_are_transformed():
+    rewards = torch.tensor([-10.0, -0.5, 0.0, 0.5, 10.0])
+    for how, expected in (
+            ('none', [-10.0, -0.5, 0.0, 0.5, 10.0]), ('abs_one', [-1.0, -0.5, 0.0, 0.5, 1.0]),
+            ('soft_asymmetric', [-1.5 * np.tanh(2), -1.5 * np.tanh(0.1), 0.0, 5 * np.tanh(0.1),
+                                 5 * np.tanh(2)])):
+        assert transform_rewards(rewards, how).tolist() == pytest.approx(expected), how

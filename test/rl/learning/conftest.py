@@ -58,8 +58,7 @@ class Run:
 
 @pytest.fixture
 def start(scripted, spaces, tmp_path):
-    """
-    Return a function that makes a run.
+    """Return a function that makes a run.
 
     ``inbox`` makes an inbox of FlowStats, or has the arguments of a scripted one.
     """

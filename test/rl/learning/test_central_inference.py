@@ -1,5 +1,4 @@
-"""
-Central inference gives the same unrolls as local inference, and keeps to credit and memory.
+"""Central inference gives the same unrolls as local inference, and keeps to credit and memory.
 
 In the counter environments actions have no effect, so both must be equal bit by bit.
 """
@@ -35,8 +34,7 @@ def assert_same_stream(learner, unrolls, expected):
     for unroll, wanted in zip(unrolls, expected, strict=True):
         for name in ('rewards', 'terminated', 'truncated', 'is_reset'):
             np.testing.assert_array_equal(unroll.arrays[name], wanted[name], err_msg=name)
-        np.testing.assert_array_equal(
-            decoded(learner, unroll.arrays), decoded(learner, wanted))
+        np.testing.assert_array_equal(decoded(learner, unroll.arrays), decoded(learner, wanted))
 
 
 def serve(learner, actors):
@@ -106,8 +104,7 @@ def test_lost_and_duplicate_messages_change_neither_unrolls_nor_states():
 def test_actors_in_one_batch_have_separate_actions_and_policy_states():
     learner = Learner(COUNTER, lstm_size=4, last_action_reward=True)
     sizes = set()
-    learner.policy.register_forward_pre_hook(
-        lambda module, inputs: sizes.add(inputs[0].shape[1]))
+    learner.policy.register_forward_pre_hook(lambda module, inputs: sizes.add(inputs[0].shape[1]))
     asking = [Asking(learner, COUNTER, seed=number, batch=number + 1,
                      start_id=number) for number in range(3)]
     for turn in range(6 * STEPS + 3):
@@ -214,8 +211,7 @@ def test_a_changed_number_of_environments_is_rejected_and_other_actors_are_answe
     asking, other = (Asking(learner, COUNTER, start_id=each) for each in (1, 2))
     go_on(learner, asking, 2)
     arrays = {name: array[:2] for name, array in asking.actor.observe(whole=False).items()}
-    answers = learner.serve(
-        dataclasses.replace(asking.request(), arrays=arrays), other.request())
+    answers = learner.serve(dataclasses.replace(asking.request(), arrays=arrays), other.request())
     assert [answer.request.start_id for answer in answers] == [2]
     assert learner.refused == ['rewards: 2 environments are not the 3 of the step before']
     go_on(learner, asking, STEPS)

@@ -141,8 +141,7 @@ def test_nonfinite_loss_ends_a_run_and_keeps_its_checkpoint(start, same):
 def test_policy_is_published_at_the_start_and_every_publish_every_updates(start):
     run = start(publish_every=2, max_in_flight=4)
     run()
-    assert [version for version, _ in run.published] == [
-        0, *range(2, run.learner.version + 1, 2)]
+    assert [version for version, _ in run.published] == [0, *range(2, run.learner.version + 1, 2)]
 
 
 def test_resumed_run_continues_steps_episodes_and_progress(start):

@@ -72,13 +72,11 @@ def test_asynchronous_trainer_learns_from_any_two_trajectories(graph):
 
 
 def test_synchronous_update_takes_batch_size_of_every_actor(graph):
-    each = graph(actors=3, num_actors=3, synchronous=True, batch_size=2,
-                 total_steps=200)
+    each = graph(actors=3, num_actors=3, synchronous=True, batch_size=2, total_steps=200)
     assert each.run() == 'total_steps'
     assert len(each.batches) > 3
     for update, batch in enumerate(each.batches):
-        expected = [(number, 2 * update + i)
-                    for number in range(3) for i in range(2)]
+        expected = [(number, 2 * update + i) for number in range(3) for i in range(2)]
         assert sorted(batch) == expected
     # So everything was acted with the very policy that learned from it.
     assert each.flow_stats.lag_max == 0
@@ -159,8 +157,7 @@ def test_actor_with_a_stale_trajectory_catches_up(graph):
     assert each.run() == 'total_steps'
     assert each.flow_stats.stale == 1
     # What actor 1 sent second was too old, and is in no batch.
-    assert each.batches[:3] == [
-        [(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
+    assert each.batches[:3] == [[(0, 0), (1, 0)], [(0, 1), (1, 2)], [(0, 2), (1, 3)]]
 
 
 def test_a_frozen_policy_does_not_change_and_its_actors_get_their_credit(graph):

@@ -13,8 +13,7 @@ from vdl_ros.rl.runs.checkpoint import load_checkpoint
 
 @pytest.fixture
 def runs(pair, start, tmp_path):
-    """
-    Return a function: what two runs of one group come to.
+    """Return a function: what two runs of one group come to.
 
     ``inboxes`` are the arguments of each one's inbox; ``prepare`` is called with each run before
     it begins.
@@ -65,8 +64,7 @@ def test_two_learners_make_one_run_and_learner_0_reports_it(runs):
     steps = 8 * 2 * first['version']
     assert found['episodes'] == pytest.approx(5 * (steps + 1) / 6, abs=3 * 3)
     assert found['wire_bytes']['in'] == 100 * found['trajectories_received']
-    assert found['policy_lag'] == {'mean': (first['version'] - 1) / 2,
-                                   'max': first['version'] - 1}
+    assert found['policy_lag'] == {'mean': (first['version'] - 1) / 2, 'max': first['version'] - 1}
     assert load_checkpoint(runs.folder / 'checkpoint.pt')['learner']['version'] == first['version']
 
 
@@ -91,8 +89,7 @@ def test_interrupting_one_learner_ends_both(runs, who, stopped):
 
     inboxes = [{}, {}]
     inboxes[who] = {'on_get': nobody}
-    first, second = runs(
-        inboxes, lambda run: stops.update({run.learner.group.rank: run.stop}))
+    first, second = runs(inboxes, lambda run: stops.update({run.learner.group.rank: run.stop}))
     assert first['reason'] == second['reason'] == 'interrupted'
     assert first['version'] == second['version'] == 0
     assert summary(runs)['ended_by'] == 'interrupted'

@@ -211,8 +211,7 @@ def test_squashed_actions_are_within_the_range_and_fill_it():
 
 def test_the_density_of_a_squashed_action_is_the_slope_of_its_distribution():
     """The probability of an action up to y is that of a sample up to atanh(y)."""
-    family, two = (
-        make_distribution(spaces.Box(-1, 1, (size,)), SQUASHED) for size in (1, 2))
+    family, two = (make_distribution(spaces.Box(-1, 1, (size,)), SQUASHED) for size in (1, 2))
     y = torch.linspace(-0.999, 0.999, 41, dtype=torch.float64)
     for mean, log_std in ((0.0, 0.0), (1.5, -1.0), (-0.4, 0.6)):
         below, above = (reference.Normal(mean, math.exp(log_std)).cdf((y + step).atanh())

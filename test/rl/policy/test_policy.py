@@ -24,8 +24,7 @@ SAC = SacConfig()
 
 
 def make(space=NUMBERS, action_space=ACTIONS, own=None, precision='float32', **config):
-    return module.make_policy(
-        TrainConfig(precision=precision, **config), space, action_space, own)
+    return module.make_policy(TrainConfig(precision=precision, **config), space, action_space, own)
 
 
 def observations(space, *lead):

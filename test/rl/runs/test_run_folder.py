@@ -13,12 +13,7 @@ import yaml
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
-from vdl_ros.rl.runs.run_folder import (
-    RunFolder,
-    RunFolderError,
-    load_array_file,
-    save_array_file,
-)
+from vdl_ros.rl.runs.run_folder import RunFolder, RunFolderError, load_array_file, save_array_file
 
 PARTS = {'config': {}, 'learner': {'agent_steps': 0}, 'progress': {}}
 

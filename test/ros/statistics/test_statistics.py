@@ -141,8 +141,7 @@ def test_the_newest_scalars_and_time_shares_are_published(node):
         found = list(map(read, node.fire(102.0)))
     assert found[0] == Scalar('/learner', 'agent_steps', 20.0)
     shares = [each for each in found if isinstance(each, Share)]
-    assert {(each.thread, each.phase) for each in shares} == {
-        (ACTING, 'step'), (ACTING, 'other')}
+    assert {(each.thread, each.phase) for each in shares} == {(ACTING, 'step'), (ACTING, 'other')}
     assert sum(each.share for each in shares) == pytest.approx(1.0)
 
 

@@ -86,8 +86,7 @@ class Guardian(Guard):
     """
 
     def __init__(
-        self, product: int, backend: str = '', timeout: float = 0.1,
-        port: Callable[[], str] = str,
+        self, product: int, backend: str = '', timeout: float = 0.1, port: Callable[[], str] = str,
     ) -> None:
         self._options = [f'--product={product}', f'--backend={backend}', f'--timeout={timeout}']
         self._port = port

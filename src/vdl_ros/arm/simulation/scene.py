@@ -109,8 +109,7 @@ def build_scene(
         raise GeometryError('MuJoCo: ' + ' '.join(str(error).split())) from error
     joints = [model.joint(PREFIX + name) for name in JOINTS]
     scene = Scene(
-        model, geometry,
-        qpos=np.array([joint.qposadr[0] for joint in joints]),
+        model, geometry, qpos=np.array([joint.qposadr[0] for joint in joints]),
         dof=np.array([joint.dofadr[0] for joint in joints]),
         actuators=np.array([model.actuator(PREFIX + name).id for name in JOINTS]),
         load=np.zeros(len(JOINTS)), inertia=np.zeros(len(JOINTS)))

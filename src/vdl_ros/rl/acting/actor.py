@@ -143,9 +143,7 @@ class Actor(ABC):
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
         """Put the last actions and rewards into the state, if they are inputs of the policy."""
 
-    def unroll(
-        self, stop: threading.Event | None = None,
-    ) -> tuple[Arrays, list[FinishedEpisode]]:
+    def unroll(self, stop: threading.Event | None = None) -> tuple[Arrays, list[FinishedEpisode]]:
         """Step T times; return the arrays of ``unroll.py`` and the episodes that ended.
 
         Raises:

@@ -75,8 +75,7 @@ def make_actor(
     threadpool_limits(threads, 'blas')
     small = None if follow else make_numpy_policy(train, *spaces, algorithm_config)
     if small is not None:
-        return NumpyActor(envs, small, schema(small.state_size), seed, timer, exploration,
-                          stream)
+        return NumpyActor(envs, small, schema(small.state_size), seed, timer, exploration, stream)
 
     import torch
 

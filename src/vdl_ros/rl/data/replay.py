@@ -95,8 +95,7 @@ class Replay:
         dtype = torch.from_numpy(space.sample()).dtype
         self.observations = torch.empty(columns, steps + 1, *space.shape, dtype=dtype)
         self.actions = torch.zeros(columns, *actions.shape, dtype=actions.dtype)
-        self.rewards, self.returns, self.factors = (
-            torch.zeros(columns, steps) for _ in range(3))
+        self.rewards, self.returns, self.factors = (torch.zeros(columns, steps) for _ in range(3))
         self.times = torch.zeros(columns, steps, dtype=torch.int64)
         self.is_reset = torch.zeros(columns, steps + 1, dtype=torch.bool)
         self.state = torch.zeros(columns, schema.state_size)
@@ -154,8 +153,7 @@ class Replay:
         # Rounding may lead beyond the last step with a weight.
         places = places.clamp(max=last)
         length = self._weights.shape[1]
-        return Sample(places // length, places % length,
-                      (weights[places] / totals[-1]).float())
+        return Sample(places // length, places % length, (weights[places] / totals[-1]).float())
 
     def update_priorities(self, column: Tensor, time: Tensor, errors: Tensor) -> None:
         """Set the weights of the valid steps among these from their errors, float [N]."""

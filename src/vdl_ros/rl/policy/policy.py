@@ -134,8 +134,7 @@ class Policy(Encoder):
                 features, value_features = (
                     torch.cat([each, rows], -1) for each in (features, value_features))
             if self.lstm is not None:
-                features, state = run_lstm(
-                    self.lstm, features.reshape(*lead, -1), is_reset, state)
+                features, state = run_lstm(self.lstm, features.reshape(*lead, -1), is_reset, state)
                 value_features = features = features.flatten(0, 1)
             state = torch.cat([state, last], -1)
         elif state is None:

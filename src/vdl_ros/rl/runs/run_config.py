@@ -25,8 +25,7 @@ class RunConfig:
         False, 'Learn from a bag, which a player sends, until its end; the argument bag of '
         'train.launch.py sets it.')
     video: bool = setting(False, "Record the policy at the end, to video.mp4 in the run's folder.")
-    num_actors: int = setting(
-        2, 'Number of actors.', minimum=1, maximum=256)
+    num_actors: int = setting(2, 'Number of actors.', minimum=1, maximum=256)
     checkpoint_period: float = setting(
         60.0, 'Time between checkpoints.', minimum=0.1, maximum=1e6, unit='s')
     status_period: float = setting(

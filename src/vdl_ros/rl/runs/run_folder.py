@@ -114,8 +114,7 @@ class RunFolder:
             raise RunFolderError(f'resume: {path} holds no checkpoint.pt')
         if not resume and not self.restarted and path.is_dir() and any(
                 each not in own for each in path.iterdir()):
-            raise RunFolderError(
-                f'run_dir: {path} is not empty; name another, or resume this one')
+            raise RunFolderError(f'run_dir: {path} is not empty; name another, or resume this one')
 
     def _claim(self, launch_id: str, resume: bool) -> None:
         # Another process may have used the folder since the first check.

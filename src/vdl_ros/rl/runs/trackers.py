@@ -138,8 +138,7 @@ class Tracker:
         run_id = file.read_text().strip() if file.is_file() else ''
         if not _ID.fullmatch(run_id):
             run_id = ''  # libraries make paths of it
-        run_id, log, end = _BACKENDS[self._name](
-            self._folder, self._project, self._config, run_id)
+        run_id, log, end = _BACKENDS[self._name](self._folder, self._project, self._config, run_id)
         write_text(file, run_id)
         while (row := self._rows.get()) is not None:
             log(*row)

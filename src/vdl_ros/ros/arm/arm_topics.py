@@ -116,8 +116,7 @@ class ArmTopics:
         self._standstill.update()
         self._is_settled = True
         self._sent = qos.pub(node, 'arm/motors_sent')
-        self._stop = EmergencyStop(
-            state_file(node, 'emergency_stop', self._name), time.time_ns())
+        self._stop = EmergencyStop(state_file(node, 'emergency_stop', self._name), time.time_ns())
         self._stop.interrupt('the driver has started', time.time_ns())
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
                                 notice=self._log, interrupted=self._interrupt, clock=clock)

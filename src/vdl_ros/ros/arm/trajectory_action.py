@@ -114,8 +114,7 @@ class TrajectoryAction:
         self._server = _Server(
             node, FollowJointTrajectory, ACTION, execute_callback=self._never,
             goal_callback=self._on_request, handle_accepted_callback=self._on_goal,
-            cancel_callback=self._on_cancel,
-            result_timeout=_RESULT_S)
+            cancel_callback=self._on_cancel, result_timeout=_RESULT_S)
 
     def replaced(self, by: str) -> None:
         """End the goal, if there is one, motors off, because another trajectory follows."""

@@ -191,8 +191,7 @@ def _start_echo(stack: contextlib.ExitStack) -> str:
     name = f'vdl_doctor_{secrets.token_hex(8)}'
     # In a session of its own: Ctrl-C ends this process, which ends it.
     process = subprocess.Popen(
-        echo_command(name), start_new_session=True, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE)
+        echo_command(name), start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     stack.callback(end_echo, process)
     assert process.stdout is not None
     if process.stdout.readline() != b'ready\n':

@@ -99,8 +99,7 @@ class _ByTrajectory(Resetter):
 
     def _is_there(self, values: dict[str, float], nobody: str) -> bool:
         """Return whether it is there; ResetError: too late, because of ``nobody`` unless ''."""
-        away = {name: abs(values[name] - wanted)
-                for name, wanted in self._reset.positions.items()}
+        away = {name: abs(values[name] - wanted) for name, wanted in self._reset.positions.items()}
         if not nobody and all(each <= self._reset.tolerance for each in away.values()):
             return True
         if time.monotonic() > self._deadline:

@@ -80,8 +80,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._returned = time.monotonic()
 
     def reset(
-        self, *, seed: int | list[int | None] | None = None,
-        options: dict[str, Any] | None = None,
+        self, *, seed: int | list[int | None] | None = None, options: dict[str, Any] | None = None,
     ) -> tuple[NDArray[Any], dict[str, Any]]:
         """Begin an episode of every robot, as soon as all of them are there."""
         first = seed[0] if isinstance(seed, list) else seed

@@ -65,8 +65,7 @@ def _feature_reader(where: str, kind: Any, feature: contracts.Feature) -> Callab
                f'a quaternion, for {feature.convert}')
     elif feature.key or feature.index >= 0:
         _check(where, feature.field, found,
-               item is not None and (item[1] or item[2]) in _NUMBERS,
-               'numbers, for key or index')
+               item is not None and (item[1] or item[2]) in _NUMBERS, 'numbers, for key or index')
     else:
         _check(where, feature.field, found, found in _NUMBERS,
                'a number; of several, index or key chooses one')

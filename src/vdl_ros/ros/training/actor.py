@@ -248,8 +248,7 @@ class LocalInferenceMode:
             message = to_trajectory(
                 arrays, stamp=context.node.get_clock().now(), actor_id=context.actor_id,
                 start_id=context.start_id, sequence=self._credit.spend(),
-                learner_id=self._learner_id, policy_version=version,
-                compression=self._compression)
+                learner_id=self._learner_id, policy_version=version, compression=self._compression)
         with context.timer('publish'):
             self._publisher.publish(message)
             context.finished(finished, version)

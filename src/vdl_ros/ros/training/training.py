@@ -250,8 +250,7 @@ class _Source:
             schema = learner.schema
             steps = StepSchema(schema.observation_space, schema.frames_per_observation)
             central = CentralInference(
-                learner.copy_policy(), schema, steps, flow_stats, train.credit,
-                timers[INFERENCE],
+                learner.copy_policy(), schema, steps, flow_stats, train.credit, timers[INFERENCE],
                 partial(exploration_schedule, learner.algorithm_config, frozen=train.freeze),
                 train.synchronous, max_bytes=2 * memory_budget())
             self.inference = InferenceService(
