@@ -63,8 +63,8 @@ def test_what_cannot_be_used_is_said_in_one_line(tmp_path, monkeypatch, capsys):
     for args, message in (
             ('--env_id CartPol-v1', "did you mean 'CartPole-v"),
             ('--max_policy_lag 1 --batch_size 2', 'max_in_flight: 1 is not allowed'),
-            ('--algorithm sac --env_id vdl/MixedCounter-v0',
-             "algorithm: 'sac' cannot act in MultiDiscrete([2 3]): Discrete from 0, or a Box "),
+            ('--algorithm dqn --env_id vdl/MixedCounter-v0',
+             "algorithm: 'dqn' cannot act in MultiDiscrete([2 3]): Discrete from 0; for other"),
             ('--algorithm ppo --save_replay true',
              "save_replay: true is not allowed with algorithm 'ppo'"),
             ('--run_dir full', f'run_dir: {tmp_path}/full is not empty'),
