@@ -15,7 +15,7 @@ from typing import Any
 import gymnasium
 from gymnasium import spaces as gym_spaces
 from gymnasium.envs.registration import EnvSpec, load_env_creator
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import say
@@ -161,6 +161,10 @@ def _make_copies(
     if spec.vector_entry_point is not None and not wrappers:
         env: VectorEnvironment = gymnasium.make_vec(
             spec.id, count, vectorization_mode='vector_entry_point', **kwargs)
+        if env.unwrapped.metadata is VectorEnv.metadata:
+            # ale-py writes its mode into the dictionary of the class, which others would read.
+            env.unwrapped.metadata = dict(VectorEnv.metadata)
+            VectorEnv.metadata.clear()
         mode = env.metadata.get('autoreset_mode')
         kind = CheckedVectorEnv
         if mode is AutoresetMode.SAME_STEP and (same_step or count == 1):

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from gymnasium import spaces
-from gymnasium.vector import VectorEnv
+from gymnasium.vector import AutoresetMode, VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.command_line import OneLineParser, run_tool, stop_on_signals, whole_number
@@ -51,6 +51,8 @@ class _Match(VectorEnv[Any, Any, Any]):
 
     Players look at the worlds themselves, so there are no observations.
     """
+
+    metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP}
 
     def __init__(self, shared: SharedWorlds, num_worlds: int) -> None:
         self._shared, self.num_envs = shared, num_worlds * len(shared.views)

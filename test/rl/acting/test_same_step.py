@@ -6,7 +6,7 @@ import pytest
 import torch
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.envs.registration import EnvSpec
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
@@ -157,3 +157,10 @@ def test_an_environment_that_is_an_unroll_ahead_is_left_out_until_its_next_episo
     # With a step into each episode 600 / (1 + 1 / 1.5) and 600 / (1 + 1 / 30) would be.
     assert recorded[0] > 250
     assert recorded[2] > 560
+
+
+def test_the_mode_of_an_environment_is_not_that_of_others(made):
+    env = made('ale', AutoresetMode.SAME_STEP, 2)
+    assert env.metadata['autoreset_mode'] is AutoresetMode.SAME_STEP
+    assert VectorEnv.metadata == {}
+    env.close()
