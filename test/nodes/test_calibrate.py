@@ -122,10 +122,12 @@ def test_end_before_the_end_stops_motors_and_writes_nothing(launch, sent, peer, 
             process.interrupt()
         elif reason == 'emergency stop':
             stop.publish(stop_request('/test', 'a test'))
-        # Again: a process that has not discovered the person yet does not hear of it.
-        peer.until(lambda process=process: process.process.poll() is not None, 'the end',
-                   say=lambda reason=reason: reason.startswith('/teleop') and person.publish(
-                       MotorCommand(sender='/teleop')))
+        # Again: a process that has not discovered the person yet does not hear of it. Not too
+        # often: an arm that only the driver keeps off does not follow, which is another reason.
+        peer.until(
+            lambda process=process: process.process.poll() is not None, 'the end', every=0.5,
+            say=lambda reason=reason: reason.startswith('/teleop') and person.publish(
+                MotorCommand(sender='/teleop')))
         assert process.process.returncode == 1
         assert process.output.splitlines()[-1] == \
             f'calibrate: {reason}: motors off, nothing written'
