@@ -8,17 +8,19 @@ from vdl_ros.robots.task import Task
 class Drive(Task):
     # Added to the features in the observation: where the goal is, seen from the robot.
     goals = ('ahead', 'left', 'near')
+    # That of the target, which is published for people to see.
+    frame = 'odom'
 
     def __init__(self, contract, close):
         super().__init__(contract)
         self.close = close
 
     def begin(self, measured, random):
-        self.place = random.uniform(-1.5, 1.5, 2)
+        self.target = [*random.uniform(-1.5, 1.5, 2), 0.0]
 
     def goal(self, measured):
         distance = self.distance(measured)
-        bearing = math.atan2(self.place[1] - measured['y'], self.place[0] - measured['x'])
+        bearing = math.atan2(self.target[1] - measured['y'], self.target[0] - measured['x'])
         turn = bearing - measured['yaw']
         return math.cos(turn), math.sin(turn), 1.0 - distance
 
@@ -31,4 +33,4 @@ class Drive(Task):
         return self.distance(after) < self.close
 
     def distance(self, measured):
-        return math.hypot(self.place[0] - measured['x'], self.place[1] - measured['y'])
+        return math.hypot(self.target[0] - measured['x'], self.target[1] - measured['y'])

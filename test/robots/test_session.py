@@ -8,8 +8,17 @@ import yaml
 from msgspec.structs import replace
 from robot_contract import GOOD
 
+from vdl_ros.common.consent import YIELD_S
 from vdl_ros.robots.confirmation import Confirmation
-from vdl_ros.robots.contract import LateAction, Limit, Reading, StopTopic, read_contract
+from vdl_ros.robots.contract import (
+    LateAction,
+    Limit,
+    Reading,
+    StopTopic,
+    Takeover,
+    TakeoverPart,
+    read_contract,
+)
 from vdl_ros.robots.session import ResetError, Resetter, Session, State, StopState
 from vdl_ros.robots.task import Task
 
@@ -46,13 +55,14 @@ class FakeResetter(Resetter):
 class Robot:
     """A session, and what it sent and logged; time goes on by ticks only."""
 
-    def __init__(self, path, launch='', **changes):
+    def __init__(self, path, launch='', takeovers=False, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
         contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
         self.session = Session(contract, Forward(contract), self.resetter,
                                lambda action: self.sent.append(float(action[0])),
                                self.log.append, name='/robot', clock=lambda: self.now,
+                               takeovers=takeovers,
                                confirmation=Confirmation(
                                    path / 'unconfirmed' if launch else None, launch))
         for index, stop in enumerate(self.session.stops):
@@ -462,3 +472,92 @@ def test_a_robot_that_was_never_commanded_gets_no_command_at_the_end(robot):
     robot.session.act(np.array([0.7]), robot.now)
     robot.session.stop()
     assert robot.sent == [0.7, 0.0]
+
+
+def test_a_person_takes_the_episode_over_and_gives_it_back_by_a_pause(robot):
+    robot = robot(takeovers=True, episode_steps=100)
+    robot.start()
+    assert robot.tick(act=0.7).executed is None
+    robot.sent.clear()
+    # In force for half of the step before; then the agent's action is not sent.
+    robot.session.act(np.array([0.5]), robot.now)
+    robot.now += 0.5 * PERIOD
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    robot.now -= 0.5 * PERIOD
+    result = robot.tick()
+    assert result.executed == pytest.approx([0.0])
+    result = robot.tick(act=0.7)
+    assert result.executed == pytest.approx([-0.5])
+    # What was done, in the observation too.
+    np.testing.assert_allclose(result.observation[2:], [-0.5, 0.0], atol=1e-6)
+    robot.session.on_other('/teleop', robot.now, moving=False, values=[0.0])
+    given_back = robot.now + YIELD_S
+    while robot.now < given_back - 0.5 * PERIOD:
+        result = robot.tick(act=0.7)
+        assert result.executed == pytest.approx([0.0])
+    assert robot.sent == [0.5]
+    assert robot.tick(act=0.7).executed is None
+    assert robot.sent == [0.5, 0.7]
+    assert (robot.session.lost, robot.session.unconfirmed) == (0, '')
+
+
+@pytest.mark.parametrize('event', ['stop', 'silence', 'off', 'program', 'environment', 'number'])
+def test_a_takeover_ends_with_the_episode(robot, event):
+    robot = robot(takeovers=True, episode_steps=100, stops=(STOP,))
+    robot.start()
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    assert robot.tick(act=0.7).executed is not None
+    if event == 'stop':
+        robot.session.on_stop(0, pressed=True)
+    elif event == 'silence':
+        for _ in range(11):
+            robot.tick(speed=None, act=0.7)
+    elif event == 'off':
+        # Let go, then switched off.
+        for _ in range(2):
+            robot.session.on_other('/teleop', robot.now, moving=False, values=[0.0])
+        assert 'switched the motors off' in robot.session.unconfirmed
+    elif event == 'number':
+        robot.session.on_other('/teleop', robot.now)
+    else:
+        sender = {'program': '/arm_controller', 'environment': '/robot_environment_1'}[event]
+        robot.session.on_other(sender, robot.now, values=[0.3])
+    assert robot.session.lost == 1
+    assert robot.session.state is State.WAITING
+
+
+def test_a_person_who_takes_over_is_late_for_nothing_and_held_to_limits(robot):
+    robot = robot(takeovers=True, episode_steps=100, late=LateAction(action='hold', limit=0.5),
+                  limits=(Limit(feature='speed', low=-1.0, high=0.5),))
+    robot.start()
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    assert robot.tick() is None
+    assert robot.sent == []
+    result = robot.tick(act=0.7)
+    assert result.executed == pytest.approx([-0.5])
+    result = robot.tick(speed=0.6, act=0.7)
+    assert result.terminated
+    assert robot.sent[0] == 0.0
+
+
+def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_silent(robot):
+    takeover = Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=2.5 * PERIOD,
+                        parts=(TakeoverPart(name='forward', field='axes', index=1),))
+    given = robot(takeovers=True, takeover=takeover, episode_steps=100)
+    given.start()
+    # A stick at rest takes nothing over.
+    given.session.on_person(np.array([0.0]), given.now)
+    assert given.tick(act=0.7).executed is None
+    given.session.on_person(np.array([-3.0]), given.now)
+    assert given.sent == [0.7, -1.0]
+    for _ in range(3):
+        given.tick(act=0.7)
+    assert given.sent == [0.7, -1.0, 0.0]
+    assert given.tick(act=0.7).executed == pytest.approx([0.0])
+
+    # Of an algorithm that cannot learn from it the robot gives way.
+    other = robot(takeover=takeover)
+    other.start()
+    other.session.on_person(np.array([0.5]), other.now)
+    assert (other.sent, other.session.lost) == ([0.0], 1)
+    assert other.log[-1] == 'waits: joy commands the robot'

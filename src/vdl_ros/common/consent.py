@@ -197,9 +197,14 @@ class Consent:
     @property
     def pause(self) -> str:
         """Why nothing may move now although the consent holds, or ''."""
-        now = self._clock()
-        if self._resumes and now - self._moved_at < YIELD_S:
+        if self._resumes and self._clock() - self._moved_at < YIELD_S:
             return f'{self._other} commands the robot'
+        return self.halt
+
+    @property
+    def halt(self) -> str:
+        """Why nothing may move now, whoever else commands, or ''."""
+        now = self._clock()
         if self._neutral_required or (self._resumes and now - self._stop_ended_at < YIELD_S):
             return 'the emergency stop was released'
         return self.missing_viewer

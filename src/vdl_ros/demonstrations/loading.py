@@ -32,6 +32,7 @@ from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
 from vdl_ros.robots.contract import Contract, known_contracts, read_contract
+from vdl_ros.robots.takeover import executed_actions
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
 # The last rest of an episode is learned for so long, and rests within it, s: what is observed does
@@ -96,7 +97,7 @@ def _replay(
         raise ValueError(f'{episode.source}: its messages span {end - begin:.3g} s; '
                          f'from two steps of {1.0 / contract.rate:g} s to an hour')
     ticks = begin + np.arange(count + 1) / contract.rate
-    actions, values = _actions(episode.commands, ticks, contract)
+    actions, values = executed_actions(episode.commands, ticks, contract)
     neutral = np.array(contract.actions.neutral)
     moves = np.any(np.abs(values - neutral) > 1e-9, axis=1)
     if not moves.any():
@@ -138,34 +139,6 @@ def _with_outcomes(
     return _Replayed(found[kept], actions[kept], Outcomes(
         found[kept + 1], np.array(rewards)[kept], ended & (kept == steps - 1),
         np.diff(kept, append=steps + 1) > 1))
-
-
-def _actions(
-    commands: Sequence[tuple[float, tuple[float, ...]]], ticks: NDArray[np.float64],
-    contract: Contract,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Return for each tick but the last the action, and its values in the contract's units."""
-    parts = contract.actions.parts
-    times = np.array([-np.inf, *(time for time, _ in commands)])
-    given = np.array([contract.actions.neutral, *(each[:len(parts)] for _, each in commands)])
-    order = np.argsort(times, kind='stable')
-    times, given = times[order], given[order]
-    # The integral of what is commanded, from the first tick.
-    edges = np.union1d(ticks, times[(times > ticks[0]) & (times < ticks[-1])])
-    in_force = given[np.searchsorted(times, edges[:-1], side='right') - 1]
-    integral = np.concatenate([
-        np.zeros((1, len(parts))), np.cumsum(in_force * np.diff(edges)[:, None], axis=0)])
-    at_ticks = integral[np.searchsorted(edges, ticks)]
-    means = np.diff(at_ticks, axis=0) / np.diff(ticks)[:, None]
-    if not contract.actions.is_discrete:
-        low, high = (np.array([getattr(part, end) for part in parts]) for end in ('low', 'high'))
-        values = means.clip(low, high)
-        return 2.0 * (values - low) / (high - low) - 1.0, values
-    indices = np.stack([
-        np.abs(means[:, [index]] - np.array(part.levels)).argmin(axis=1)
-        for index, part in enumerate(parts)], axis=1)
-    return indices.astype(float), np.stack([
-        np.array(part.levels)[indices[:, index]] for index, part in enumerate(parts)], axis=1)
 
 
 def _measure(

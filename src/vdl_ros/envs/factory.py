@@ -57,13 +57,14 @@ dummy.register_counters()
 
 def make(
     config: EnvConfig, seed: int, num_envs: int | None = None, render: bool = False, *,
-    same_step: bool = False,
+    same_step: bool = False, takeovers: bool = False,
 ) -> VectorEnvironment:
     """Return ``num_envs`` copies of an environment, ``config.num_envs`` by default.
 
     The first ``reset()`` of the result uses seeds made from ``seed``, one per copy. With
     ``render``, its ``render()`` returns an image uint8 [H, W, 3] per copy. With ``same_step`` its
-    autoreset mode may be SAME_STEP (``envs/same_step.py``).
+    autoreset mode may be SAME_STEP (``envs/same_step.py``). With ``takeovers`` a person who
+    commands a robot does not end its episode (``ros/robots/robot_env.py``).
 
     Raises:
         EnvError: an unknown or unusable environment; the message is one line.
@@ -71,8 +72,10 @@ def make(
     count = config.num_envs if num_envs is None else num_envs
     if count < 1:
         raise EnvError(f'num_envs: {count} is not allowed: a whole number, at least 1')
-    same_step = same_step and not any(getattr(config, name) for name in _LAG)
-    return add_lag(_make(config, seed, count, render, same_step), config, seed)
+    is_delayed = any(getattr(config, name) for name in _LAG)
+    env = _make(config, seed, count, render, same_step and not is_delayed,
+                takeovers=takeovers and not is_delayed)
+    return add_lag(env, config, seed)
 
 
 def bodies(config: EnvConfig) -> list[str]:
@@ -118,7 +121,7 @@ def _refuse(config: EnvConfig, name: str, reason: str) -> None:
 
 
 def _make(config: EnvConfig, seed: int, count: int, render: bool,
-          same_step: bool = False) -> CheckedVectorEnv:
+          same_step: bool = False, takeovers: bool = False) -> CheckedVectorEnv:
     if config.env_id.startswith((ATARI, dummy.NAMESPACE, ROBOT)):
         for name in ('env_kwargs', 'env_wrappers', 'bodies'):
             _refuse(config, name, 'other settings choose its variant')
@@ -138,6 +141,8 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
     wrappers = make_wrappers(config.env_wrappers, count)
     if config.time_limit:
         kwargs['max_episode_steps'] = config.time_limit
+    if takeovers and spec.id.startswith(ROBOT):
+        kwargs['takeovers'] = True
     if render:
         kwargs['render_mode'] = 'rgb_array'
         draw_without_display()

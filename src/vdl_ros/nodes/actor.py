@@ -27,7 +27,7 @@ from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Policy
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.settings import ActorConfig, TrainConfig, make_algorithm_config
+from vdl_ros.rl.settings import ActorConfig, ReplayConfig, TrainConfig, make_algorithm_config
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.node_settings import ONLY_ACTORS, ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, Niceness, call_back, set_up
@@ -122,9 +122,10 @@ class ActorNode(BaseNode):
         self._share_cores(env, train)
         self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')
         # An attack and a learner that chooses actions need the step into the next episode.
-        same_step = attack.adversarial_mode == NONE and train.inference == 'actor'
+        acts_here = attack.adversarial_mode == NONE and train.inference == 'actor'
         envs = factory.make(
-            env, seed, num_envs=self._settings.num_envs or None, same_step=same_step)
+            env, seed, num_envs=self._settings.num_envs or None, same_step=acts_here,
+            takeovers=acts_here and isinstance(algorithm_config, ReplayConfig))
         self._say_state(f'has made {envs.num_envs} x {env.env_id}, and resets them')
         attacked = None
         if attack.adversarial_mode != NONE:

@@ -97,6 +97,7 @@ class ViewerNode(BaseNode):
         self._ghost_at = -math.inf
         self._image: AnyImage | None = None
         self._episodes = ''
+        self._goal = np.full(3, np.nan)
         self._subscribe(self.settings(ImageTransportConfig).image_transport)
         self._motors = MotorsPublisher(self)
         self._trajectories = self.pub('arm/joint_trajectory')
@@ -119,6 +120,8 @@ class ViewerNode(BaseNode):
         self.sub('arm/trajectory_status', self._on_status)
         self.sub('arm/target_status', self._on_target_status)
         self.sub('arm/emergency_stop_state', self._on_stop_state)
+        self.sub('robot/target', self._on_goal)
+        self._training = self.sub('robot/status', self._on_training)
         self.sub('record_episodes/state', self._on_episodes)
         self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
                           for name in EPISODES}
@@ -172,6 +175,16 @@ class ViewerNode(BaseNode):
     def _on_target_status(self, message: TargetStatus) -> None:
         self._arm_status.target = message
         self._target.show(message.target, message.success)
+
+    def _on_goal(self, message: PointStamped) -> None:
+        """Show where a training on this arm has to get."""
+        self._goal = np.array([message.point.x, message.point.y, message.point.z])
+        self._target.show(self._goal, False)
+
+    def _on_training(self, message: String) -> None:
+        self._arm_status.training = message.data
+        if message.data.endswith('success'):
+            self._target.show(self._goal, True)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._stop_state = message
@@ -279,6 +292,8 @@ class ViewerNode(BaseNode):
             self._scene.show(self._positions)
             self._scene.show_ghost(ghost, bool(confident))
             self._panel.follow(self._positions.tolist())
+            if not self.count_publishers(self._training.topic_name):
+                self._arm_status.training = ''
             self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
             self._panel.show_state(state_text(self._arm_status, self._positions, confident, now))
 

@@ -138,6 +138,30 @@ class Actions(_Section, kw_only=True):
         return bool(self.parts[0].levels)
 
 
+class TakeoverPart(_Section, kw_only=True):
+    """A number of a person's message, which times ``scale`` is the part ``name`` of the action."""
+
+    name: _Text
+    field: _Field
+    index: _Index = -1
+    scale: _Number = 1.0
+
+
+class Takeover(_Section, kw_only=True):
+    """A topic by which a person commands the robot; what else its actions have is neutral.
+
+    A message counts while its field ``held`` is not 0, such as a button, or always without one.
+    The neutral action is sent ``timeout`` after the last one.
+    """
+
+    topic: _TopicName
+    type: _Message
+    parts: Annotated[tuple[TakeoverPart, ...], Meta(min_length=1)]
+    held: Annotated[str, matching(f'({_FIELD})?', "a dotted path such as buttons, or ''")] = ''
+    held_index: _Index = -1
+    timeout: _Seconds = 0.5
+
+
 class LateAction(_Section, kw_only=True):
     """What becomes of a robot whose agent has not acted when the next step begins."""
 
@@ -233,6 +257,7 @@ class Contract(_Section, kw_only=True):
     topics: Annotated[dict[str, Topic], Meta(min_length=1)]
     features: Annotated[tuple[Feature, ...], Meta(min_length=1)]
     actions: Actions
+    takeover: Takeover | None = None
     late: LateAction
     stops: tuple[StopTopic, ...] = ()
     resets: _Resets = field(name='reset')
@@ -259,6 +284,9 @@ class Contract(_Section, kw_only=True):
                 raise _refusal(f'{place}: name', feature.name, 'a name that no other feature has')
         for index, limit in enumerate(self.limits):
             _check_name(f'limits[{index}]: feature', limit.feature, names)
+        for part in self.takeover.parts if self.takeover else ():
+            _check_name('takeover: parts: name', part.name,
+                        [each.name for each in self.actions.parts], 'actions')
         for joint in self.resets.trajectory.positions if self.resets.trajectory else ():
             _check_name('reset: trajectory: positions', joint, names)
         if self.late.limit * self.rate < 1.0:
@@ -299,10 +327,10 @@ class Contract(_Section, kw_only=True):
         return self.namespace.format(copy)
 
 
-def _check_name(place: str, name: str, features: list[str]) -> None:
-    if name not in features:
-        raise _refusal(place, name, f'names of features: {", ".join(features)}'
-                       f'{suggestion(name, features)}')
+def _check_name(place: str, name: str, known: list[str], kind: str = 'features') -> None:
+    if name not in known:
+        raise _refusal(place, name, f'names of {kind}: {", ".join(known)}'
+                       f'{suggestion(name, known)}')
 
 
 class Reading(NamedTuple):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -22,6 +22,7 @@ from vdl_ros.common.consent import (
 )
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract, Reading, StopTopic
+from vdl_ros.robots.takeover import Takeover, allowed
 from vdl_ros.robots.task import HISTORY, Measured, Task
 
 
@@ -85,6 +86,8 @@ class StopState:
 
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
+# Who has taken an episode over may take so long to let go after its end, without a line, s.
+_LET_GO_S = 5.0
 # Longest time without an action of the agent that is no standstill, s.
 _AGENT_S = 30.0
 
@@ -111,6 +114,8 @@ class Result:
         late: number of ticks at which this action was not there.
         arrived_wall: when its latest measurement arrived, of the monotonic clock, s.
         observation_lag: time from that measurement to its arrival, s.
+        executed: the action that a person commanded instead, float64 [parts], each -1 to 1 or the
+            number of its level; None: nobody did.
     """
 
     observation: NDArray[np.float32]
@@ -124,6 +129,7 @@ class Result:
     late: int = 0
     arrived_wall: float = 0.0
     observation_lag: float = 0.0
+    executed: NDArray[np.float64] | None = None
 
 
 @dataclass
@@ -158,11 +164,13 @@ class Session:
         log: takes a line when the robot is lost, and when it is back.
         name: of the node that sends, as its messages name it.
         confirmation: keeps what a person has to confirm.
+        takeovers: a person who moves the robot takes the episode over, and does not end it.
         clock: s, by which others, stops and standstills are judged.
 
     Attributes:
         ticks: number of ticks at which an action was due.
         late: number of those at which the agent had not acted.
+        begun: number of episodes that have begun.
         lost: number of episodes that ended because the robot or the agent was silent or stopped.
         stops: states of the contract's stops, in its order.
         consent: to move the robot. Others who command it interrupt the session; after a
@@ -173,17 +181,19 @@ class Session:
     def __init__(
         self, contract: Contract, task: Task, resetter: Resetter | None,
         send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None], *,
-        name: str = '', confirmation: Confirmation | None = None,
+        name: str = '', confirmation: Confirmation | None = None, takeovers: bool = False,
         clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._send, self._log = send, log
         self.state = State.WAITING
-        self.ticks = self.late = self.lost = 0
+        self.ticks = self.late = self.begun = self.lost = 0
+        self._outcome = ''
         self._random = np.random.default_rng()
         self._neutral = np.array(contract.actions.neutral, np.float64)
         self._in_force = self._neutral
         self._has_commanded = self._was_late = False
+        self._takeovers, self._takeover = takeovers, Takeover(contract)
         self._episode = self._new_episode(-np.inf)
         self._readings: dict[str, Reading] = {}
         self.stops = [StopState(each, clock) for each in contract.stops]
@@ -198,6 +208,7 @@ class Session:
         self._save_confirmation()
         self._moved_until = -np.inf
         self._logged = ''
+        self._clock, self._given_until = clock, -np.inf
         self._retry_at = self._neutral_at = self._settled = -np.inf
         self._result: Result | None = None
 
@@ -221,11 +232,12 @@ class Session:
 
     def on_other(
         self, sender: str, now: float, *, moving: bool = True, for_lamp: bool = False,
-        commands: bool = True,
+        commands: bool = True, values: Sequence[float] = (),
     ) -> None:
         """Give way to somebody else who moves the robot, or to a person who switches it off.
 
         Unless it ``commands``, another environment is only there, or has just been killed.
+        ``values`` are those of the action that a person may take over by.
         """
         # A controller that follows the trajectory of the reset, or the person who resets.
         by_hand = self._resetter is not None and self._resetter.by_hand and (
@@ -235,12 +247,33 @@ class Session:
             self._moved_until = now + YIELD_S
             return
         self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
-        if moving:
+        if values and not is_program(sender) and not for_lamp and self._may_take_over(moving, now):
+            self._in_force, self._has_commanded = np.array(values, np.float64), False
+            self._takeover.on_person(self._in_force, now)
+        elif moving:
             # No neutral action: it would stop the other one.
             self.lose(self.consent.pause, command=False)
         if commands and ROBOT_ENVIRONMENT in sender:
             # The end of the other one, by a person perhaps, must not let this one begin.
             self.consent.withdraw('another environment commands the robot')
+
+    def _may_take_over(self, moving: bool, now: float) -> bool:
+        return (self._takeovers and self.state is State.RUNNING and not self._episode.broken
+                and (moving or self._takeover.is_active(now)))
+
+    def on_person(self, values: NDArray[np.float64], now: float) -> None:
+        """Pass on what a person commands on the contract's topic for that, float64 [parts]."""
+        action = allowed(values, self._contract)
+        moving = not np.array_equal(action, self._neutral)
+        if moving:
+            # Neutral ones come as long as a stick is at rest, and switch nothing off.
+            assert self._contract.takeover is not None
+            self.consent.on_command(self._contract.takeover.topic, moving=True)
+        if self._may_take_over(moving, now):
+            self._takeover.on_person(action, now)
+            self._command(action)
+        elif moving:
+            self.lose(self.consent.pause)
 
     def _on_withdrawn(self, reason: str, _: bool) -> None:
         if self._contract.simulated_clock:
@@ -313,7 +346,9 @@ class Session:
         assert episode.before is not None
         episode.action_age = age
         if not episode.broken:
-            self._command(self._task.command(action, episode.before))
+            values = self._task.command(action, episode.before)
+            if self._takeover.on_action(values, now):
+                self._command(values)
 
     def take(self) -> Result | None:
         """Return what the agent gets since the last call; None: nothing, or the robot is lost."""
@@ -364,8 +399,9 @@ class Session:
                 return stop.problem
         if self.unconfirmed:
             return self.unconfirmed
-        if self.consent.pause:
-            return self.consent.pause
+        # Others who command a robot that runs have ended its episode, or taken it over.
+        if pause := self.consent.halt if self.state is State.RUNNING else self.consent.pause:
+            return pause
         for key, topic in self._contract.topics.items():
             reading = self._readings.get(key)
             if reading is None:
@@ -378,7 +414,18 @@ class Session:
         if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
             self._resetter.cancel()
 
+    def status(self, now: float) -> str:
+        """Return a line that says what happens, for people who watch the robot."""
+        if self.state is State.RUNNING:
+            who = 'a person' if self._takeover.is_active(now) else 'the policy'
+            return f'episode {self.begun}: {who} acts'
+        if self._logged:
+            return f'waits: {self._logged}'
+        return f'episode {self.begun}: {self._outcome}' if self.begun else 'waits'
+
     def _report(self, reason: str) -> None:
+        if reason == self.consent.pause and self._clock() < self._given_until:
+            return
         if reason and reason != self._logged:
             self._logged = reason
             self._log(f'waits: {reason}')
@@ -407,6 +454,8 @@ class Session:
         self._in_force, self._episode = self._neutral, self._new_episode(now)
         measured = self._measure(now)
         self._task.begin(measured, self._random)
+        self._takeover.begin(now)
+        self.begun, self._outcome = self.begun + 1, 'lost'
         self.state = State.RUNNING
         if self._logged:
             self._logged = ''
@@ -417,12 +466,18 @@ class Session:
         """Give the agent what its action led to; without an action, keep or stop the robot."""
         episode, late = self._episode, self._contract.late
         self.ticks += 1
-        episode.history.appendleft(self._in_force)
+        executed = self._takeover.end_tick(now)
+        episode.history.appendleft(self._in_force if executed is None else executed[1])
         measured = self._measure(now)
         self._check_limits(measured)
+        if (own := self._contract.takeover) and self._takeover.is_silent(now, own.timeout):
+            self._takeover.on_stop(self._neutral, now)
+            self._command(self._neutral)
         if episode.action_age is None:
             self.late += 1
             episode.late += 1
+            if self._takeover.is_active(now) and not episode.broken:
+                return
             hold = (late.action == 'hold' and now - episode.observed < late.limit
                     and not episode.broken)
             # Sent again: a driver may stop without commands.
@@ -440,9 +495,13 @@ class Session:
             measured, now, self._task.observe(measured), is_first=False, reward=reward,
             terminated=terminated, truncated=truncated, success=success,
             observation_age=max(measured.ages.values()), action_age=episode.action_age,
-            late=episode.late)
+            late=episode.late, executed=None if executed is None else executed[0])
+        self._takeover.end_step()
         if terminated or truncated:
             self.state = State.OVER
+            self._outcome = 'success' if success else 'failure' if terminated else 'over'
+            if self._takeover.is_active(now):
+                self._given_until = self._clock() + _LET_GO_S
             self._command(self._neutral)
 
     def _reward(self, measured: Measured) -> float:

@@ -61,6 +61,9 @@ class Task:
 
     #: Names of the numbers that :meth:`goal` returns.
     goals: Sequence[str] = ()
+    #: Place of this episode's goal in ``frame``, x, y, z in m, for people to see; None: no place.
+    target: Sequence[float] | NDArray[np.float64] | None = None
+    frame = 'base_link'
 
     def __init__(self, contract: Contract, **arguments: Any) -> None:
         if arguments:

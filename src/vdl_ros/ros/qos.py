@@ -125,6 +125,8 @@ TABLE = {
     'camera/image_attacked': _sensor('sensor_msgs/Image'),
     'camera/camera_info': _sensor('sensor_msgs/CameraInfo'),
     'record_episodes/state': Topic('std_msgs/String', LATCHED),
+    'robot/status': Topic('std_msgs/String', LATCHED),
+    'robot/target': Topic('geometry_msgs/PointStamped', LATCHED),
     'robot_description': Topic('std_msgs/String', LATCHED),
     '/tf': Topic('tf2_msgs/TFMessage', REPORT, overridable=True),
     '/tf_static': Topic('tf2_msgs/TFMessage', LATCHED),

@@ -32,6 +32,8 @@ class ArmStatus:
     measured_at: float = -math.inf
     #: A vdl_ros/TargetStatus.
     target: Any = None
+    #: What a training on this arm does.
+    training: str = ''
 
 
 def state_text(status: ArmStatus, positions: Positions, confident: bool | None, now: float) -> str:
@@ -63,7 +65,9 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
         notes.append(f'Trajectory: {100.0 * status.progress:.0f} %.')
     elif status.trajectory == 'aborted':
         notes.append(f'Trajectory aborted: {plain(status.reason)}.')
-    if status.target is not None:
+    if status.training:
+        notes.append(f'Training: **{plain(status.training)}**.')
+    elif status.target is not None:
         notes.append(_target_text(status.target))
     notes += ['&nbsp;'] * (_NOTES - len(notes))
     return '\n'.join(lines) + ''.join(f'\n\n{each}' for each in notes)

@@ -228,3 +228,22 @@ def test_a_share_of_each_step_is_of_demonstrations(learn, monkeypatch):
     learner.learn(batch)
     assert seen
     assert set(map(float, seen)) == {0.25}
+
+
+def test_the_steps_of_a_person_are_demonstrations_once_they_fill_a_batch(learn, monkeypatch):
+    learner, batch = learn(FORCES, demonstration_share=0.25, replay_batch=8)
+    sac, persons = learner.algorithm, torch.zeros_like(batch.terminated)
+    persons[2:5, 1] = True
+    batch = dataclasses.replace(
+        batch, intervened=persons, observations=batch.observations + 100.0 * torch.cat(
+            [persons, persons[-1:]])[..., None])
+    valid = int((persons & batch.valid).sum())
+    assert learner.learn(batch)['losses/demonstrated_steps'] == valid
+    seen, values = [], sac._q_values
+    monkeypatch.setattr(sac, '_q_values', lambda observations, actions: (
+        seen.append((observations[-2:, 0] > 50.0).all()), values(observations, actions))[1])
+    while sac._demonstrated.steps < 8:
+        seen.clear()
+        learner.learn(batch)
+    assert seen
+    assert all(seen)

@@ -59,7 +59,8 @@ def make(streams, start, steps):
         torch.from_numpy(np.stack([[row[i] for row in column] for column in rows], 1))
         for i in range(6))
     return Batch(observations, actions[:-1], rewards[:-1], terminated[:-1], truncated[:-1],
-                 is_reset, torch.zeros_like(rewards[:-1]), torch.zeros(len(streams), 0))
+                 is_reset, torch.zeros_like(rewards[:-1]), torch.zeros_like(terminated[:-1]),
+                 torch.zeros(len(streams), 0))
 
 
 def sent(streams, steps, lost=(), first=0, start_id=7):

@@ -63,12 +63,13 @@ def robot(peer):
 def make(node, tmp_path):
     stop, made = threading.Event(), []
 
-    def start(**changes):
+    def start(takeovers=False, **changes):
         (tmp_path / 'rewards.py').write_text(
             'def speed(before, after, factor):\n    return factor * after["speed"]\n')
         (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | changes))
         register(EnvModulesConfig(robots=str(tmp_path)), node, stop)
-        made.append(factory.make(EnvConfig(env_id='robot/mine', num_envs=1), seed=1))
+        made.append(factory.make(
+            EnvConfig(env_id='robot/mine', num_envs=1), seed=1, takeovers=takeovers))
         return made[-1]
 
     start.stop = stop

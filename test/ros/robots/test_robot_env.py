@@ -7,6 +7,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistStamped
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
+from sensor_msgs.msg import Joy
 from std_msgs.msg import Bool
 from std_srvs.srv import Trigger
 
@@ -86,6 +87,32 @@ def test_a_stop_counts_with_each_profile_and_its_silence_and_a_second_one_are_st
         count = len(robot.commands)
         peer.node.create_publisher(Bool, 'button', profile)
         peer.until(lambda: 0.0 in robot.commands[count:], 'two buttons are a stop', say=say)
+
+
+def test_a_person_takes_over_by_a_joystick_and_gives_back_by_letting_go(peer, robot, act):
+    agent = act({'takeovers': True, 'episode_steps': 10_000, 'takeover': {
+        'topic': 'joy', 'type': 'sensor_msgs/msg/Joy', 'held': 'buttons', 'held_index': 0,
+        'parts': [{'name': 'forward', 'field': 'axes', 'index': 1, 'scale': 0.5}]}})
+    joy = peer.node.create_publisher(Joy, 'joy', qos.SENSOR)
+
+    def push(button):
+        joy.publish(Joy(axes=[0.0, -0.5], buttons=[button]))
+
+    def is_persons(action):
+        info = agent.steps[-1][4]
+        return info['intervened'][0] and info['executed_actions'][0, 0] == action
+
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: len(agent.steps) > 5 and robot.commands[-1] == 0.5, 'the agent',
+                   say=lambda: push(0))
+        assert not any(each[4]['intervened'][0] for each in agent.steps)
+        count = len(agent.steps)
+        peer.until(lambda: is_persons(-0.25), 'the person', say=lambda: push(1))
+        assert robot.commands[-1] == -0.25
+        # Silent, then given back.
+        peer.until(lambda: robot.commands[-1] == 0.0 and is_persons(0.0), 'a neutral action')
+        peer.until(lambda: robot.commands[-1] == 0.5, 'the agent again')
+        assert not any(map(lost, agent.steps[count:]))
 
 
 def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_closed(

@@ -282,8 +282,7 @@ class ReachOnRobot(Task):
         self._observer, self._kinematics = ReachObserver(self._geometry), Kinematics(
             self._geometry)
         self._assumed = self._geometry.upright
-        #: In ``base_link``, float64 [3], m.
-        self.target = np.zeros(3)
+        self.target: Array = np.zeros(3)
         self._at_target = np.zeros((POSES_AT_TARGET, len(JOINTS)))
         self._past, self._success = _Past(), False
 

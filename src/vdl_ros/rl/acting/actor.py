@@ -65,7 +65,7 @@ class EnvStepper:
         else:
             is_reset, final = before if lost is None else before | np.asarray(lost, np.bool_), None
         step = Step(observation, reward, terminated, truncated, is_reset, self._extras(info),
-                    final)
+                    final, info.get('executed_actions'))
         self.observation, self.is_reset = observation, is_reset
         return step
 
@@ -193,9 +193,12 @@ class Actor(ABC):
             return self._columns.add(step, self.state)
         arrays, t = self._arrays, self._step
         (self._observations[t + 1], arrays['rewards'][t], arrays['terminated'][t],
-         arrays['truncated'][t], arrays['is_reset'][t + 1], extras, _) = (
+         arrays['truncated'][t], arrays['is_reset'][t + 1], extras, _, executed) = (
             self._stepper.record(outcome))
         add_extras(arrays, extras, t)
+        if executed is not None and (persons := extras['intervened']).any():
+            arrays['actions'][t, persons] = self.policy.distribution.from_environment(
+                executed[persons])
         self.append_last_action(arrays['actions'][t], arrays['rewards'][t])
         self._step += 1
         return self._step == self._schema.unroll_length

@@ -25,6 +25,7 @@ class Step(NamedTuple):
         extras: the arrays of ``unroll.OPTIONAL`` that the environment's info has, [B, ...] each.
         final: [B, ...], if some environments reset themselves in this step, because it ended their
             episodes (SAME_STEP): there the last observation of the episode. Else None.
+        executed: [B] or [B, A], the actions of a person where the extra ``intervened`` says so.
     """
 
     observation: NDArray[Any]
@@ -34,6 +35,7 @@ class Step(NamedTuple):
     is_reset: NDArray[Any]
     extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
     final: NDArray[Any] | None = None
+    executed: NDArray[Any] | None = None
 
     @property
     def ignored(self) -> NDArray[Any]:

@@ -18,7 +18,8 @@ observation counts, and nothing corrects for actions that the policy would no lo
 
 With demonstrations a share of each optimizer step is of them (RLPD, Ball et al. 2023,
 arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
-``target_critics``).
+``target_critics``). The steps in which a person had taken over a robot are demonstrations, too
+(Luo et al. 2024, arXiv:2410.21845).
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -101,6 +103,8 @@ class _Critic(nn.Module):
         return values
 
 
+# Of the demonstrations, among the arrays of the replay.
+_DEMONSTRATED = 'demonstrated_'
 # Beyond it an error counts linearly, so that one trajectory of huge numbers cannot end a run.
 _HUBER_DELTA = 1e4
 
@@ -132,8 +136,8 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
                 f'target_critics: {algorithm_config.target_critics} is not allowed: at most '
                 f'critics, {algorithm_config.critics}')
         self.critics = Critics(policy, algorithm_config, config.hidden_size, inputs, outputs)
-        self._schema = schema
-        self._demonstrated: Replay | None = None
+        self._demonstrated = Replay(schema, algorithm_config.replay_size, config.discount,
+                                    algorithm_config.n_step, 0.0, self.group.size)
         self.critics.to(self.device)
         self.target = copy.deepcopy(self.critics)
         self.target.requires_grad_(requires_grad=False)
@@ -145,13 +149,35 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         self.optimizer = PolicyOptimizer(learned, config, self.group)
 
     def demonstrate(self, batch: Batch) -> None:
-        """Learn from these steps, too: ``demonstration_share`` of each optimizer step."""
-        own = self.algorithm_config
-        self._demonstrated = Replay(self._schema, batch.valid.numel(), self.config.discount,
-                                    own.n_step, 0.0, self.group.size)
+        """Learn from these steps, too: ``demonstration_share`` of each optimizer step.
+
+        ValueError: more than the replay holds.
+        """
+        steps, most = batch.valid.numel(), self.algorithm_config.replay_size
+        if steps > most:
+            raise ValueError(f'replay_size: {most} is not allowed with demonstrations of {steps} '
+                             f'steps: at least {steps}')
         self._demonstrated.add(batch, self.rewards(batch))
-        self._sample_size = self._sampled_steps = max(
-            1, round(own.replay_batch * (1.0 - own.demonstration_share)))
+        self._share(1)
+
+    def _share(self, least: int) -> None:
+        """Draw from the demonstrations, too, once they are ``least`` steps."""
+        own = self.algorithm_config
+        if self._demonstrated.steps >= least:
+            self._sample_size = self._sampled_steps = max(
+                1, round(own.replay_batch * (1.0 - own.demonstration_share)))
+
+    def update(self, batch: Batch) -> dict[str, float]:
+        if batch.intervened.any():
+            columns = batch.intervened.any(0).nonzero()[:, 0]
+            persons = batch.columns(columns)
+            self._demonstrated.add(persons, self.rewards(persons), persons.intervened)
+            # Of a few steps the critics would learn nothing but these.
+            self._share(self.algorithm_config.replay_batch)
+        metrics = super().update(batch)
+        if self._demonstrated.steps:
+            metrics['losses/demonstrated_steps'] = float(self._demonstrated.steps)
+        return metrics
 
     def _steps(self, replay: Replay, sample: Sample) -> list[Tensor]:
         """Return observations, those of the bootstrap, actions, returns and factors, [N, ...]."""
@@ -163,9 +189,9 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:
         steps = self._steps(replay, sample)
-        if self._demonstrated is not None:
-            shown = self._demonstrated.sample(
-                max(1, self.algorithm_config.replay_batch - self._sample_size))
+        rest = self.algorithm_config.replay_batch - self._sample_size
+        if rest:
+            shown = self._demonstrated.sample(rest)
             steps = [torch.cat(each) for each in zip(
                 steps, self._steps(self._demonstrated, shown), strict=True)]
         observations, following, actions, returns, factors = steps
@@ -236,6 +262,19 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         for target, critic in zip(
                 self.target.parameters(), self.critics.parameters(), strict=True):
             target.lerp_(critic, self.algorithm_config.target_smoothing)
+
+    def replay_arrays(self) -> dict[str, NDArray[Any]]:
+        return super().replay_arrays() | {
+            f'{_DEMONSTRATED}{name}': each
+            for name, each in self._demonstrated.arrays().items()}
+
+    def load_replay_arrays(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        own = {name for name in arrays if name.startswith(_DEMONSTRATED)}
+        super().load_replay_arrays({name: arrays[name] for name in arrays.keys() - own})
+        if own:
+            self._demonstrated.load_arrays(
+                {name.removeprefix(_DEMONSTRATED): arrays[name] for name in own})
+        self._share(self.algorithm_config.replay_batch)
 
     def state(self) -> dict[str, Any]:
         return {**super().state(), 'critics': self.critics.state_dict(),

@@ -41,6 +41,7 @@ class Batch:
         terminated, truncated: [T, B] bool.
         is_reset: [T + 1, B] bool, true where an observation is the first of an episode.
         behaviour_log_probs: [T, B] float32.
+        intervened: [T, B] bool, where a person chose the action.
         state: [B, S] float32, state of the policy before the first observation; S may be 0.
         sources: the unrolls of the columns, in order.
     """
@@ -52,6 +53,7 @@ class Batch:
     truncated: Tensor
     is_reset: Tensor
     behaviour_log_probs: Tensor
+    intervened: Tensor
     state: Tensor
     sources: tuple[Source, ...] = ()
 
@@ -94,9 +96,14 @@ def make_batch(
     def joined(name: str, axis: int = 1) -> Tensor:
         return memory.take(np.concatenate([unroll.arrays[name] for unroll in unrolls], axis=axis))
 
+    # Most unrolls have none, of environments that are no robots.
+    persons = [unroll.arrays.get('intervened', np.zeros_like(unroll.arrays['terminated']))
+               for unroll in unrolls]
+
     return Batch(
         observations, joined('actions'), joined('rewards'), joined('terminated'),
         joined('truncated'), joined('is_reset'), joined('behaviour_log_probs'),
+        memory.take(np.concatenate(persons, 1)),
         joined('state', 0) if schema.state_size else memory.take(
             np.zeros((total, 0), np.float32)),
         tuple(Source(unroll.start_id, unroll.sequence, unroll.num_envs)

@@ -25,6 +25,7 @@ class FinishedEpisode:
         success: whether it reached its aim; None if the environment does not say.
         adversary_l2: mean size of the perturbations of its observations; None without an attack.
         adversary_injects: number of its observations that were perturbed.
+        intervened: number of its steps at which a person acted; None if nobody can.
     """
 
     environment: int
@@ -35,6 +36,7 @@ class FinishedEpisode:
     success: bool | None = None
     adversary_l2: float | None = None
     adversary_injects: int = 0
+    intervened: int | None = None
 
 
 def adversary_of(arrays: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any]] | None:
@@ -59,6 +61,7 @@ class EpisodeCounter:
         self._goes_on = np.zeros(num_envs, np.bool_)
         self._adversary_l2 = np.zeros(num_envs, np.float64)
         self._adversary_injects = np.zeros(num_envs, np.int64)
+        self._intervened = np.zeros(num_envs, np.int64)
         self._steps = 0
         # Of ended episodes whose success is known: step of their beginning, environment, success.
         self._waiting: list[tuple[int, int, bool]] = []
@@ -78,12 +81,12 @@ class EpisodeCounter:
         """Return the episodes that ended in an unroll, ordered by time.
 
         Of its arrays (see ``unroll.py``) it needs rewards, terminated, truncated and is_reset;
-        success, perturbations and lost lives may be absent.
+        success, perturbations, lost lives and a person's steps may be absent.
         """
         rewards, terminated, truncated, is_reset = (
             arrays[name] for name in ('rewards', 'terminated', 'truncated', 'is_reset'))
         success, adversary = arrays.get('success'), adversary_of(arrays)
-        life_lost = arrays.get('life_lost')
+        life_lost, intervened = arrays.get('life_lost'), arrays.get('intervened')
         if life_lost is None:
             self._goes_on[:] = False
         finished = []
@@ -94,7 +97,7 @@ class EpisodeCounter:
                 self._returns[first] = 0.0
                 self._lengths[first] = 0
                 self._adversary_l2[first] = 0.0
-                self._adversary_injects[first] = 0
+                self._adversary_injects[first] = self._intervened[first] = 0
                 self._whole[first] = True
             # In a step into a reset the action was ignored.
             real = ~is_reset[t + 1]
@@ -103,6 +106,8 @@ class EpisodeCounter:
             if adversary is not None:
                 self._adversary_l2 += np.where(real, adversary[0][t], 0.0)
                 self._adversary_injects += real & adversary[1][t]
+            if intervened is not None:
+                self._intervened += real & intervened[t]
             self._steps += 1
             # A game may end in the reset step of a life.
             done = (terminated[t] | truncated[t]) & (real | self._goes_on)
@@ -116,7 +121,8 @@ class EpisodeCounter:
                     bool(terminated[t, b]), bool(truncated[t, b]), reached,
                     None if adversary is None else float(
                         self._adversary_l2[b] / self._lengths[b]),
-                    int(self._adversary_injects[b])))
+                    int(self._adversary_injects[b]),
+                    None if intervened is None else int(self._intervened[b])))
                 if reached is not None:
                     began = self._steps - int(self._lengths[b])
                     heapq.heappush(self._waiting, (began, int(b), reached))

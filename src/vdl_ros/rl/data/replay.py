@@ -121,14 +121,18 @@ class Replay:
         """[columns, T] bool, true for steps that can be sampled."""
         return self._weights > 0
 
-    def add(self, batch: Batch, rewards: Tensor) -> None:
-        """Overwrite the oldest columns with a batch; ``rewards`` [T, B] as the loss uses them."""
+    def add(self, batch: Batch, rewards: Tensor, chosen: Tensor | None = None) -> None:
+        """Overwrite the oldest columns with a batch; ``rewards`` [T, B] as the loss uses them.
+
+        Of the steps only those that are ``chosen``, [T, B] bool, can be sampled; None: all.
+        """
         done = batch.terminated | batch.truncated
         # Also where a robot was lost in the middle of an episode.
         done[:-1] |= ~batch.valid[1:]
         returns, factors, times = n_step_returns(
             rewards, batch.terminated, done, self._discount, self._n)
         self._sums = None
+        valid = batch.valid if chosen is None else batch.valid & chosen
         for b in range(rewards.shape[1]):
             at = self._next
             self.observations[at] = batch.observations[:, b]
@@ -138,7 +142,7 @@ class Replay:
             self.is_reset[at] = batch.is_reset[:, b]
             self.state[at] = batch.state[b]
             # Its error is unknown.
-            self._weights[at] = batch.valid[:, b] * self._largest
+            self._weights[at] = valid[:, b] * self._largest
             self._next = (at + 1) % len(self.actions)
             self._filled = max(self._filled, at + 1)
 

@@ -23,11 +23,12 @@ adversary_l2           [T, B] float32      size of the perturbation of x_t, root
 adversary_injects      [T, B] bool         an attack perturbed x_t
 life_lost              [T, B] bool         the episode that ends here is a life of a game that
                                            goes on
+intervened             [T, B] bool         a person chose a_t; its log-probability is another one's
 state                  [B, S] float32      state of the policy before x_0; absent if S is 0
 =====================  ==================  =====================================================
 
-The six before ``state`` are absent if the environment lacks them. After the end of an episode the
-environment ignores the next action and resets, so a step into a reset observation,
+The seven before ``state`` are absent if the environment lacks them. After the end of an episode
+the environment ignores the next action and resets, so a step into a reset observation,
 ``is_reset[t + 1]``, is not valid for learning. Environments that reset themselves at once
 (SAME_STEP) are recorded as if they did (``acting/same_step.py``).
 """
@@ -171,7 +172,8 @@ OPTIONAL: Expected = {
     'late_actions': (np.dtype(np.int32), ()),
     'adversary_l2': (np.dtype(np.float32), ()),
     'adversary_injects': (np.dtype(np.bool_), ()),
-    'life_lost': (np.dtype(np.bool_), ())}
+    'life_lost': (np.dtype(np.bool_), ()),
+    'intervened': (np.dtype(np.bool_), ())}
 
 
 def _check_names(expected: Expected, found: Mapping[str, object]) -> None:

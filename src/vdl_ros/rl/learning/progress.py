@@ -55,9 +55,9 @@ class Progress:
         self.longest = 0
         self.reaction_time = ReactionTime()
         # Of the last episodes; adversary, of attacked ones: mean size of perturbations, their
-        # number, and their share.
+        # number, and their share; takeovers, where a person may act: their share, and success.
         self._kept: dict[str, Any] = {name: deque(maxlen=100) for name in (
-            'returns', 'lengths', 'successes', 'adversary')}
+            'returns', 'lengths', 'successes', 'adversary', 'takeovers')}
         self._kept |= {'ages_ms': deque(maxlen=100_000), 'reaction_times': self.reaction_time}
         self._counters: dict[int, tuple[EpisodeCounter, int]] = {}
         self._totals_before: dict[str, Any] = dict.fromkeys(_TOTALS, 0)
@@ -104,6 +104,9 @@ class Progress:
             [episode.adversary_l2, episode.adversary_injects,
              episode.adversary_injects / episode.length]
             for episode in finished if episode.adversary_l2 is not None])
+        self._extend('takeovers', [
+            [episode.intervened / episode.length, episode.success]
+            for episode in finished if episode.intervened is not None])
         return finished
 
     def _extend(self, name: str, values: Sequence[Any]) -> None:
@@ -158,6 +161,19 @@ class Progress:
         names = ('l2', 'injects', 'inject_share')
         return dict(zip(names, np.mean(self._kept['adversary'], axis=0).tolist(), strict=True))
 
+    @property
+    def takeovers(self) -> dict[str, float]:
+        """Of the last 100 episodes, {} if a person has acted in none of them.
+
+        ``share`` is the mean share of steps at which a person acted, ``success_alone`` the share
+        of episodes that succeeded without such a step.
+        """
+        kept = self._kept['takeovers']
+        if not any(share for share, _ in kept):
+            return {}
+        alone = [not share and bool(success) for share, success in kept]
+        return {'share': _mean([share for share, _ in kept]), 'success_alone': _mean(alone)}
+
     def reaches(self, mean_return: float) -> bool:
         return len(self._kept['returns']) == 100 and self.mean_return >= mean_return
 
@@ -203,13 +219,15 @@ class Progress:
             'reaction_time_ms': in_ms(self.reaction_time.summary()) or None,
             'late_actions': totals['late_actions'],
             'adversary': {name: round(value, 6) for name, value in self.adversary.items()} or None,
+            'takeovers': {name: round(value, 3) for name, value in self.takeovers.items()} or None,
             'actor_restarts': totals['actor_restarts'],
             'learner_restarts': self.restarts,
         }
 
     def state(self) -> dict[str, Any]:
         return {
-            **{name: list(self._kept[name]) for name in ('returns', 'lengths', 'successes')},
+            **{name: list(self._kept[name])
+               for name in ('returns', 'lengths', 'successes', 'takeovers')},
             'episodes': self.episodes,
             'wall_s': self.wall_s, 'learner_restarts': self.restarts, 'received': self.totals,
             'lag': list(self.lag),
@@ -219,7 +237,7 @@ class Progress:
         """Restore :meth:`state`; raise KeyError or TypeError if it is of another version."""
         self._kept['returns'].extend(state['returns'])
         # Checkpoints of an earlier version have none.
-        for name in ('lengths', 'successes'):
+        for name in ('lengths', 'successes', 'takeovers'):
             self._kept[name].extend(state.get(name, ()))
         self.episodes = state['episodes']
         self._wall_before = state['wall_s']

@@ -171,6 +171,7 @@ class RunReporter:
             **{f'reaction_time/{name}_ms': value for name, value in reaction.items()},
             **({'reaction_time/late_share': _late_share(grown)} if reaction else {}),
             **{f'adversary/{name}': value for name, value in progress.adversary.items()},
+            **{f'takeovers/{name}': value for name, value in progress.takeovers.items()},
             'flow/policy_lag_mean': progress.lag_mean, 'flow/policy_lag_max': progress.lag[1],
             'flow/trajectories_lost': totals['lost'],
             'flow/trajectories_stale': totals['stale'], 'flow/wire_bytes': totals['bytes_in'],
@@ -195,6 +196,7 @@ class RunReporter:
         line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
                 f'{rates["steps"]:>7,.0f}/s   return {shown:>7}   '
                 f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'
+                f'{_takeovers(progress.takeovers)}'
                 f'lag {progress.lag_mean:.1f} (max {progress.lag[1]})   '
                 f'lost {progress.totals["lost"]}'
                 f'{self._evaluations.text if self._evaluations else ""}')
@@ -255,6 +257,11 @@ class RunReporter:
             if limit := self.bottleneck.overall():
                 self._calls.log(limit)
             self._folder.close(self.summary(reason))
+
+
+def _takeovers(found: Mapping[str, float]) -> str:
+    return (f'alone {found["success_alone"]:>4.0%}   taken over {found["share"]:>4.0%}   '
+            if found else '')
 
 
 def _late_share(grown: Mapping[str, float]) -> float:

@@ -167,6 +167,8 @@ class Categorical:
     def to_environment(self, actions: Array) -> Array:
         return actions
 
+    from_environment = to_environment
+
     def to_network(self, actions: Array) -> Array:
         return _one_hot(actions, self.num_inputs)
 

@@ -45,7 +45,9 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
       time from the observation before it to the action, s;
     * ``reaction_time``: float32 [B, 4], s, of this action: thinking, processing, action lag,
       observation lag;
-    * ``late_actions``: ticks since the last step at which this action was not there.
+    * ``late_actions``: ticks since the last step at which this action was not there;
+    * with ``takeovers``, ``intervened``: a person commanded the robot instead, by
+      ``executed_actions``, as :meth:`step` takes them.
 
     Continuous actions are -1 to 1, for ``low`` to ``high`` of the contract. Autoreset is
     NEXT_STEP. A step ends at the next tick at which a robot has something to say, so while no
@@ -53,6 +55,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
 
     Args:
         max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
+        takeovers: an episode goes on while a person commands the robot.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -60,13 +63,14 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def __init__(
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
         contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
+        takeovers: bool = False,
     ) -> None:
         if num_envs > contract.copies:
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
                            f'{contract.copies}, as many as its contract has copies')
         self.num_envs, self.render_mode = num_envs, render_mode
         self._contract, self._namespace, self._stop = contract, namespace, stop
-        self._launch = launch
+        self._launch, self._takeovers = launch, takeovers
         self._max_steps = max_episode_steps
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
@@ -88,7 +92,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if self._graph is None:
             self._graph = RobotGraph(
                 self._contract, self._interfaces, self._tasks, self._namespace, self._launch,
-                self._max_steps)
+                self._max_steps, takeovers=self._takeovers)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
         while missing.any():
@@ -113,7 +117,8 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         rewards, ages = np.zeros(count), np.zeros((2, count))
         parts, late = np.zeros((count, 4), np.float32), np.zeros(count, np.int32)
         terminated, truncated, success = np.zeros((3, count), np.bool_)
-        lost = np.ones(count, np.bool_)
+        lost, intervened = np.ones(count, np.bool_), np.zeros(count, np.bool_)
+        executed = np.array(actions)
         for robot, result in enumerate(results):
             if result is None:
                 continue
@@ -124,9 +129,14 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             ages[:, robot] = result.observation_age, result.action_age
             parts[robot] = (thinking, max(0.0, now - result.arrived_wall),
                             self._graph.action_lag(robot), result.observation_lag)
+            if result.executed is not None:
+                intervened[robot] = True
+                executed[robot] = result.executed.reshape(executed.shape[1:])
         return self._observations.copy(), rewards, terminated, truncated, {
             'is_success': success, 'is_lost': lost, 'observation_age': ages[0],
-            'action_age': ages[1], 'reaction_time': parts, 'late_actions': late}
+            'action_age': ages[1], 'reaction_time': parts, 'late_actions': late,
+            **({'intervened': intervened, 'executed_actions': executed}
+               if self._takeovers else {})}
 
     def close_extras(self, **kwargs: Any) -> None:
         if self._graph is not None:

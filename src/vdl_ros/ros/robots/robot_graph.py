@@ -38,12 +38,13 @@ class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
 
     ``launch`` is of :class:`Confirmation`; '': this process is one.
-    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0.
+    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers`` is of
+    :class:`Session`.
     """
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
-        namespace: str, launch: str = '', max_steps: int = 0,
+        namespace: str, launch: str = '', max_steps: int = 0, *, takeovers: bool = False,
     ) -> None:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The name says which environment was first; all else that launch files remap in this
@@ -60,14 +61,15 @@ class RobotGraph:
         self._failure: BaseException | None = None
         self._is_closed = False
         self._robots = [
-            RobotTopics(self._node, interfaces, copy, self._lock, self._now, self._stamp)
-            for copy in range(len(tasks))]
+            RobotTopics(self._node, interfaces, task, copy, self._lock, self._now, self._stamp)
+            for copy, task in enumerate(tasks)]
         self._resetters = [
             make_resetter(contract, self._node, robot.full) for robot in self._robots]
         self._sessions = [
             Session(self._contract, task, resetter, robot.send, self._logger(copy),
                     name=self._node.get_fully_qualified_name(),
-                    confirmation=self._confirmation(robot.topic, launch or _PROCESS))
+                    confirmation=self._confirmation(robot.topic, launch or _PROCESS),
+                    takeovers=takeovers)
             for copy, (task, resetter, robot) in enumerate(zip(
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
@@ -182,6 +184,7 @@ class RobotGraph:
             for robot, session in zip(self._robots, self._sessions, strict=True):
                 session.tick(now, is_received=robot.is_received(),
                              clock_problem=self._clock_problem)
+                robot.show(now)
             self._ticks += 1
             self._lock.notify_all()
         if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:

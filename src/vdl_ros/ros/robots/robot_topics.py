@@ -16,11 +16,13 @@ from typing import Any
 import numpy as np
 from ament_index_python.resources import get_resource
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import Point, PointStamped
 from numpy.typing import NDArray
 from rclpy.duration import Duration
 from rclpy.node import Node
 from rclpy.qos import HistoryPolicy, QoSProfile
 from rclpy.subscription import Subscription
+from std_msgs.msg import Header, String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError
@@ -28,6 +30,7 @@ from vdl_ros.common.settings import suggestion
 from vdl_ros.robots import contract as contracts
 from vdl_ros.robots.contract import Contract, ContractError, Reading, ReadingError, follow
 from vdl_ros.robots.session import Session
+from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
@@ -79,6 +82,23 @@ def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
     found = _type_of(where, kind, field)
     _check(where, field, found, found in _NUMBERS or found == 'string', 'a number or a text')
     return partial(follow, path=field)
+
+
+def _number_reader(where: str, kind: Any, field: str, index: int) -> Callable[[Any], float]:
+    """Return the function that reads a number, 0 if it has no such ``index``."""
+    found = _type_of(where, kind, field)
+    item = _SEQUENCE.fullmatch(found)
+    number = (item[1] or item[2]) if item is not None and index >= 0 else found
+    _check(where, field, found, number in _NUMBERS and (index < 0) == (item is None),
+           'a number; of several, index chooses one')
+
+    def read(message: Any) -> float:
+        value = follow(message, field)
+        if index >= 0:
+            value = value[index] if index < len(value) else 0.0
+        return float(value)
+
+    return read
 
 
 def _field_writer(where: str, kind: Any, field: str, index: int) -> Callable[[Any, float], None]:
@@ -134,8 +154,35 @@ def _check(where: str, field: str, found: str, good: bool, allowed: str) -> None
             f'{where}: field: {field!r} is {found}, which is not allowed: {allowed}')
 
 
+class _PersonsCommands:
+    """The message by which a person commands, as ``takeover`` of a contract says."""
+
+    def __init__(self, contract: Contract, takeover: contracts.Takeover) -> None:
+        where = f'{contract.name}.yaml: takeover'
+        self.type = _resolve_message(f'{where}: type', takeover.type)
+        self._neutral = contract.actions.neutral
+        self._is_held = _number_reader(
+            where, self.type, takeover.held, takeover.held_index) if takeover.held else None
+        names = [part.name for part in contract.actions.parts]
+        self._parts = [
+            (names.index(part.name), part.scale, _number_reader(
+                f'{where}: parts[{index}]', self.type, part.field, part.index))
+            for index, part in enumerate(takeover.parts)]
+
+    def values(self, message: Any) -> NDArray[np.float64] | None:
+        """Return what a message commands, float64 [parts]; None: nothing, or nothing finite."""
+        if self._is_held is not None and not self._is_held(message):
+            return None
+        values = np.array(self._neutral, np.float64)
+        for index, scale, read in self._parts:
+            values[index] = scale * read(message)
+        return values if np.isfinite(values).all() else None
+
+
 #: Service (std_srvs/Trigger) by which a person confirms that a robot may go on, or was reset.
 CONFIRM = 'robot/confirm'
+#: Topics for people: the place where the goal of the episode is, and what happens.
+TARGET, STATUS = 'robot/target', 'robot/status'
 _STOP_DEPTH = 32
 _CLOCK_SKEW = 0.05  # how far in the future a stamp may be, s: the clocks of two hosts differ
 # A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
@@ -170,6 +217,7 @@ class RobotInterfaces:
             for index, part in enumerate(actions.parts)]
         self.sender = _field_reader(f'{file}: actions: sender', self.action, actions.sender) \
             if actions.sender else None
+        self.takeover = contract.takeover and _PersonsCommands(contract, contract.takeover)
         self.is_stamped = 'header' in self.action.get_fields_and_field_types()
         for values in zip(*((part.low, part.high) for part in actions.parts), strict=True):
             try:
@@ -219,10 +267,10 @@ class RobotTopics:
     """
 
     def __init__(
-        self, node: Node, interfaces: RobotInterfaces, copy: int, lock: Any,
+        self, node: Node, interfaces: RobotInterfaces, task: Task, copy: int, lock: Any,
         now: Callable[[], float], stamp: Callable[[], Time],
     ) -> None:
-        self._node, self._interfaces, self._lock = node, interfaces, lock
+        self._node, self._interfaces, self._task, self._lock = node, interfaces, task, lock
         self._now, self._stamp = now, stamp
         contract = interfaces.contract
         # A message may arrive before that of the simulated clock that it was stamped by.
@@ -238,6 +286,9 @@ class RobotTopics:
         self.action_lag = 0.0
         self.topic = self.full(contract.actions.topic)
         self._publisher = node.create_publisher(interfaces.action, self.topic, qos.MOTORS)
+        self._target, self._status = (
+            qos.pub(node, each, name=self.full(each)) for each in (TARGET, STATUS))
+        self._shown = '', 0
 
     def full(self, name: str) -> str:
         return name if name.startswith('/') or not self._namespace else (
@@ -249,6 +300,19 @@ class RobotTopics:
         if self._sent is None or self._sent[1] != values:
             self._sent = time.monotonic(), values
         self._publisher.publish(message)
+
+    def show(self, now: float) -> None:
+        """Publish what is new for people: what happens, and where the goal of an episode is."""
+        assert self._session is not None
+        status, begun = self._session.status(now), self._session.begun
+        if begun != self._shown[1] and self._task.target is not None:
+            x, y, z = map(float, self._task.target)
+            self._target.publish(PointStamped(
+                header=Header(stamp=self._stamp(), frame_id=self._task.frame),
+                point=Point(x=x, y=y, z=z)))
+        if status != self._shown[0]:
+            self._status.publish(String(data=status))
+        self._shown = status, begun
 
     def is_received(self) -> bool:
         """Return whether a subscriber, other than this node, has been there long enough."""
@@ -270,6 +334,8 @@ class RobotTopics:
         self._node.create_service(Trigger, self.full(CONFIRM), self._on_confirmed)
         if interfaces.sender is not None:
             listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
+        if (person := interfaces.takeover) and (takeover := interfaces.contract.takeover):
+            listen(person.type, takeover.topic, partial(self._on_person, person), qos.SENSOR)
         if actions.echo:
             listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
 
@@ -345,10 +411,19 @@ class RobotTopics:
         sender = str(self._interfaces.sender(message))
         moving = self._interfaces.moves(message)
         if sender != self._name:
+            values = self._interfaces.values(message)
+            is_known = all(value is not None and math.isfinite(value) for value in values)
             with self._lock:
                 self._session.on_other(
-                    sender, self._now(), moving=moving,
+                    sender, self._now(), moving=moving, values=values if is_known else (),
                     for_lamp=not (moving or self._interfaces.is_neutral(message)))
+
+    def _on_person(self, person: _PersonsCommands, message: Any) -> None:
+        values = person.values(message)
+        if values is not None:
+            assert self._session is not None
+            with self._lock:
+                self._session.on_person(values, self._now())
 
     def _on_echo(self, message: Any) -> None:
         with self._lock:

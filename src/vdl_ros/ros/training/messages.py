@@ -226,6 +226,7 @@ def to_episode(
         episode_return=episode.episode_return, length=episode.length,
         terminated=episode.terminated, truncated=episode.truncated,
         success=-1 if episode.success is None else int(episode.success),
+        intervened=-1 if episode.intervened is None else episode.intervened,
         policy_version=policy_version)
 
 
@@ -236,4 +237,5 @@ def from_episode(message: Episode) -> FinishedEpisode:
                          'not allowed: finite, 1 or more')
     return FinishedEpisode(
         message.environment, message.episode_return, message.length, message.terminated,
-        message.truncated, None if message.success < 0 else message.success > 0)
+        message.truncated, None if message.success < 0 else message.success > 0,
+        intervened=None if message.intervened < 0 else message.intervened)

@@ -1,0 +1,110 @@
+"""What a robot did in a step, also while a person commanded it, as an action of its contract."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.common.consent import YIELD_S
+from vdl_ros.robots.contract import ActionPart, Contract
+
+
+def executed_actions(
+    commands: Sequence[tuple[float, Sequence[float] | NDArray[np.float64]]],
+    ticks: NDArray[np.float64], contract: Contract,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return for each tick but the last the action, and its values in the contract's units.
+
+    An action is the mean of what is commanded until the next tick, of ``levels`` the nearest one;
+    before the first command it is neutral. ``commands`` are times, s, and values, [parts] or more.
+    """
+    parts = contract.actions.parts
+    times = np.array([-np.inf, *(time for time, _ in commands)])
+    given = np.array([contract.actions.neutral, *(each[:len(parts)] for _, each in commands)])
+    order = np.argsort(times, kind='stable')
+    times, given = times[order], given[order]
+    # The integral of what is commanded, from the first tick.
+    edges = np.union1d(ticks, times[(times > ticks[0]) & (times < ticks[-1])])
+    in_force = given[np.searchsorted(times, edges[:-1], side='right') - 1]
+    integral = np.concatenate([
+        np.zeros((1, len(parts))), np.cumsum(in_force * np.diff(edges)[:, None], axis=0)])
+    at_ticks = integral[np.searchsorted(edges, ticks)]
+    means = np.diff(at_ticks, axis=0) / np.diff(ticks)[:, None]
+    if not contract.actions.is_discrete:
+        low, high = (np.array([getattr(part, end) for part in parts]) for end in ('low', 'high'))
+        values = means.clip(low, high)
+        return 2.0 * (values - low) / (high - low) - 1.0, values
+    indices = np.stack([_nearest(part, means[:, index]) for index, part in enumerate(parts)], 1)
+    return indices.astype(float), np.stack([
+        np.array(part.levels)[indices[:, index]] for index, part in enumerate(parts)], axis=1)
+
+
+def allowed(values: NDArray[np.float64], contract: Contract) -> NDArray[np.float64]:
+    """Return the values of an action, float64 [parts], that are nearest to these."""
+    return np.array([part.levels[int(_nearest(part, value))] if part.levels
+                     else min(max(value, part.low), part.high)
+                     for part, value in zip(contract.actions.parts, values, strict=True)])
+
+
+def _nearest(part: ActionPart, values: NDArray[np.float64]) -> NDArray[np.intp]:
+    found: NDArray[np.intp] = np.abs(
+        np.asarray(values)[..., None] - np.array(part.levels)).argmin(axis=-1)
+    return found
+
+
+class Takeover:
+    """A person who commands the robot within an episode, and gives it back by a pause.
+
+    The pause is ``YIELD_S`` of the robot's clock, whose times all methods take, s.
+    """
+
+    def __init__(self, contract: Contract) -> None:
+        self._contract = contract
+        self._commands: list[tuple[float, NDArray[np.float64]]] = []
+        self._ticked_at = self._person_at = -math.inf
+        self._is_persons = False
+
+    def begin(self, now: float) -> None:
+        """Begin an episode, in which nothing was commanded yet."""
+        self._commands.clear()
+        self._ticked_at, self._person_at, self._is_persons = now, -math.inf, False
+
+    def is_active(self, now: float) -> bool:
+        """Return whether a person has the robot."""
+        return now - self._person_at < YIELD_S
+
+    def is_silent(self, now: float, timeout: float) -> bool:
+        """Return whether a person has the robot, and has not commanded it for ``timeout``."""
+        return self.is_active(now) and now - self._person_at > timeout
+
+    def on_action(self, values: NDArray[np.float64], now: float) -> bool:
+        """Take the agent's action; return whether it is sent: not while a person has the robot."""
+        if self.is_active(now):
+            self._is_persons = True
+            return False
+        self._commands.append((now, values))
+        return True
+
+    def on_person(self, values: NDArray[np.float64], now: float) -> None:
+        self._commands.append((now, values))
+        self._person_at, self._is_persons = now, True
+
+    def on_stop(self, values: NDArray[np.float64], now: float) -> None:
+        """Take the neutral action that is sent for a person who is silent."""
+        self._commands.append((now, values))
+
+    def end_tick(self, now: float) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Return the action since the last tick and its values, [parts]; None: the agent's own."""
+        since, self._ticked_at, commands = self._ticked_at, now, self._commands
+        self._commands = commands[-1:]
+        if not self._is_persons:
+            return None
+        actions, values = executed_actions(commands, np.array([since, now]), self._contract)
+        return actions[0], values[0]
+
+    def end_step(self) -> None:
+        """Begin a step of which the agent has seen the observation."""
+        self._is_persons = False
