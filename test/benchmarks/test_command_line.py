@@ -37,6 +37,7 @@ BAD_INPUT = {
         (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
         (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800'),
         (['--periods', '1,3'], '--periods: 3 is not allowed: divisors of 20')],
+    'bench_teach': [(['--cases', 'help'], "--cases: 'help' is not allowed: of nothing,shown")],
     'bench_third_party': [
         NOWHERE, (['--seconds', '0'], '--seconds: 0.0 is not allowed: 1 to 86400')],
     'bench_train': [

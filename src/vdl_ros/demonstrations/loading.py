@@ -22,8 +22,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import matching, read_json
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
-from vdl_ros.envs.factory import ROBOT
+from vdl_ros.envs.env_config import ROBOT, EnvConfig, EnvModulesConfig
 from vdl_ros.export.messages import ArmBag, of_contract
 from vdl_ros.export.writer import require_module
 from vdl_ros.rl.algorithms import sac

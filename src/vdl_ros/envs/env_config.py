@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from vdl_ros.common.settings import setting
 
+#: Begin of the ids of robots, which nodes register (``ros/robots/robot_env.py``).
+ROBOT = 'robot/'
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvConfig:
@@ -76,6 +79,11 @@ class EnvConfig:
         'are those of whole games.')
     full_action_space: bool = setting(
         False, 'Atari only: all 18 actions, not only those of the game.')
+
+    @property
+    def in_real_time(self) -> bool:
+        """Whether it is on its own clock, and waits for no action."""
+        return self.realtime_fps > 0 or self.env_id.startswith(ROBOT)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from vdl_ros.envs.checked_vector_env import (
     VectorEnvironment,
     check_memory,
 )
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs
 from vdl_ros.envs.foreign import ForeignCall, foreign_errors
 from vdl_ros.envs.lag import add_lag, delay_arguments
@@ -41,8 +41,6 @@ from vdl_ros.envs.same_step import OneCopy, SameStepVectorEnv
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 
 ATARI = 'ALE/'
-#: Begin of the ids of robots, which nodes register (``ros/robots/robot_env.py``).
-ROBOT = 'robot/'
 _LAG = ('realtime_fps', 'observation_delay', 'random_observation_delay', 'action_delay',
         'random_action_delay', 'observe_last_actions')
 # Environments of Gymnasium that import what an argument names.

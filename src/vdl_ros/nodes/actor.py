@@ -162,8 +162,7 @@ class ActorNode(BaseNode):
 
         Not in real time, where actions would be late, nor where each step waits for the learner.
         """
-        in_real_time = env.realtime_fps > 0 or env.env_id.startswith(factory.ROBOT)
-        if not self._niceness.leave_cores(not in_real_time and train.inference == 'actor'):
+        if not self._niceness.leave_cores(not env.in_real_time and train.inference == 'actor'):
             self.get_logger().warning(
                 'this process has left cores to others before and may not take them back, so '
                 'actions may be late: start the actor again')

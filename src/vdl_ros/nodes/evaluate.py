@@ -22,7 +22,7 @@ from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
-from vdl_ros.envs.env_config import EnvModulesConfig
+from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.play.saved_policy import load_policy, load_surrogate
@@ -86,7 +86,7 @@ class EvaluateNode(BaseNode):
         """Play, publish and report the episodes; under the attack if there is a result before."""
         settings = self._config
         count = min(settings.num_envs, settings.episodes)
-        if self._env.env_id.startswith(factory.ROBOT):
+        if self._env.env_id.startswith(ROBOT):
             # As many robots as there were.
             count = min(count, self._env.num_envs)
             register(self._modules, self, stop)

@@ -14,7 +14,7 @@ from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments
 from vdl_ros.common.command_line import say
 from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.play.saved_policy import load_surrogate
 from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
 from vdl_ros.rl.data.unroll import Arrays
@@ -30,7 +30,7 @@ _ENVIRONMENTS = 8
 
 def verify_evaluations(env: EnvConfig, train: TrainConfig) -> None:
     """Refuse evaluations of an environment that there is only once, by a SettingError."""
-    if train.eval_every and env.env_id.startswith(factory.ROBOT):
+    if train.eval_every and env.env_id.startswith(ROBOT):
         raise SettingError(f'eval_every: {train.eval_every} is not allowed with env_id '
                            f"{env.env_id!r}: 0, as the robot is the actor's")
 

@@ -13,8 +13,7 @@ from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.common.settings import select
 from vdl_ros.envs.checked_vector_env import EnvError, frame_rate
-from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.envs.factory import ROBOT
+from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.envs.video import make_drawn, only_image
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.acting.evaluation import Act

@@ -115,7 +115,9 @@ class Algorithm:
 
     ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
     on ``device``, as the policy is. An update of many optimizer steps ends between two once
-    ``is_interrupted``; never one of several learners, which make the same number.
+    ``is_interrupted``; never one of several learners, which make the same number. Those of a
+    replay give up the rest of their optimizer steps once it ``is_awaited``: new steps have
+    arrived of a robot that waits for nobody.
     """
 
     learns_from_host = False
@@ -128,6 +130,7 @@ class Algorithm:
         self.policy, self.config, self.group = policy, config, group
         self.algorithm_config = algorithm_config
         self.is_interrupted: Callable[[], bool] = lambda: False
+        self.is_awaited: Callable[[], bool] = lambda: False
         self.device = next(policy.parameters()).device
         self.optimizer = PolicyOptimizer(policy, config, group)
         self._has_statistics = policy.normalizer is None

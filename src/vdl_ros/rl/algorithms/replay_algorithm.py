@@ -73,12 +73,14 @@ class ReplayAlgorithm(algorithm.Algorithm):
         count = int(self._pending_updates)
         self._pending_updates -= count
         made = 0
-        while made < count and not self.is_interrupted():
+        while made < count and not self.is_interrupted() and not (made and self.is_awaited()):
             sample = replay.sample(self._sample_size)
             for name, value in self.optimizer.step(*self.loss(replay, sample)).items():
                 sums[name] = sums.get(name, 0.0) + value
             self.update_target()
             made += 1
+        if made:
+            metrics['losses/optimizer_steps'] = float(made)
         return {name: total / made for name, total in sums.items()} | metrics
 
     def loss(self, replay: Replay, sample: Sample) -> tuple[Tensor, algorithm.Metrics]:

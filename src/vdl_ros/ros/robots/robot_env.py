@@ -20,8 +20,7 @@ from numpy.typing import NDArray
 from rclpy.node import Node
 
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
-from vdl_ros.envs.env_config import EnvModulesConfig
-from vdl_ros.envs.factory import ROBOT
+from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
 from vdl_ros.robots.session import Result
 from vdl_ros.robots.task import describe_task, make_task

@@ -325,6 +325,8 @@ class Training:
             evaluator=RemoteEvaluator(
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
             ) if first and train.eval_every else None, timers=self._timers)
+        if env.in_real_time and group.size == 1:
+            self._learner.algorithm.is_awaited = lambda: self._source.inbox.waiting > 0
         self._busy = qos.pub(node, 'learner_busy')
         # They end with this object.
         self._kept = (node.create_timer(_BUSY_S, self._report_busy),

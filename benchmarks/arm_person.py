@@ -1,0 +1,124 @@
+"""A scripted person who teaches the simulated arm to reach, by the motors as ``teleop`` does.
+
+It sees what a person would see: the target, the arm, and who acts. The first episodes are its own,
+as demonstrations; after that it helps once the arm has not come nearer for ``patience`` seconds,
+until the arm is there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import math
+
+import numpy as np
+import rclpy
+from geometry_msgs.msg import PointStamped
+from numpy.typing import NDArray
+from rclpy.node import Node
+from rclpy.signals import SignalHandlerOptions
+from sensor_msgs.msg import JointState
+from std_msgs.msg import String
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import InverseKinematics, Kinematics, UnreachableError
+from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.envs.owi535.reach import MOTORS
+from vdl_ros.ros import qos
+from vdl_ros.ros.arm.arm_topics import message_from_motors
+from vdl_ros.ros.dds import transport
+from vdl_ros.ros.messages.joint_messages import positions_of, seconds
+
+# A motor is switched on this far from the goal, and off at that, rad; on the way a joint turns
+# some degrees further, because commands are late.
+ON, OFF = 0.05, 0.02
+# How much nearer the arm has to come within the patience, m; the time between equal commands, s.
+NEARER, REPEAT_S = 0.02, 0.1
+
+
+class Person(Node):
+    """Watches one arm; times are those of its joint states, s."""
+
+    def __init__(self, first: int, patience: float) -> None:
+        super().__init__('scripted_person')
+        self._first, self._patience = first, patience
+        geometry = load()
+        self._kinematics = Kinematics(geometry)
+        # Without a free way a person would take any.
+        self._planners = [InverseKinematics(geometry, collides) for collides in (
+            CollisionChecker(build_scene(geometry)).collides, None)]
+        self._motors = qos.pub(self, 'arm/motors')
+        self._target: NDArray[np.float64] | None = None
+        self._goal: NDArray[np.float64] | None = None
+        self._is_running = self._helps = False
+        self._episodes = 0
+        self._nearest, self._nearest_at = math.inf, 0.0
+        self._sent, self._sent_at = np.zeros(len(JOINTS), np.int8), -math.inf
+        qos.sub(self, 'robot/target', self._on_target)
+        qos.sub(self, 'robot/status', self._on_status)
+        qos.sub(self, 'arm/joint_states', self._on_joints)
+
+    def _on_target(self, message: PointStamped) -> None:
+        self._target = np.array([message.point.x, message.point.y, message.point.z])
+        self._goal, self._nearest = None, math.inf
+        self._episodes += 1
+        self._helps = self._episodes <= self._first
+
+    def _on_status(self, message: String) -> None:
+        self._is_running = message.data.endswith('acts')
+
+    def _on_joints(self, message: JointState) -> None:
+        now, positions = seconds(message.header.stamp), positions_of(message)
+        if self._target is None or not self._is_running:
+            self._send(np.zeros(len(JOINTS), np.int8), now)
+            return
+        tool = self._kinematics.pose(positions)[:3, 3]
+        distance = float(np.linalg.norm(tool - self._target))
+        if distance < self._nearest - NEARER:
+            self._nearest, self._nearest_at = distance, now
+        self._helps |= now - self._nearest_at > self._patience
+        if self._helps:
+            self._send(self._directions(positions), now)
+
+    def _directions(self, positions: NDArray[np.float64]) -> NDArray[np.int8]:
+        assert self._target is not None
+        for planner in self._planners if self._goal is None else ():
+            with contextlib.suppress(UnreachableError):
+                self._goal = planner.solve(self._target, positions)
+                break
+        if self._goal is None:
+            self._goal = positions
+        missing = self._goal - positions
+        wanted = np.where(np.abs(missing) > np.where(self._sent != 0, OFF, ON),
+                          np.sign(missing), 0.0).astype(np.int8)
+        # One that would turn back has arrived.
+        wanted[(wanted == -self._sent) & (wanted != 0)] = 0
+        wanted[len(MOTORS):] = 0
+        return wanted
+
+    def _send(self, directions: NDArray[np.int8], now: float) -> None:
+        """Command, if it is new or has to be repeated; all off is said once."""
+        is_new = not np.array_equal(directions, self._sent)
+        if is_new or (directions.any() and now - self._sent_at >= REPEAT_S):
+            self._sent, self._sent_at = directions, now
+            self._motors.publish(message_from_motors(
+                Motors(*directions.tolist()), self.get_clock().now().to_msg(),
+                self.get_fully_qualified_name()))
+
+
+def main() -> None:
+    """Run the node."""
+    parser = argparse.ArgumentParser(prog='arm_person')
+    parser.add_argument('--first', type=int, default=20, help='episodes that it moves alone')
+    parser.add_argument('--patience', type=float, default=4.0, help='s')
+    options = parser.parse_args()
+    transport.configure()
+    # Ctrl-C raises KeyboardInterrupt.
+    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    try:
+        rclpy.spin(Person(options.first, options.patience))
+    except KeyboardInterrupt:
+        pass
+    finally:
+        rclpy.try_shutdown()

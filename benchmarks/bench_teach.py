@@ -1,0 +1,195 @@
+"""How soon a robot learns on its topics, from nothing, from a person who shows, and who helps.
+
+The robots are simulated: the arm's twin (``robot/owi535_sim``, reach) and ``examples/diff_drive``.
+A script is the person, who sees and presses what a person would (``arm_person.py``,
+``examples/diff_drive/person.py``). *nothing*: nobody; *shown*: the first episodes are the
+person's, as demonstrations; *helped*: as that, and then the person takes over an episode in which
+the robot strays. A trial ends once 90 % of the last 50 episodes have succeeded without help, or
+after the longest time. Times are of the robot's clock. Run it in the repository.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import rclpy
+from rclpy.node import Node
+
+from benchmarks import report
+from benchmarks.graph import launch_command, launched, module_command, own_domain, wait
+from vdl_ros.msg import Episode
+from vdl_ros.ros import qos
+
+CASES = ('nothing', 'shown', 'helped')
+# Of the last episodes so many have to succeed without help.
+EPISODES, SHARE = 50, 0.9
+# Patience of a person who only shows, s.
+NEVER = 1e9
+PATIENCE = 4.0
+_LOOK_S = 0.1
+
+
+class Robot(NamedTuple):
+    """A simulated robot.
+
+    Attributes:
+        copies: number of robots that learn at once.
+        rate: of the contract, Hz.
+        speed: simulated seconds per second.
+        shown: episodes of each that the person shows.
+        simulation, person: words of their commands.
+        settings: of the training.
+    """
+
+    copies: int
+    rate: float
+    speed: float
+    shown: int
+    simulation: Sequence[str]
+    person: Sequence[str]
+    settings: Mapping[str, str]
+
+
+def robots() -> dict[str, Robot]:
+    """Return the robots by name."""
+    drive = Path('examples/diff_drive').absolute()
+    return {
+        'reach': Robot(
+            1, 10.0, 4.0, 20, ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p',
+                               'publish_clock:=true', '-p', 'real_time_factor:=4.0'],
+            module_command('benchmarks.arm_person', '--first', '{first}', '--patience',
+                           '{patience}'),
+            {'env_id': 'robot/owi535_sim'}),
+        'diff_drive': Robot(
+            1, 10.0, 10.0, 20, [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p',
+                                'robots:=1', '-p', 'speed:=10.0'],
+            [sys.executable, str(drive / 'person.py'), '--ros-args', '-p', 'robots:=1', '-p',
+             'first:={first}', '-p', 'patience:={patience}'],
+            {'env_id': 'robot/diff_drive', 'robots': str(drive)})}
+
+
+def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) -> dict[str, Any]:
+    """Train once; return steps, minutes, and shares of success and help."""
+    episodes: list[Episode] = []
+    context = rclpy.Context()
+    rclpy.init(args=[], context=context)
+    node = Node('bench_teach', context=context)
+    subscription = qos.sub(node, 'episodes', episodes.append)
+    executor = rclpy.executors.SingleThreadedExecutor(context=context)
+    executor.add_node(node)
+
+    def steps() -> int:
+        return sum(each.length for each in episodes)
+
+    def is_over() -> bool:
+        deadline = time.monotonic() + _LOOK_S
+        while time.monotonic() < deadline:
+            executor.spin_once(timeout_sec=_LOOK_S)
+        return _is_learned(episodes) or steps() / robot.rate / 60.0 >= minutes
+
+    words = [word.format(first=robot.shown, patience=PATIENCE if case == 'helped' else NEVER)
+             for word in robot.person]
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary) / 'run'
+        settings = {**robot.settings, 'algorithm': algorithm, 'seed': str(seed)}
+        try:
+            with launched(*robot.simulation), (
+                    contextlib.nullcontext() if case == 'nothing' else launched(*words)), launched(
+                    *launch_command('train.launch.py', folder, settings)) as process:
+                wait(process, is_over, 3600.0, 'the end of a trial')
+        finally:
+            executor.shutdown()
+            node.destroy_subscription(subscription)
+            node.destroy_node()
+            rclpy.shutdown(context=context)
+        summary = json.loads((folder / 'summary.json').read_text())
+    last, total = episodes[-EPISODES:], steps()
+    persons = sum(max(0, each.intervened) for each in episodes)
+    return {
+        'case': case, 'algorithm': algorithm, 'seed': seed, 'is_learned': _is_learned(episodes),
+        'episodes': len(episodes), 'steps': total,
+        'minutes': round(total / robot.rate / 60.0, 2),
+        'success_alone': round(sum(map(_alone, last)) / len(last), 3) if last else 0.0,
+        'persons_share': round(persons / max(1, total), 3),
+        'late_share': round(summary['late_actions'] / max(1, summary['agent_steps']), 4)}
+
+
+def _alone(episode: Episode) -> bool:
+    return episode.success > 0 and episode.intervened <= 0
+
+
+def _is_learned(episodes: Sequence[Episode]) -> bool:
+    return (len(episodes) >= EPISODES
+            and sum(map(_alone, episodes[-EPISODES:])) >= SHARE * EPISODES)
+
+
+def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options; ValueError: a name or number that is not allowed."""
+    parser = report.Parser('bench_teach', __doc__, quick='one seed, five minutes of the robot')
+    parser.add_argument('--robots', default=','.join(robots()), help=','.join(robots()))
+    parser.add_argument('--cases', default=','.join(CASES), help=','.join(CASES))
+    parser.add_argument('--algorithm', default='sac')
+    parser.number('--seeds', int, 'trials of each', (3, 1), (1, 20))
+    parser.number('--minutes', float, "longest time of the robot's clock", (60.0, 5.0), (1, 6000))
+    options = parser.complete(words)
+    for name, known in (('robots', [*robots()]), ('cases', CASES)):
+        found = getattr(options, name).split(',')
+        if not {*found} <= {*known}:
+            raise ValueError(f'--{name}: {getattr(options, name)!r} is not allowed: of '
+                             f'{",".join(known)}')
+        setattr(options, name, found)
+    return options
+
+
+def markdown(found: Mapping[str, Any]) -> str:
+    """Return the table: the median of the seeds, and its range."""
+    rows = []
+    for name, trials in found['robots'].items():
+        for case in dict.fromkeys((each['case'], each['algorithm']) for each in trials):
+            mine = [each for each in trials if (each['case'], each['algorithm']) == case]
+            reached = [each for each in mine if each['is_learned']]
+            minutes = sorted(each['minutes'] for each in mine)
+            late = max(each['late_share'] for each in mine)
+            rows.append((
+                name, case[1], case[0], f'{len(reached)} of {len(mine)}',
+                f'{statistics.median(minutes):.1f} ({minutes[0]:.1f} to {minutes[-1]:.1f})',
+                f'{statistics.median(each["steps"] for each in mine):,.0f}',
+                f'{statistics.median(each["success_alone"] for each in mine):.0%}',
+                f'{statistics.median(each["persons_share"] for each in mine):.0%}', f'{late:.1%}'))
+    return '\n'.join(report.table(
+        ('robot', 'algorithm', 'case', 'learned', 'minutes', 'steps', 'success alone',
+         "person's steps", 'late'), rows))
+
+
+def main() -> int:
+    """Measure, and print the table or one JSON object."""
+    return report.run('bench_teach', arguments, _measure_and_deliver)
+
+
+def _measure_and_deliver(options: argparse.Namespace) -> None:
+    found: dict[str, list[dict[str, Any]]] = {}
+    if options.output is not None and options.output.exists():
+        found = json.loads(options.output.read_text())['robots']
+    known = robots()
+    with own_domain(configure=True):
+        for seed in range(1, options.seeds + 1):
+            for name in options.robots:
+                for case in options.cases:
+                    trial = measure(known[name], case, options.algorithm, seed, options.minutes)
+                    report.log(f'{name}: {trial}')
+                    mine = (case, options.algorithm, seed)
+                    found[name] = [*(each for each in found.get(name, ()) if mine != (
+                        each['case'], each['algorithm'], each['seed'])), trial]
+    report.deliver('teach', {
+        'cores': len(os.sched_getaffinity(0)), 'minutes': options.minutes, 'robots': found},
+        options, markdown)
