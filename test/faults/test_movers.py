@@ -24,14 +24,16 @@ STOPPED_WITHIN, CLIENT_S, VIEWER_S = 0.6, 3.0, 1.7
 EVENT_S, WATCHED_S = 4.0, 2.0
 # The joints that movers move; the person moves the gripper.
 JOINTS = ('base', 'shoulder', 'elbow', 'wrist')
-MOVERS = ('controller', 'waiting trajectory', 'policy', 'calibrate', 'go_to', 'training', 'reset')
+MOVERS = ('controller', 'waiting trajectory', 'policy', 'calibrate', 'go_to', 'training', 'reset',
+          'taught')
 EVENTS = ('command', 'all off', 'stop', 'standstill', 'death', 'view gone')
 CASES = tuple(itertools.product(MOVERS, EVENTS))
 TRIALS_PER_CASE = 3
 # What goes on by itself afterwards: a training gives way to a person for a second.
-RESUMES = {('training', 'command'), ('training', 'stop'), ('reset', 'command'), ('reset', 'stop')}
-#: A training of ``robot/owi535`` without a learner.
+RESUMES = set(itertools.product(('training', 'reset', 'taught'), ('command', 'stop')))
+#: A training of ``robot/owi535`` without a learner, which a person may take over with 'taught'.
 AGENT = '''
+import sys
 import numpy as np
 from vdl_ros.common.command_line import stop_on_signals
 stop = stop_on_signals()
@@ -40,7 +42,8 @@ from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
-env = RobotVectorEnv(1, contract=find_contract('owi535'), namespace='/', stop=stop)
+env = RobotVectorEnv(1, contract=find_contract('owi535'), namespace='/', stop=stop,
+                     takeovers=sys.argv[1] == 'taught')
 try:
     env.reset()
     while True:
@@ -112,8 +115,8 @@ class Rig:
         if mover == 'go_to':
             running.append(self._launch.node('robot_state'))
             running.append(self._launch('ros2', 'run', 'vdl_ros', 'go_to', '-0.1', '0.15', '0.15'))
-        elif mover in ('training', 'reset'):
-            running.append(self._launch('python3', '-c', AGENT))
+        elif mover in ('training', 'reset', 'taught'):
+            running.append(self._launch('python3', '-c', AGENT, mover))
         asks = {'controller': self._go, 'waiting trajectory': lambda: self._go(2.5),
                 'policy': self._point}.get(mover)
 
@@ -124,7 +127,7 @@ class Rig:
             if mover == 'waiting trajectory':
                 return state == 'waiting'
             # A training begins with the way home.
-            return self.is_on() and (mover != 'training' or state == 'done')
+            return self.is_on() and (mover not in ('training', 'taught') or state == 'done')
         # All of them hear the person: driver, mover, and what follows its goal.
         self.peer.until(lambda: running[-1].process.poll() is not None or (
             self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')),
@@ -195,7 +198,8 @@ def moving(message):
 
 @pytest.mark.fault_row(
     'a person moves or switches off, a stop, a standstill, death or a view that is gone, while '
-    'controller, waiting trajectory, policy, calibrate, go_to, training or its reset moves',
+    'controller, waiting trajectory, policy, calibrate, go_to, training (also one that a person '
+    'may take over) or its reset moves',
     'motors off within 0.6 s (a goal whose client is gone 3.0 s, a view 1.7 s), and nothing moves '
     'before it is asked again; a training goes on a second after a command or stop',
     reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
