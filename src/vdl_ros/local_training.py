@@ -20,6 +20,7 @@ from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warni
 from vdl_ros.common.children import SAVING_S, ending_within, run_program
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import absolute_paths
+from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.demonstrations.loading import demonstrate, demonstration_inbox
@@ -170,7 +171,8 @@ def main(args: list[str] | None = None) -> int:
             check_unfinished(Path(resume), config.total_steps)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial').absolute()
         algorithm_config = make_algorithm_config(config, values)
-        with ending_within(SAVING_S, 'serial', stop):
+        with ending_within(SAVING_S, 'serial', stop), \
+                named_lack_of_memory(as_dict(env, config, algorithm_config)):
             reason = train(
                 env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
                 modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),

@@ -35,6 +35,7 @@ from vdl_ros.common.command_line import (
     whole_number,
 )
 from vdl_ros.common.files import LAUNCH_FILE, lock_folder
+from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.envs import factory
@@ -259,7 +260,7 @@ def main(args: Sequence[str] | None = None) -> int:
     stop = stop_on_signals(options.parent)
     try:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
-        with ending_within(SAVING_S, 'multi_agent_training', stop):
+        with ending_within(SAVING_S, 'multi_agent_training', stop), named_lack_of_memory({}):
             reasons = train(
                 read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:
