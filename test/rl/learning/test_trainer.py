@@ -3,6 +3,7 @@
 import itertools
 import queue
 import re
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.metrics import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.data.unroll import EndOfBagError
+from vdl_ros.rl.learning.progress import Callbacks
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 
@@ -88,6 +90,17 @@ def test_a_run_whose_actors_or_environments_fail_is_saved(start):
     with pytest.raises(RuntimeError, match='of an environment'):
         run()
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
+
+
+def test_an_update_that_lasts_long_says_how_far_it_is(start, monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
+    run, told = start(), threading.Event()
+    run.trainer._calls = Callbacks(log=lambda line: 'lasts' in line and (
+        run.lines.append(line), told.set()))
+    run.learner.algorithm.optimizer.after_step = lambda: told.wait(60)
+    assert run() == 'total_steps'
+    assert re.fullmatch(r'update 1 lasts \d+ s: optimizer step 1 of 1', run.lines[0])
 
 
 def test_time_shares_and_extra_scalars_are_written(start):

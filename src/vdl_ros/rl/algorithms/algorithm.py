@@ -115,10 +115,12 @@ class Algorithm:
 
     ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
     on ``device``, as the policy is. An update of many optimizer steps ends between two once
-    ``is_interrupted``; never one of several learners, which make the same number.
+    ``is_interrupted``; never one of several learners, which make the same number. ``planned`` are
+    those of the update under way, at most.
     """
 
     learns_from_host = False
+    planned = 1
     algorithm_config: AlgorithmConfig
 
     def __init__(

@@ -326,6 +326,7 @@ class Training:
                 node, settings.learner_id, self._config, train.eval_episodes, self._warn,
             ) if first and train.eval_every else None, timers=self._timers)
         self._busy = qos.pub(node, 'learner_busy')
+        self._received = 0
         # They end with this object.
         self._kept = (node.create_timer(_BUSY_S, self._report_busy),
                       ThreadTimeStatistics(node, self._timers),
@@ -430,8 +431,10 @@ class Training:
         self._policy.publish(message)
 
     def _report_busy(self) -> None:
+        """Let actors wait that are not waited for; large trajectories take long to receive."""
         self._source.report()
-        if self._trainer.busy:
+        before, self._received = self._received, self._flow_stats.received
+        if self._trainer.busy or self._source.inbox.waiting or self._received > before:
             self._busy.publish(String(data=self._settings.learner_id))
 
     def _health(self) -> Health:
