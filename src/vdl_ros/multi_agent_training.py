@@ -51,7 +51,7 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.reporting import NOT_SAVED
+from vdl_ros.rl.learning.reporting import NOT_SAVED, ended
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -182,7 +182,7 @@ def train(
         _run(groups, agents, stop)
         # Before environments are closed, which may never end.
         for agent in agents:
-            say(f'{agent.name}: ended by {agent.reason}; written to {run_dir / agent.name}')
+            say(f'{agent.name}: {ended(agent.reason, run_dir / agent.name)}')
         return {agent.name: agent.reason for agent in agents}
 
 

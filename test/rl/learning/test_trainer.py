@@ -13,7 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.metrics import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.data.unroll import EndOfBagError
-from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.progress import Callbacks, WriteErrors
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 
@@ -272,9 +272,9 @@ def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
     run = start(periods=(0.0, 1e6))
     run.folder.save = failing(run.folder.save, 3)
     assert run() == 'total_steps'
-    warnings = [line for line in run.lines if line.startswith('checkpoint not written: ')]
+    warnings = [line for line in run.lines if line.startswith('checkpoint not written')]
     assert warnings == ['checkpoint not written: [Errno 28] No space left on device; '
-                        'the run goes on'] * 3
+                        'the run goes on']
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
 
 
@@ -297,6 +297,16 @@ def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint
     assert not (run.folder.path / 'summary.json').exists()
 
 
+def test_what_is_not_written_again_and_again_is_said_every_minute():
+    lines, times = [], [0.0, 1.0, 59.0, 60.0, 61.0]
+    told = WriteErrors(lines.append, iter(times).__next__)
+    for _ in times:
+        with told('progress'):
+            raise OSError('full')
+    assert lines == ['progress not written: full; the run goes on',
+                     'progress not written (3 times): full; the run goes on']
+
+
 def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written(
         start, monkeypatch):
     run = start()
@@ -305,7 +315,7 @@ def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written
     monkeypatch.setattr('vdl_ros.rl.learning.reporting.time',
                         SimpleNamespace(monotonic=itertools.count().__next__))
     assert run() == 'total_steps'
-    assert sum(line.startswith('progress not written: ') for line in run.lines) == 2
+    assert sum(line.startswith('progress not written: ') for line in run.lines) == 1
     assert run.folder.progress()[-1]['agent_steps'] == run.learner.agent_steps
 
 

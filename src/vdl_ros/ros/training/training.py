@@ -41,6 +41,7 @@ from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import ended
 from vdl_ros.rl.learning.thread_choice import OF_SPEED, RememberedThreads, ThreadChoice
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, default_run_dir
@@ -343,7 +344,8 @@ class Training:
 
         def loop() -> str:
             reason = self._train(stop)
-            node.get_logger().info(f'ended by {reason}; {where}')
+            node.get_logger().info(
+                ended(reason, self.folder.path) if self.folder else f'ended by {reason}; {where}')
             return reason
 
         of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
