@@ -17,6 +17,7 @@ from gymnasium.envs.registration import EnvSpec
 from vdl_ros import local_training
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.recipes import config_file
+from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, pack
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
@@ -91,7 +92,7 @@ def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):
-    monkeypatch.setattr(local_training.Trainer, 'run', lambda trainer, stop: 'not finite')
+    monkeypatch.setattr(Trainer, 'run', lambda trainer, stop: 'not finite')
     assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 1
 
 
