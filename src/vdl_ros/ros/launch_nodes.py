@@ -43,6 +43,11 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT
 # update of the policy, or for a recorder with a slow disk.
 SAVING_S = '60'
 
+# Nodes that step environments, which may be slow to step and to close, end within 8 s: launch
+# would complain after 5.
+_CLOSING_S = '9'
+_STEPPERS = ('actor', 'world_actor', 'evaluate', 'evaluator', 'policy_renderer')
+
 _RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # In a namespace an arm has frames and a simulated time of its own, as is usual for robots.
 _OWN = [(f'/{name}', name) for name in ('tf', 'tf_static', 'clock')]
@@ -91,6 +96,8 @@ def node(
 
     What is given for other nodes is ignored. ``sigterm_timeout``: time to end after SIGINT, s.
     """
+    if executable in _STEPPERS:
+        sigterm_timeout = _CLOSING_S
     known, name = settings_of(*settings), name or executable
     values = {key: value for key, value in given.items() if key in known}
     values |= launch_arguments.of_node(context, name, *settings)
