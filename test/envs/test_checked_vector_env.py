@@ -265,7 +265,7 @@ def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
             np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit(),
             signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
-            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd())
+            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask())
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
@@ -286,6 +286,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             signal.setitimer(signal.ITIMER_REAL, 1000.0)
             os.chdir(gone := tempfile.mkdtemp())
             os.rmdir(gone)
+            os.umask(0o777)
 
         def step(self, action):
             seen.append(state())
@@ -307,6 +308,26 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     # What comes after the filters is taken back.
     assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[5:])
                     for dtype in (torch.float64, torch.float16)]
+
+
+@pytest.mark.parametrize(('answer', 'status'), [(lambda: None, 2), (lambda: sys.exit(3), 3)])
+def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
+        answers, monkeypatch, capfd, answer, status):
+    children = []
+
+    class Forking(Answers):
+        def reset(self, **options):
+            if child := os.fork():
+                children.append(child)
+            else:
+                answer()
+            return super().reset(**options)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Forking-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Forking-v0', lambda **_: Forking(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    make(EnvConfig(env_id='test/Forking-v0'), seed=0, num_envs=1).reset()
+    assert [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children] == [status]
+    assert ('that it has forked in reset()' in capfd.readouterr().err) == (status == 2)
 
 
 def test_a_call_that_does_not_return_is_said_ever_less_often(answers, monkeypatch):

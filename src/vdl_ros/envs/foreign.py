@@ -8,11 +8,17 @@ import sys
 import threading
 import warnings
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from vdl_ros.common.command_line import hears_signals, restore_signals, say, signal_handlers
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    hears_signals,
+    restore_signals,
+    say,
+    signal_handlers,
+)
 
 # Time after which a call that has not returned is said, s; again whenever that has doubled.
 _TELL_S = 5.0
@@ -35,8 +41,10 @@ class ForeignCall:
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
     Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
     be what an environment needs, and would change what a policy computes. Less depth of calls,
-    handlers of signals and a removed working directory are undone for good; those of a call that
-    is made ``often`` are not looked at, which would take longer than all else.
+    handlers of signals, the mode of new files and a removed working directory are undone for good;
+    those of a call that is made ``often`` are not looked at, which would take longer than all
+    else. A process that the code has forked, and that returns here, ends: it would go on as this
+    one does, under its name.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -47,6 +55,8 @@ class ForeignCall:
         self._handlers = [] if self._often else signal_handlers()
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
         self._folder = '' if self._often else os.getcwd()
+        self._umask = None if self._often else _umask()
+        self._process = os.getpid()
         if _theirs:
             _write(_theirs, self._ours)
         self._since, self._due = monotonic(), _TELL_S
@@ -55,7 +65,9 @@ class ForeignCall:
             _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))
             _watcher[0].start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if os.getpid() != self._process:
+            self._end_fork(error)
         # First: a call needs depth. More of it harms nobody.
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
@@ -64,6 +76,8 @@ class ForeignCall:
             restore_signals(self._handlers, self._alarm)
         if self._folder:
             _leave_removed_folder(self._folder)
+        if self._umask is not None:
+            os.umask(self._umask)
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
@@ -71,6 +85,13 @@ class ForeignCall:
         _theirs[:] = [] if found == self._ours else found
         if _theirs:
             _write(self._ours, found)
+
+    def _end_fork(self, error: BaseException | None) -> NoReturn:
+        code = error.code if isinstance(error, SystemExit) else EXIT_BAD_INPUT
+        if not isinstance(error, SystemExit):
+            say(f'{self._name}: a process that it has forked {self._doing} goes on as the training '
+                'does: that process is ended', sys.stderr)
+        os._exit(code if isinstance(code, int) else int(code is not None))
 
     def tell_if_slow(self) -> None:
         if (seconds := monotonic() - self._since) >= self._due:
@@ -90,6 +111,13 @@ def _watch() -> None:
         threading.Event().wait(_LOOK_S)
         for call in _running.copy():
             call.tell_if_slow()
+
+
+def _umask() -> int:
+    # It can only be read by setting it; a file of another thread would be private.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
 
 
 def _leave_removed_folder(before: str) -> None:
