@@ -310,6 +310,24 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
                     for dtype in (torch.float64, torch.float16)]
 
 
+def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(answers, monkeypatch):
+    class Seeding(Answers):
+        def reset(self, **options):
+            torch.manual_seed(5)
+            return super().reset(**options)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Seeding-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Seeding-v0', lambda **_: Seeding(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+
+    def drawn():
+        torch.manual_seed(1)
+        env = make(EnvConfig(env_id='test/Seeding-v0'), seed=0, num_envs=1)
+        return [float(torch.rand(1)) for _ in range(3) if env.reset()]
+
+    assert len(set(drawn())) == 3
+    assert drawn() == drawn()
+
+
 @pytest.mark.parametrize(('answer', 'status'), [(lambda: None, 2), (lambda: sys.exit(3), 3)])
 def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
         answers, monkeypatch, capfd, answer, status):

@@ -40,11 +40,11 @@ class ForeignCall:
 
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
     Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
-    be what an environment needs, and would change what a policy computes. Less depth of calls,
-    handlers of signals, the mode of new files and a removed working directory are undone for good;
-    those of a call that is made ``often`` are not looked at, which would take longer than all
-    else. A process that the code has forked, and that returns here, ends: it would go on as this
-    one does, under its name.
+    be what an environment needs, and would change what a policy computes. Less depth of calls, a
+    seed of PyTorch's random numbers, and, unless the call is made ``often``, where a look would
+    take longer than all else, handlers of signals, the mode of new files and a removed working
+    directory are undone for good. A process that the code has forked, and that returns here, ends:
+    it would go on as this one does, under its name.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -56,7 +56,7 @@ class ForeignCall:
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
         self._folder = '' if self._often else os.getcwd()
         self._umask = None if self._often else _umask()
-        self._process = os.getpid()
+        self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
         self._since, self._due = monotonic(), _TELL_S
@@ -78,6 +78,9 @@ class ForeignCall:
             _leave_removed_folder(self._folder)
         if self._umask is not None:
             os.umask(self._umask)
+        if self._seed is not None and _torch_seed() != self._seed:
+            # Else each episode would explore as the one before, with the same random numbers.
+            sys.modules['torch'].manual_seed((self._seed * 0x5851F42D4C957F2D + 1) % 2**63)
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
@@ -111,6 +114,11 @@ def _watch() -> None:
         threading.Event().wait(_LOOK_S)
         for call in _running.copy():
             call.tell_if_slow()
+
+
+def _torch_seed() -> int | None:
+    torch = sys.modules.get('torch')
+    return None if torch is None else int(torch.initial_seed())
 
 
 def _umask() -> int:
