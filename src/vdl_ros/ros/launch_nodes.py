@@ -201,7 +201,7 @@ def _marks() -> tempfile.TemporaryDirectory[str]:
 
 
 # Who may have sent a signal that ended a process.
-_ALARM = 'an alarm that an environment or a library has set, and takes no notice of'
+_ALARM = 'an alarm that an environment or a library has set and does not handle'
 _OF_SIGNALS = {'SIGKILL': 'by somebody, or for want of memory'} | dict.fromkeys(
     ('SIGALRM', 'SIGVTALRM', 'SIGPROF'), _ALARM) | dict.fromkeys(
     ('SIGUSR1', 'SIGUSR2', 'SIGTERM', 'SIGHUP', 'SIGINT'),
