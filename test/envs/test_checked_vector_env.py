@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
 
 import gymnasium
@@ -263,7 +264,7 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
-            np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit(),
+            np.geterr()['over'], warnings.filters[0][0], time.monotonic(), sys.getrecursionlimit(),
             signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
             signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask())
 
@@ -280,6 +281,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             torch.set_default_device('meta')
             np.seterr(all='raise')
             warnings.simplefilter('error')
+            time.monotonic = lambda: 5.0
             sys.setrecursionlimit(sys.getrecursionlimit() - 100)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
@@ -295,6 +297,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
 
     monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
                         EnvSpec('test/Changing-v0', Changing))
+    monkeypatch.setattr(time, 'monotonic', lambda: 7.0)
     before = state()
     try:
         env = make(EnvConfig(env_id='test/Changing-v0'), seed=0, num_envs=1)
@@ -306,7 +309,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     finally:
         foreign._theirs.clear()
     # What comes after the filters is taken back.
-    assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[5:])
+    assert seen == [(dtype, False, 'meta', 'raise', 'error', 5.0, *before[6:])
                     for dtype in (torch.float64, torch.float16)]
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from time import monotonic
 from typing import Any, NoReturn
@@ -39,12 +40,12 @@ class ForeignCall:
     """The context of a call of foreign code; calls in one thread are not nested.
 
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
-    Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
-    be what an environment needs, and would change what a policy computes. Less depth of calls, a
-    seed of PyTorch's random numbers, and, unless the call is made ``often``, where a look would
-    take longer than all else, handlers of signals, the mode of new files and a removed working
-    directory are undone for good. A process that the code has forked, and that returns here, ends:
-    it would go on as this one does, under its name.
+    Python, NumPy and PyTorch, also of the clocks, is undone after the call, and is there again in
+    the next one: it may be what an environment needs, and would change what a policy computes.
+    Less depth of calls, a seed of PyTorch's random numbers, and, unless the call is made
+    ``often``, where a look would take longer than all else, handlers of signals, the mode of new
+    files and a removed working directory are undone for good. A process that the code has forked,
+    and that returns here, ends: it would go on as this one does, under its name.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -137,7 +138,8 @@ def _leave_removed_folder(before: str) -> None:
 
 
 def _read() -> list[Any]:
-    found: list[Any] = [np.geterr(), warnings.filters[:]]
+    found: list[Any] = [np.geterr(), warnings.filters[:],
+                        [getattr(time, name) for name in _CLOCKS]]
     if (torch := sys.modules.get('torch')) is not None:
         # The default device has a getter that takes five times as long.
         found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device]
@@ -151,12 +153,21 @@ def _write(values: list[Any], before: list[Any]) -> None:
             set_value(value)
 
 
+# Functions that code replaces to stop or to turn the time.
+_CLOCKS = ('time', 'monotonic', 'perf_counter')
+
+
+def _set_clocks(functions: list[Any]) -> None:
+    for name, function in zip(_CLOCKS, functions, strict=True):
+        setattr(time, name, function)
+
+
 def _set_filters(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
 _SETTERS: Any = (
-    lambda value: np.seterr(**value), _set_filters,
+    lambda value: np.seterr(**value), _set_filters, _set_clocks,
     lambda value: sys.modules['torch'].set_default_dtype(value),
     lambda value: sys.modules['torch'].set_grad_enabled(value),
     # With a device every function of PyTorch takes longer.
