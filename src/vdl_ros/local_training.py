@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.common.children import SAVING_S, ending_within, run_program
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
-from vdl_ros.common.files import absolute_paths
+from vdl_ros.common.files import CHECKPOINT, absolute_paths
 from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
@@ -93,6 +93,7 @@ def train(
     from vdl_ros.rl.learning.learner import Learner
     from vdl_ros.rl.learning.reporting import ended
     from vdl_ros.rl.learning.trainer import Trainer
+    from vdl_ros.rl.runs.checkpoint import load_checkpoint
     from vdl_ros.rl.runs.run_folder import RunFolder
     modules = modules or EnvModulesConfig()
     attack, surrogate = attack or AttackConfig(), surrogate or SurrogateConfig()
@@ -101,10 +102,14 @@ def train(
     verify(config, algorithm_config)
     config = verify_attack(attack, config)
     torch.set_num_threads(1)
-    attacks = attack.adversarial_mode != NONE
+    attacks, seed = attack.adversarial_mode != NONE, config.seed
+    if resume and (run_dir / CHECKPOINT).is_file():
+        # Not the first episodes of the run again.
+        steps = int(load_checkpoint(run_dir / CHECKPOINT)['learner']['agent_steps'])
+        seed = (seed + 1_000_003 * steps) % 2**31
     say(f'serial: makes {env.num_envs} x {env.env_id}')
     envs = attack_environments(
-        factory.make(env, config.seed, same_step=not attacks), attack, config, config.seed,
+        factory.make(env, seed, same_step=not attacks), attack, config, seed,
         load_surrogate(surrogate) if attacks else None)
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
@@ -125,7 +130,7 @@ def train(
                 env, config, algorithm_config, modules, learner, flow_stats)
         else:
             actor = make_actor(
-                envs, config, algorithm_config, frames, seed=config.seed, timer=timer, threads=1,
+                envs, config, algorithm_config, frames, seed=seed, timer=timer, threads=1,
                 exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
                 follow=envs.follow if isinstance(envs, AttackedEnv) else None)
             inbox = SerialInbox(actor, learner, flow_stats, timer, stop)
