@@ -14,9 +14,10 @@ import psutil
 # Settings of a training that take memory, whatever else it does.
 _LARGE = ('num_envs', 'batch_size', 'unroll_length', 'replay_size', 'replay_batch', 'bc_batch',
           'network', 'hidden_size', 'lstm_size')
-# Of NumPy, of PyTorch, and of CUDA and its libraries, in the text of a RuntimeError.
+# Of NumPy, of PyTorch, of CUDA and its libraries, and of rclpy for a message that it cannot make.
 _ASKED = re.compile(r'allocate (\d[\d.]* \w+(?: for an array with shape \([\d, ]*\))?)')
-_LACK = re.compile("can't allocate memory|out of memory|ALLOC_FAILED")
+_LACK = re.compile("can't allocate memory|out of memory|ALLOC_FAILED|"
+                   'Unable to convert call argument .* to Python object')
 _CGROUP = Path('/sys/fs/cgroup/memory.max')
 
 
