@@ -28,8 +28,8 @@ def fail(text):
     (lambda: torch.empty(10**14), ': 400000000000000 bytes were asked for'),
     (lambda: np.empty((10**6, 10**8)),
      ': 728. TiB for an array with shape (1000000, 100000000) were asked for'),
-    (lambda: bytearray(10**16), ''), (lambda: fail('CUDA out of memory. Tried to allocate 2.00 GiB. '
-                                                   'GPU 0 has'), ': 2.00 GiB were asked for'),
+    (lambda: bytearray(10**16), ''),
+    (lambda: fail('CUDA out of memory. Tried to allocate 2 GiB.'), ': 2 GiB were asked for'),
     (lambda: fail("Unable to convert call argument '0' to Python object"), '')])
 def test_a_training_that_lacks_memory_names_what_takes_it_and_other_errors_stay(work, reason):
     settings = {'batch_size': 64, 'lstm_size': 0, 'network': 'mlp', 'seed': 1}

@@ -93,8 +93,8 @@ class ForeignCall:
     def _end_fork(self, error: BaseException | None) -> NoReturn:
         code = error.code if isinstance(error, SystemExit) else EXIT_BAD_INPUT
         if not isinstance(error, SystemExit):
-            say(f'{self._name}: a process that it has forked {self._doing} goes on as the training '
-                'does: that process is ended', sys.stderr)
+            say(f'{self._name}: a process that it has forked {self._doing} goes on as the '
+                'training does: that process is ended', sys.stderr)
         os._exit(code if isinstance(code, int) else int(code is not None))
 
     def tell_if_slow(self) -> None:
