@@ -92,15 +92,22 @@ def test_a_run_whose_actors_or_environments_fail_is_saved(start):
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
 
 
-def test_an_update_that_lasts_long_says_how_far_it_is(start, monkeypatch):
+def test_a_long_update_says_how_far_it_is_and_the_first_for_what_it_waits(start, monkeypatch):
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
-    run, told = start(), threading.Event()
-    run.trainer._calls = Callbacks(log=lambda line: 'lasts' in line and (
-        run.lines.append(line), told.set()))
-    run.learner.algorithm.optimizer.after_step = lambda: told.wait(60)
+    waits, lasts = threading.Event(), threading.Event()
+    run = start(inbox={'on_get': lambda inbox: inbox.sequence and waits.wait(60)})
+
+    def log(line):
+        run.lines.append(line)
+        (waits if '1 of 2' in line else lasts if 'lasts' in line else threading.Event()).set()
+
+    run.trainer._calls = Callbacks(log=log)
+    run.learner.algorithm.optimizer.after_step = lambda: lasts.wait(60)
     assert run() == 'total_steps'
-    assert re.fullmatch(r'update 1 lasts \d+ s: optimizer step 1 of 1', run.lines[0])
+    assert 'waits for the trajectories of the first update: 1 of 2 are here' in run.lines
+    line = next(line for line in run.lines if 'lasts' in line)
+    assert re.fullmatch(r'update 1 lasts \d+ s: optimizer step \d of 1', line)
 
 
 def test_time_shares_and_extra_scalars_are_written(start):

@@ -44,7 +44,8 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 
 #: Why a run ends whose loss or gradient is not finite.
 NOT_FINITE = 'not finite'
-# Longest time without a line while an update lasts, and between looks at whether one is due, s.
+# Longest time without a line while an update lasts, and until one of what the first waits for,
+# which comes ever less often; time between looks at whether one is due, s.
 _SILENT_S, _LOOK_S = 9.0, 1.0
 # Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'interrupted')
@@ -164,7 +165,7 @@ class Trainer:
             self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
                             'they have no finite range, or scale_actions is false')
         is_saved, over = True, threading.Event()
-        threading.Thread(target=self._tell_of_updates, args=(over,), daemon=True).start()
+        threading.Thread(target=self._tell_if_silent, args=(over,), daemon=True).start()
         try:
             reason = yield from self._train(stop)
             self._merge_progress()
@@ -272,11 +273,16 @@ class Trainer:
         found = [each for each, count in zip(_REASONS, counts, strict=True) if count]
         return False, publish > 0, found[0] if found else ''
 
-    def _tell_of_updates(self, over: threading.Event) -> None:
-        """Log how far an update is that lasts long, until ``over`` is set."""
-        told, algorithm = 0.0, self.learner.algorithm
+    def _tell_if_silent(self, over: threading.Event) -> None:
+        """Log how far a long update is, and what the first waits for, until ``over`` is set."""
+        told, wait, algorithm = time.monotonic(), _SILENT_S, self.learner.algorithm
+        steps = self.learner.agent_steps
         while not over.wait(_LOOK_S):
             update, now = self._update, time.monotonic()
+            if update is None and self.learner.agent_steps == steps and now - told >= wait:
+                told, wait = now, 2.0 * wait
+                self._calls.log(f'waits for the trajectories of the first update: '
+                                f'{self.collector.share} are here')
             if update is None or now - max(update[1], told) < _SILENT_S:
                 continue
             number, since, before = update
