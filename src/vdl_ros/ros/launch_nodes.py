@@ -43,9 +43,9 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT
 # update of the policy, or for a recorder with a slow disk.
 SAVING_S = '60'
 
-# Nodes that step environments, which may be slow to step and to close, end within 8 s: launch
-# would complain after 5.
-_CLOSING_S = '9'
+# Nodes that step environments, which may be slow to step and to close, end within 8 s, and what
+# Python and DDS do after that: launch would complain after 5.
+_CLOSING_S = '12'
 _STEPPERS = ('actor', 'evaluate', 'evaluator', 'policy_renderer')
 
 _RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
