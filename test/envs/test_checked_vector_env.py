@@ -346,7 +346,11 @@ def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
 
     monkeypatch.setitem(gymnasium.registry, 'test/Forking-v0', gymnasium.envs.registration.EnvSpec(
         'test/Forking-v0', lambda **_: Forking(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
-    make(EnvConfig(env_id='test/Forking-v0'), seed=0, num_envs=1).reset()
+    try:
+        make(EnvConfig(env_id='test/Forking-v0'), seed=0, num_envs=1).reset()
+    finally:
+        if not children:
+            os._exit(9)
     assert [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children] == [status]
     assert ('that it has forked in reset()' in capfd.readouterr().err) == (status == 2)
 
