@@ -15,8 +15,10 @@ from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.envs.registration import EnvSpec
 
 from vdl_ros import local_training
+from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.recipes import config_file
+from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.checkpoint import load_checkpoint, pack
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
@@ -91,7 +93,7 @@ def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):
-    monkeypatch.setattr(local_training.Trainer, 'run', lambda trainer, stop: 'not finite')
+    monkeypatch.setattr(Trainer, 'run', lambda trainer, stop: 'not finite')
     assert local_training.main(['--run_dir', str(tmp_path / 'run')]) == 1
 
 
@@ -168,6 +170,18 @@ def test_a_run_that_names_no_environment_has_the_settings_of_the_run_of_init(
     (tmp_path / 'config.yaml').write_text('[')
     assert local_training.main(['--init', str(init)]) == 2
     assert f'init: {tmp_path} holds no readable config.yaml' in capsys.readouterr().err
+
+
+def test_a_resumed_run_does_not_begin_with_the_same_episodes(tmp_path, monkeypatch, own_signals):
+    seeds, make = [], factory.make
+    monkeypatch.setattr(factory, 'make', lambda env, seed, **options: seeds.append(seed) or make(
+        env, seed, **options))
+    arguments = ['--total_steps', '100', '--run_dir', str(tmp_path / 'r')]
+    assert local_training.main([*arguments, '--hidden_size', '4']) == 0
+    for total_steps in ('1000', '2000'):
+        assert local_training.main(
+            ['--resume', str(tmp_path / 'r'), '--total_steps', total_steps]) == 0
+    assert len(set(seeds)) == 3
 
 
 def test_the_replay_is_saved_with_the_checkpoint_and_loaded_with_it(tmp_path, capsys):

@@ -12,34 +12,26 @@ import queue
 import sys
 import threading
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
 from vdl_ros.common.children import SAVING_S, ending_within, run_program
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
-from vdl_ros.common.files import absolute_paths
+from vdl_ros.common.files import CHECKPOINT, absolute_paths
+from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
-from vdl_ros.demonstrations.loading import demonstrate, demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
-from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
-from vdl_ros.play.saved_policy import load_surrogate
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.config_file import read_config
 from vdl_ros.rl.acting.actor import Actor, Interrupted
 from vdl_ros.rl.acting.make_actor import make_actor
 from vdl_ros.rl.data.unroll import Inbox, Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
-from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.reporting import NOT_SAVED
-from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, check_unfinished
-from vdl_ros.rl.runs.run_folder import RunFolder
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
     AlgorithmConfig,
@@ -49,6 +41,9 @@ from vdl_ros.rl.settings import (
     make_algorithm_config,
     verify,
 )
+
+if TYPE_CHECKING:
+    from vdl_ros.rl.learning.learner import Learner
 
 
 class SerialInbox:
@@ -88,6 +83,18 @@ def train(
     ``init`` is a checkpoint with the first weights of a new run, or ''. ValueError: settings,
     spaces, a module, a folder or a checkpoint cannot be used.
     """
+    # Imported here because PyTorch takes seconds, before which it is said what is trained.
+    import torch
+
+    from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+    from vdl_ros.demonstrations.loading import demonstrate, demonstration_inbox
+    from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator
+    from vdl_ros.play.saved_policy import load_surrogate
+    from vdl_ros.rl.learning.learner import Learner
+    from vdl_ros.rl.learning.reporting import ended
+    from vdl_ros.rl.learning.trainer import Trainer
+    from vdl_ros.rl.runs.checkpoint import load_checkpoint
+    from vdl_ros.rl.runs.run_folder import RunFolder
     modules = modules or EnvModulesConfig()
     attack, surrogate = attack or AttackConfig(), surrogate or SurrogateConfig()
     folder = folder or RunFolderConfig()
@@ -95,9 +102,14 @@ def train(
     verify(config, algorithm_config)
     config = verify_attack(attack, config)
     torch.set_num_threads(1)
-    attacks = attack.adversarial_mode != NONE
+    attacks, seed = attack.adversarial_mode != NONE, config.seed
+    if resume and (run_dir / CHECKPOINT).is_file():
+        # Not the first episodes of the run again.
+        steps = int(load_checkpoint(run_dir / CHECKPOINT)['learner']['agent_steps'])
+        seed = (seed + 1_000_003 * steps) % 2**31
+    say(f'serial: makes {env.num_envs} x {env.env_id}')
     envs = attack_environments(
-        factory.make(env, config.seed, same_step=not attacks), attack, config, config.seed,
+        factory.make(env, seed, same_step=not attacks), attack, config, seed,
         load_surrogate(surrogate) if attacks else None)
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
@@ -105,6 +117,7 @@ def train(
             say(text)
         spaces = envs.single_observation_space, envs.single_action_space
         timer = ThreadTimer()
+        say('serial: makes the network')
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
         learner = Learner(config, *spaces, frames, timer,
                           algorithm_config=algorithm_config, init=init)
@@ -117,7 +130,7 @@ def train(
                 env, config, algorithm_config, modules, learner, flow_stats)
         else:
             actor = make_actor(
-                envs, config, algorithm_config, frames, seed=config.seed, timer=timer, threads=1,
+                envs, config, algorithm_config, frames, seed=seed, timer=timer, threads=1,
                 exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
                 follow=envs.follow if isinstance(envs, AttackedEnv) else None)
             inbox = SerialInbox(actor, learner, flow_stats, timer, stop)
@@ -127,12 +140,14 @@ def train(
             policies = PolicyEvaluator(settings, surrogate)
             cleanup.callback(policies.close)
             evaluator = LocalEvaluator(policies, stop)
-        reason = Trainer(
+        trainer = Trainer(
             learner, inbox, flow_stats, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
-            Callbacks(), evaluator=evaluator, timers={TRAINING: timer}).run(stop)
+            Callbacks(), evaluator=evaluator, timers={TRAINING: timer})
+        say('serial: acts and learns')
+        reason = trainer.run(stop)
         # Before environments are closed, which may never end.
-        say(f'ended by {reason}; written to {run_dir}')
+        say(ended(reason, run_dir))
         return reason
 
 
@@ -170,7 +185,10 @@ def main(args: list[str] | None = None) -> int:
             check_unfinished(Path(resume), config.total_steps)
         path = Path(resume or run_dir or f'runs/{env.env_id.replace("/", "-")}-serial').absolute()
         algorithm_config = make_algorithm_config(config, values)
-        with ending_within(SAVING_S, 'serial', stop):
+        say(f'serial: {config.algorithm} learns {env.env_id} for {config.total_steps:,} steps, '
+            f'into {path}; loads PyTorch')
+        with ending_within(SAVING_S, 'serial', stop), \
+                named_lack_of_memory(as_dict(env, config, algorithm_config)):
             reason = train(
                 env, config, algorithm_config, path, stop, resume=bool(resume), init=init,
                 modules=select(EnvModulesConfig, values), attack=select(AttackConfig, values),
@@ -178,6 +196,8 @@ def main(args: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         say(f'serial: {error}', sys.stderr)
         return status_of(error)
+    from vdl_ros.rl.learning.reporting import NOT_SAVED
+    from vdl_ros.rl.learning.trainer import NOT_FINITE
     return {NOT_FINITE: 1, NOT_SAVED: EXIT_DISK}.get(reason, 0)
 
 

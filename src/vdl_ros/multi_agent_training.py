@@ -35,6 +35,7 @@ from vdl_ros.common.command_line import (
     whole_number,
 )
 from vdl_ros.common.files import LAUNCH_FILE, lock_folder
+from vdl_ros.common.memory import named_lack_of_memory
 from vdl_ros.common.metrics import TRAINING, ThreadTimer
 from vdl_ros.common.settings import SettingError, as_dict, select
 from vdl_ros.envs import factory
@@ -50,7 +51,7 @@ from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
-from vdl_ros.rl.learning.reporting import NOT_SAVED
+from vdl_ros.rl.learning.reporting import NOT_SAVED, ended
 from vdl_ros.rl.learning.trainer import NOT_FINITE, Trainer
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
@@ -181,7 +182,7 @@ def train(
         _run(groups, agents, stop)
         # Before environments are closed, which may never end.
         for agent in agents:
-            say(f'{agent.name}: ended by {agent.reason}; written to {run_dir / agent.name}')
+            say(f'{agent.name}: {ended(agent.reason, run_dir / agent.name)}')
         return {agent.name: agent.reason for agent in agents}
 
 
@@ -259,7 +260,7 @@ def main(args: Sequence[str] | None = None) -> int:
     stop = stop_on_signals(options.parent)
     try:
         import_modules(EnvModulesConfig(env_modules=options.env_modules))
-        with ending_within(SAVING_S, 'multi_agent_training', stop):
+        with ending_within(SAVING_S, 'multi_agent_training', stop), named_lack_of_memory({}):
             reasons = train(
                 read_agents_file(options.file), options.run_dir, stop, seed=options.seed)
     except (ValueError, OSError) as error:

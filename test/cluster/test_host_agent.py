@@ -21,7 +21,9 @@ if os.fork() == 0:
     signal.pause()
 '''
 ENDS = 'import sys; print("all done", flush=True); sys.exit(3)'
-WAITS = 'import time; print("waiting", flush=True); time.sleep(1e6)'
+# With a process that has an environment of its own.
+WAITS = ('import subprocess, time; subprocess.Popen(["sleep", "1000000"], env={}); '
+         'print("waiting", flush=True); time.sleep(1e6)')
 
 
 @pytest.fixture
@@ -59,6 +61,9 @@ def test_a_task_is_started_once_is_left_alone_by_other_clusters_and_interrupted(
     found = state(cluster, lambda found: found['line'] == 'waiting')
     assert found['state'] == 'running'
     assert os.getpgid(found['pid']) == found['pid'] != os.getpgid(0)
+    shell, _, waits = host_agent.find_processes(cluster, ['task'])['task']
+    assert (shell, os.read(os.open(f'/proc/{waits}/cmdline', os.O_RDONLY), 5)) == (
+        found['pid'], b'sleep')
     assert host_agent.stop(cluster[:-1], ['task'], 0.1)['running'] == []
     assert now(cluster)['state'] == 'running'
     # One that is interrupted needs no kill.

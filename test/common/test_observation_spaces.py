@@ -13,6 +13,7 @@ def test_images_are_bytes_of_three_axes_and_large_enough():
             (spaces.Box(0, 255, (36, 40, 3), np.uint8), True),
             (spaces.Box(0, 255, (3, 35, 40), np.uint8), False),
             (spaces.Box(0, 255, (84, 84), np.uint8), False),
+            (spaces.Box(0, 127, (21, 79, 80), np.uint8), False),
             (spaces.Box(0, 1, (3, 84, 84), np.float32), False),
             (spaces.MultiBinary((3, 84, 84)), False), (spaces.Discrete(3), False)):
         assert is_image(space) == image, space

@@ -52,6 +52,13 @@ def test_a_closed_terminal_is_a_signal_and_lines_to_it_raise_nothing(monkeypatch
     monkeypatch.setattr(sys, 'stderr', io.StringIO())
     sys.stderr.close()  # as an environment may
     say('x', sys.stderr)
+    for stream in (None, SimpleNamespace(write=lambda: None), object()):
+        monkeypatch.setattr(sys, 'stdout', stream)
+        say('x')
+    monkeypatch.setattr(sys, 'stdout', io.StringIO())
+    monkeypatch.setattr('builtins.print', closed)
+    say('x')
+    assert sys.stdout.getvalue() == 'x\n'
     stop = stop_on_signals()
     signal.raise_signal(signal.SIGHUP)
     assert stop.wait(60)

@@ -5,6 +5,7 @@ import signal
 import sys
 import tempfile
 import threading
+import time
 import warnings
 
 import gymnasium
@@ -263,9 +264,9 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
-            np.geterr()['over'], warnings.filters[0][0], sys.getrecursionlimit(),
+            np.geterr()['over'], warnings.filters[0][0], time.monotonic(), sys.getrecursionlimit(),
             signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
-            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd())
+            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask())
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
@@ -280,12 +281,14 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             torch.set_default_device('meta')
             np.seterr(all='raise')
             warnings.simplefilter('error')
+            time.monotonic = lambda: 5.0
             sys.setrecursionlimit(sys.getrecursionlimit() - 100)
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.setitimer(signal.ITIMER_REAL, 1000.0)
             os.chdir(gone := tempfile.mkdtemp())
             os.rmdir(gone)
+            os.umask(0o777)
 
         def step(self, action):
             seen.append(state())
@@ -294,6 +297,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
 
     monkeypatch.setitem(gymnasium.registry, 'test/Changing-v0', gymnasium.envs.registration.
                         EnvSpec('test/Changing-v0', Changing))
+    monkeypatch.setattr(time, 'monotonic', lambda: 7.0)
     before = state()
     try:
         env = make(EnvConfig(env_id='test/Changing-v0'), seed=0, num_envs=1)
@@ -305,8 +309,50 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     finally:
         foreign._theirs.clear()
     # What comes after the filters is taken back.
-    assert seen == [(dtype, False, 'meta', 'raise', 'error', *before[5:])
+    assert seen == [(dtype, False, 'meta', 'raise', 'error', 5.0, *before[6:])
                     for dtype in (torch.float64, torch.float16)]
+
+
+def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(answers, monkeypatch):
+    class Seeding(Answers):
+        def reset(self, **options):
+            torch.manual_seed(5)
+            return super().reset(**options)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Seeding-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Seeding-v0', lambda **_: Seeding(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+
+    def drawn():
+        torch.manual_seed(1)
+        env = make(EnvConfig(env_id='test/Seeding-v0'), seed=0, num_envs=1)
+        return [float(torch.rand(1)) for _ in range(3) if env.reset()]
+
+    assert len(set(drawn())) == 3
+    assert drawn() == drawn()
+
+
+@pytest.mark.parametrize(('answer', 'status'), [(lambda: None, 2), (lambda: sys.exit(3), 3)])
+def test_a_process_that_an_environment_forks_does_not_go_on_as_the_training(
+        answers, monkeypatch, capfd, answer, status):
+    children = []
+
+    class Forking(Answers):
+        def reset(self, **options):
+            if child := os.fork():
+                children.append(child)
+            else:
+                answer()
+            return super().reset(**options)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Forking-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Forking-v0', lambda **_: Forking(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    try:
+        make(EnvConfig(env_id='test/Forking-v0'), seed=0, num_envs=1).reset()
+    finally:
+        if not children:
+            os._exit(9)
+    assert [os.waitstatus_to_exitcode(os.waitpid(each, 0)[1]) for each in children] == [status]
+    assert ('that it has forked in reset()' in capfd.readouterr().err) == (status == 2)
 
 
 def test_a_call_that_does_not_return_is_said_ever_less_often(answers, monkeypatch):

@@ -3,6 +3,8 @@
 import threading
 from types import SimpleNamespace
 
+import pytest
+
 from vdl_ros.nodes import learner
 from vdl_ros.rl.distributed.collectives import Group
 from vdl_ros.ros.training.messages import RefusedError
@@ -11,20 +13,24 @@ from vdl_ros.ros.training.messages import RefusedError
 def make_node(**run):
     return SimpleNamespace(
         NAME='learner', join_group=lambda stop: Group(), share_settings=lambda group: None,
-        _training_settings=lambda: None, _run=SimpleNamespace(**run))
+        configs=lambda: (), _training_settings=lambda: None, _run=SimpleNamespace(**run))
 
 
-def test_a_bag_of_another_environment_ends_the_launch_in_one_line(monkeypatch):
+@pytest.mark.parametrize(('error', 'line'), [
+    (RefusedError("trajectory of 'a' refused: rewards"), "trajectory of 'a' refused: rewards; "
+     'a bag needs the settings of its training: config:=RUN/config.yaml'),
+    (MemoryError(), 'out of memory; it takes less with smaller num_envs, batch_size, '
+     'unroll_length, replay_size, replay_batch, bc_batch, network, hidden_size, lstm_size')])
+def test_what_a_restart_would_meet_again_ends_the_launch_in_one_line(monkeypatch, error, line):
     def refuse(stop):
-        raise RefusedError("trajectory of 'a' refused: rewards")
+        raise error
 
     lines = []
     node = make_node(video=False)
     node.get_logger = lambda: SimpleNamespace(error=lines.append)
     monkeypatch.setattr(learner, 'Training', lambda *parts: SimpleNamespace(run=refuse))
     assert learner.LearnerNode.run(node, threading.Event()) == 2
-    assert lines == ["trajectory of 'a' refused: rewards; a bag needs the settings of its "
-                     'training: config:=RUN/config.yaml']
+    assert lines == [line]
 
 
 def returns(reason):

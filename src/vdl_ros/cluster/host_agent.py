@@ -3,8 +3,8 @@
 ``ssh`` starts it, writes one request as a line of JSON to its standard input, and reads its
 answer: lines that begin with ``vdl_ros`` and a space, then JSON. A task runs in a session of its
 own and goes on when the connection is lost. Its processes are found again by a variable of their
-environment, which all descendants inherit, so none is missed and no other process is taken for
-one of them, whatever numbers processes get.
+environment, which descendants inherit, so no other process is taken for one of them, whatever
+numbers processes get; and those that one of them has started without it by their parent.
 
 Only the standard library is used, so that a request costs little.
 """
@@ -71,18 +71,26 @@ def folder(cluster: str) -> Path:
 def find_processes(cluster: str, names: Sequence[str]) -> dict[str, list[int]]:
     """Return the running processes of each task, the one that was started first at the front."""
     wanted = {f'{MARK}={cluster}/{name}'.encode(): name for name in names}
-    found: dict[str, list[tuple[int, int]]] = {name: [] for name in names}
+    # By number: parent and time of the start of each process of this user, and their tasks.
+    every: dict[int, tuple[int, int]] = {}
+    tasks: dict[int, str] = {}
     for entry in os.scandir('/proc'):
         if not entry.name.isdecimal():
             continue
         try:
             name = next((wanted[each] for each in _variables(entry.path) if each in wanted), None)
-            if name is not None:
-                fields = Path(entry.path, 'stat').read_text().rpartition(')')[2].split()
-                found[name].append((int(fields[19]), int(entry.name)))
+            fields = Path(entry.path, 'stat').read_text().rpartition(')')[2].split()
         except OSError:
             continue  # of another user, or it has just ended
-    return {name: [pid for _, pid in sorted(each)] for name, each in found.items()}
+        every[int(entry.name)] = int(fields[1]), int(fields[19])
+        if name is not None:
+            tasks[int(entry.name)] = name
+    # Parents come before their children.
+    in_order = sorted(every, key=lambda pid: (every[pid][1], pid))
+    for pid in in_order:
+        if pid not in tasks and (parent := every[pid][0]) in tasks:
+            tasks[pid] = tasks[parent]
+    return {name: [pid for pid in in_order if tasks.get(pid) == name] for name in names}
 
 
 def _variables(process: str) -> list[bytes]:

@@ -17,7 +17,7 @@ from typing import NoReturn
 import psutil
 
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
-from vdl_ros.common.quoting import shown
+from vdl_ros.common.quoting import place_of, shown
 
 #: Environment variable of a process and of all that it starts, also in sessions of their own: a
 #: file that the process removes when its program has ended with status 0.
@@ -100,7 +100,7 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
 
     For blocks that call environments: a step or ``close()`` of one may never return.
     """
-    over = threading.Event()
+    over, thread = threading.Event(), threading.get_ident()
 
     def watch() -> None:
         while not stop.is_set():
@@ -108,8 +108,8 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
                 return
         _deadline[0] = time.monotonic() + seconds
         if not over.wait(seconds):
-            _end(f'{name}: the environment has not returned in {seconds:g} s since the signal to '
-                 'end: ended without it', 1)
+            _end(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
+                 f'{place_of(sys._current_frames().get(thread))}', 1)
 
     if seconds < math.inf:
         threading.Thread(target=watch, name='end', daemon=True).start()

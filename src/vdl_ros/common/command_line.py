@@ -73,10 +73,14 @@ def status_of(error: Exception) -> int:
 
 
 def say(text: str, file: TextIO | None = None) -> None:
-    """Print a line if possible: a terminal that was closed or a full disk must end no work."""
-    # ValueError: an environment has closed the file.
-    with contextlib.suppress(OSError, ValueError):
-        print(text, file=file, flush=True)
+    """Print a line if possible: a closed terminal, a full disk or a bad stream must end no work.
+
+    An environment may have closed the stream, or replaced it or ``print`` by anything.
+    """
+    with contextlib.suppress(Exception):
+        stream: Any = file or sys.stdout
+        stream.write(f'{text}\n')
+        stream.flush()
 
 
 _PR_SET_PDEATHSIG = 1

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import resource
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import psutil
 
+# Settings of a training that take memory, whatever else it does.
+_LARGE = ('num_envs', 'batch_size', 'unroll_length', 'replay_size', 'replay_batch', 'bc_batch',
+          'network', 'hidden_size', 'lstm_size')
+# Of NumPy, of PyTorch, of CUDA and its libraries, and of rclpy for a message that it cannot make.
+_ASKED = re.compile(r'allocate (\d[\d.]* \w+(?: for an array with shape \([\d, ]*\))?)')
+_LACK = re.compile("can't allocate memory|out of memory|ALLOC_FAILED|"
+                   'Unable to convert call argument .* to Python object')
 _CGROUP = Path('/sys/fs/cgroup/memory.max')
 
 
@@ -31,6 +39,29 @@ def check_size(size: int, what: str) -> None:
     if size > (most := memory_limit()):
         raise ValueError(f'{what}: {size / 1e6:,.0f} MB in memory are not allowed: at most '
                          f'{most / 1e6:,.0f} MB, a quarter of the free memory')
+
+
+class OutOfMemoryError(ValueError):
+    """More memory was asked for than there is; the message is one line."""
+
+
+@contextlib.contextmanager
+def named_lack_of_memory(settings: Mapping[str, object]) -> Iterator[None]:
+    """Raise an OutOfMemoryError with the settings that take memory where the block has too little.
+
+    PyTorch raises a RuntimeError then, on any device.
+    """
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        text = ' '.join(str(error).split())
+        if not isinstance(error, MemoryError) and not _LACK.search(text):
+            raise
+        asked = _ASKED.search(text)
+        given = ', '.join(f'{name} {settings[name]}' for name in _LARGE if settings.get(name))
+        raise OutOfMemoryError(
+            f'out of memory{f": {asked[1]} were asked for" if asked else ""}; it takes less with '
+            f'smaller {given or ", ".join(_LARGE)}') from error
 
 
 @contextlib.contextmanager

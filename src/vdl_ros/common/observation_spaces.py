@@ -45,9 +45,13 @@ class ScaledImage(spaces.Box):
 
 
 def is_image(space: spaces.Space[Any]) -> bool:
-    """Return whether observations are images, uint8 or scaled, [C, H, W] or [H, W, C]."""
+    """Return whether observations are images, uint8 or scaled, [C, H, W] or [H, W, C].
+
+    Other bytes, such as characters from 0 to 127, do not have the whole range.
+    """
     return isinstance(space, spaces.Box) and len(space.shape) == 3 \
-        and (space.dtype == np.uint8 or isinstance(space, ScaledImage)) \
+        and (isinstance(space, ScaledImage) or (
+            space.dtype == np.uint8 and space.low.min() == 0 and space.high.max() == 255)) \
         and (min(space.shape[1:]) >= SMALLEST_IMAGE or min(space.shape[:2]) >= SMALLEST_IMAGE)
 
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 from vdl_ros.common import egl_probe
+from vdl_ros.common.command_line import say
 from vdl_ros.common.quoting import quoted
 
 REMEDY = 'apt install libegl1 libgl1 libgl1-mesa-dri'
@@ -37,7 +38,7 @@ def refuse_unusable_backend() -> None:
     if reason := _unusable():
         _refused = reason
         os.environ['MUJOCO_GL'] = 'disable'
-        print(f'{reason}; nothing is drawn', file=sys.stderr, flush=True)
+        say(f'{reason}; nothing is drawn', sys.stderr)
 
 
 def _unusable() -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from types import FrameType
 
 # Characters of an error's message.
 _MAX_LENGTH = 200
@@ -73,10 +74,23 @@ def cause(error: BaseException) -> str:
     text = ' '.join(text_of(error).split())[:_MAX_LENGTH]
     if not text.isprintable():
         text = quoted(text, _MAX_LENGTH)
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__)[1:]
-              if not frame.filename.startswith('<') and 'importlib' not in frame.filename]
-    place = f' ({Path(frames[-1].filename).name}:{frames[-1].lineno})' if frames else ''
+    place = _innermost(traceback.extract_tb(error.__traceback__)[1:])
+    place = f' ({place})' if place else ''
     return f'{type(error).__name__}{": " if text else ""}{text}{place}'
+
+
+def _innermost(frames: Iterable[traceback.FrameSummary]) -> str:
+    """Return file and line of the innermost frame, or ''."""
+    found = [frame for frame in frames
+             if not frame.filename.startswith('<') and 'importlib' not in frame.filename]
+    return f'{Path(found[-1].filename).name}:{found[-1].lineno}' if found else ''
+
+
+def place_of(frame: FrameType | None) -> str:
+    """Return what a thread is doing, as ``function() (file:line)``."""
+    if frame is None:
+        return 'its last steps'
+    return f'{frame.f_code.co_name}() ({_innermost(traceback.extract_stack(frame))})'
 
 
 def in_one_line(error: BaseException) -> str:

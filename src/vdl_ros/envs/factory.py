@@ -83,10 +83,10 @@ def bodies(config: EnvConfig) -> list[str]:
         raise EnvError(f'env_id: {config.env_id} is no world of several bodies')
     with _refusals(spec, config):
         worlds = make_worlds(spec.id, 1, **parse_kwargs(config.env_kwargs))
-    try:
-        return choose_bodies(config.bodies, worlds.names)
-    finally:
-        worlds.close()
+        try:
+            return choose_bodies(config.bodies, worlds.names)
+        finally:
+            worlds.close()
 
 
 def make_shared(

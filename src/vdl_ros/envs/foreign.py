@@ -6,13 +6,20 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from time import monotonic
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
-from vdl_ros.common.command_line import hears_signals, restore_signals, say, signal_handlers
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    hears_signals,
+    restore_signals,
+    say,
+    signal_handlers,
+)
 
 # Time after which a call that has not returned is said, s; again whenever that has doubled.
 _TELL_S = 5.0
@@ -33,10 +40,12 @@ class ForeignCall:
     """The context of a call of foreign code; calls in one thread are not nested.
 
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
-    Python, NumPy and PyTorch is undone after the call, and is there again in the next one: it may
-    be what an environment needs, and would change what a policy computes. Less depth of calls,
-    handlers of signals and a removed working directory are undone for good; those of a call that
-    is made ``often`` are not looked at, which would take longer than all else.
+    Python, NumPy and PyTorch, also of the clocks, is undone after the call, and is there again in
+    the next one: it may be what an environment needs, and would change what a policy computes.
+    Less depth of calls, a seed of PyTorch's random numbers, and, unless the call is made
+    ``often``, where a look would take longer than all else, handlers of signals, the mode of new
+    files and a removed working directory are undone for good. A process that the code has forked,
+    and that returns here, ends: it would go on as this one does, under its name.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -47,6 +56,8 @@ class ForeignCall:
         self._handlers = [] if self._often else signal_handlers()
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
         self._folder = '' if self._often else os.getcwd()
+        self._umask = None if self._often else _umask()
+        self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
         self._since, self._due = monotonic(), _TELL_S
@@ -55,7 +66,9 @@ class ForeignCall:
             _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))
             _watcher[0].start()
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if os.getpid() != self._process:
+            self._end_fork(error)
         # First: a call needs depth. More of it harms nobody.
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
@@ -64,6 +77,11 @@ class ForeignCall:
             restore_signals(self._handlers, self._alarm)
         if self._folder:
             _leave_removed_folder(self._folder)
+        if self._umask is not None:
+            os.umask(self._umask)
+        if self._seed is not None and _torch_seed() != self._seed:
+            # Else each episode would explore as the one before, with the same random numbers.
+            sys.modules['torch'].manual_seed((self._seed * 0x5851F42D4C957F2D + 1) % 2**63)
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
@@ -71,6 +89,13 @@ class ForeignCall:
         _theirs[:] = [] if found == self._ours else found
         if _theirs:
             _write(self._ours, found)
+
+    def _end_fork(self, error: BaseException | None) -> NoReturn:
+        code = error.code if isinstance(error, SystemExit) else EXIT_BAD_INPUT
+        if not isinstance(error, SystemExit):
+            say(f'{self._name}: a process that it has forked {self._doing} goes on as the '
+                'training does: that process is ended', sys.stderr)
+        os._exit(code if isinstance(code, int) else int(code is not None))
 
     def tell_if_slow(self) -> None:
         if (seconds := monotonic() - self._since) >= self._due:
@@ -92,6 +117,18 @@ def _watch() -> None:
             call.tell_if_slow()
 
 
+def _torch_seed() -> int | None:
+    torch = sys.modules.get('torch')
+    return None if torch is None else int(torch.initial_seed())
+
+
+def _umask() -> int:
+    # It can only be read by setting it; a file of another thread would be private.
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
 def _leave_removed_folder(before: str) -> None:
     try:
         os.getcwd()
@@ -101,7 +138,8 @@ def _leave_removed_folder(before: str) -> None:
 
 
 def _read() -> list[Any]:
-    found: list[Any] = [np.geterr(), warnings.filters[:]]
+    found: list[Any] = [np.geterr(), warnings.filters[:],
+                        [getattr(time, name) for name in _CLOCKS]]
     if (torch := sys.modules.get('torch')) is not None:
         # The default device has a getter that takes five times as long.
         found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device]
@@ -115,12 +153,21 @@ def _write(values: list[Any], before: list[Any]) -> None:
             set_value(value)
 
 
+# Functions that code replaces to stop or to turn the time.
+_CLOCKS = ('time', 'monotonic', 'perf_counter')
+
+
+def _set_clocks(functions: list[Any]) -> None:
+    for name, function in zip(_CLOCKS, functions, strict=True):
+        setattr(time, name, function)
+
+
 def _set_filters(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
 _SETTERS: Any = (
-    lambda value: np.seterr(**value), _set_filters,
+    lambda value: np.seterr(**value), _set_filters, _set_clocks,
     lambda value: sys.modules['torch'].set_default_dtype(value),
     lambda value: sys.modules['torch'].set_grad_enabled(value),
     # With a device every function of PyTorch takes longer.

@@ -14,6 +14,7 @@ import torch
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
 from vdl_ros.common.children import ending_within
 from vdl_ros.common.command_line import EXIT_DISK
+from vdl_ros.common.memory import OutOfMemoryError, named_lack_of_memory
 from vdl_ros.common.quoting import in_one_line
 from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
@@ -155,9 +156,11 @@ class LearnerNode(BaseNode):
                     return EXIT_OK
                 self.share_settings(group)
                 # It makes an environment, to know its spaces.
-                with ending_within(_MAKING_S, self.NAME, stop):
+                with ending_within(_MAKING_S, self.NAME, stop), \
+                        named_lack_of_memory(as_dict(*self.configs())):
                     training = Training(self, group, self._training_settings())
-            reason = training.run(stop)
+            with named_lack_of_memory(as_dict(*self.configs())):
+                reason = training.run(stop)
             if reason == NOT_FINITE:
                 # A restart would meet the same numbers again.
                 return EXIT_BAD_INPUT
@@ -168,6 +171,9 @@ class LearnerNode(BaseNode):
         except RefusedError as error:
             self.get_logger().error(f'{error}; a bag needs the settings of its training: '
                                     'config:=RUN/config.yaml')
+            return EXIT_BAD_INPUT
+        except OutOfMemoryError as error:
+            self.get_logger().error(str(error))
             return EXIT_BAD_INPUT
         except GroupError as error:
             self.get_logger().error(f'{error}; all learners start again')

@@ -407,7 +407,8 @@ class EvaluateConfig:
     """Settings of an evaluation."""
 
     checkpoint: str = setting(
-        '', 'Checkpoint, or folder of a run: its best.pt, else checkpoint.pt.')
+        '', 'Checkpoint, or folder of a run: its best.pt, else checkpoint.pt; it has the '
+        'environment, env_kwargs and env_wrappers of its training.')
     env_id: str = setting('', 'Refuse policies of other environments; empty: accept any.')
     algorithm: str = setting('', 'Refuse policies of other algorithms; empty: accept any.')
     episodes: int = setting(20, 'Episodes to play.', minimum=1, maximum=1_000_000)

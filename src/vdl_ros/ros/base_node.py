@@ -77,7 +77,7 @@ class BaseNode(Node):
     #: Whether it only shows a training, and must not slow it down.
     IS_BACKGROUND: ClassVar[bool] = False
     #: Longest time from a signal to its end, s: of nodes that step environments, which may never
-    #: return. Before the launch kills it, 10 s after a Ctrl-C.
+    #: return. Before the launch asks again, 12 s after a Ctrl-C (``ros/launch_nodes.py``).
     ENDS_WITHIN_S: ClassVar[float] = math.inf
     #: Whether a bug in a callback ends it: a driver does not know what its motors do then.
     ENDS_BY_BUGS: ClassVar[bool] = False

@@ -43,6 +43,11 @@ from vdl_ros.ros.process import EXIT_BAD_INPUT
 # update of the policy, or for a recorder with a slow disk.
 SAVING_S = '60'
 
+# Nodes that step environments, which may be slow to step and to close, end within 8 s, and what
+# Python and DDS do after that: launch would complain after 5.
+_CLOSING_S = '12'
+_STEPPERS = ('actor', 'evaluate', 'evaluator', 'policy_renderer')
+
 _RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # In a namespace an arm has frames and a simulated time of its own, as is usual for robots.
 _OWN = [(f'/{name}', name) for name in ('tf', 'tf_static', 'clock')]
@@ -91,6 +96,8 @@ def node(
 
     What is given for other nodes is ignored. ``sigterm_timeout``: time to end after SIGINT, s.
     """
+    if executable in _STEPPERS:
+        sigterm_timeout = _CLOSING_S
     known, name = settings_of(*settings), name or executable
     values = {key: value for key, value in given.items() if key in known}
     values |= launch_arguments.of_node(context, name, *settings)
@@ -193,6 +200,14 @@ def _marks() -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix='vdl_ros_', ignore_cleanup_errors=True)
 
 
+# Who may have sent a signal that ended a process.
+_ALARM = 'an alarm that an environment or a library has set and does not handle'
+_OF_SIGNALS = {'SIGKILL': 'by somebody, or for want of memory'} | dict.fromkeys(
+    ('SIGALRM', 'SIGVTALRM', 'SIGPROF'), _ALARM) | dict.fromkeys(
+    ('SIGUSR1', 'SIGUSR2', 'SIGTERM', 'SIGHUP', 'SIGINT'),
+    'by somebody, after an environment or a library has undone its handler')
+
+
 def with_children(process: Any) -> list[Any]:
     """Return the actions that start a process, and that end what it left when it has ended.
 
@@ -209,8 +224,8 @@ def with_children(process: Any) -> list[Any]:
                          'an environment or a library has called exit()')
         if event.returncode < 0 and not context.is_shutdown:
             name = signal.Signals(-event.returncode).name
-            cause = ('by somebody, or for want of memory' if name == 'SIGKILL'
-                     else 'as after a crash in native code of an environment or a library')
+            cause = _OF_SIGNALS.get(
+                name, 'as after a crash in native code of an environment or a library')
             lines.append(f'{event.process_name} was ended by {name}, {cause}')
         if names := end_marked(mark):
             counts = ', '.join(f'{count} {name}' for name, count in Counter(names).items())

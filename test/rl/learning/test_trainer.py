@@ -3,6 +3,7 @@
 import itertools
 import queue
 import re
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from vdl_ros.common.metrics import CALLBACKS, TRAINING, ThreadTimer
 from vdl_ros.rl.data.unroll import EndOfBagError
+from vdl_ros.rl.learning.progress import Callbacks, WriteErrors
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 
 
@@ -88,6 +90,24 @@ def test_a_run_whose_actors_or_environments_fail_is_saved(start):
     with pytest.raises(RuntimeError, match='of an environment'):
         run()
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
+
+
+def test_a_long_update_says_how_far_it_is_and_the_first_for_what_it_waits(start, monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
+    waits, lasts = threading.Event(), threading.Event()
+    run = start(inbox={'on_get': lambda inbox: inbox.sequence and waits.wait(60)})
+
+    def log(line):
+        run.lines.append(line)
+        (waits if '1 of 2' in line else lasts if 'lasts' in line else threading.Event()).set()
+
+    run.trainer._calls = Callbacks(log=log)
+    run.learner.algorithm.optimizer.after_step = lambda: lasts.wait(60)
+    assert run() == 'total_steps'
+    assert 'waits for the trajectories of the first update: 1 of 2 are here' in run.lines
+    line = next(line for line in run.lines if 'lasts' in line)
+    assert re.fullmatch(r'update 1 lasts \d+ s: optimizer step \d of 1', line)
 
 
 def test_time_shares_and_extra_scalars_are_written(start):
@@ -259,9 +279,9 @@ def test_a_failed_periodic_checkpoint_is_a_warning_and_is_tried_again(start):
     run = start(periods=(0.0, 1e6))
     run.folder.save = failing(run.folder.save, 3)
     assert run() == 'total_steps'
-    warnings = [line for line in run.lines if line.startswith('checkpoint not written: ')]
+    warnings = [line for line in run.lines if line.startswith('checkpoint not written')]
     assert warnings == ['checkpoint not written: [Errno 28] No space left on device; '
-                        'the run goes on'] * 3
+                        'the run goes on']
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
 
 
@@ -284,6 +304,16 @@ def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint
     assert not (run.folder.path / 'summary.json').exists()
 
 
+def test_what_is_not_written_again_and_again_is_said_every_minute():
+    lines, times = [], [0.0, 1.0, 59.0, 60.0, 61.0]
+    told = WriteErrors(lines.append, iter(times).__next__)
+    for _ in times:
+        with told('progress'):
+            raise OSError('full')
+    assert lines == ['progress not written: full; the run goes on',
+                     'progress not written (3 times): full; the run goes on']
+
+
 def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written(
         start, monkeypatch):
     run = start()
@@ -292,7 +322,7 @@ def test_progress_that_cannot_be_written_is_a_warning_and_later_rows_are_written
     monkeypatch.setattr('vdl_ros.rl.learning.reporting.time',
                         SimpleNamespace(monotonic=itertools.count().__next__))
     assert run() == 'total_steps'
-    assert sum(line.startswith('progress not written: ') for line in run.lines) == 2
+    assert sum(line.startswith('progress not written: ') for line in run.lines) == 1
     assert run.folder.progress()[-1]['agent_steps'] == run.learner.agent_steps
 
 

@@ -3,7 +3,7 @@
 import itertools
 from types import SimpleNamespace
 
-from vdl_ros.ros.training.training import PATIENCE_S, ConnectedActors
+from vdl_ros.ros.training.training import PATIENCE_S, ConnectedActors, Training
 
 STATES = {}
 
@@ -57,3 +57,23 @@ def test_what_actors_do_is_named_ever_less_often_while_none_is_connected(monkeyp
     waits = [after - before for before, after in itertools.pairwise(numbers)]
     assert len(waits) >= 2
     assert waits == sorted(set(waits))
+
+
+def test_actors_wait_while_the_learner_receives_or_makes_an_update():
+    told, trainer, inbox = [], SimpleNamespace(busy=False), SimpleNamespace(waiting=0)
+    learner = SimpleNamespace(
+        _trainer=trainer, _source=SimpleNamespace(report=lambda: None, inbox=inbox), _received=0,
+        _flow_stats=SimpleNamespace(received=0), _busy=SimpleNamespace(publish=told.append),
+        _settings=SimpleNamespace(learner_id='a/b'))
+
+    def tells(**state):
+        told.clear()
+        trainer.busy, inbox.waiting = state.get('busy', False), state.get('waiting', 0)
+        learner._flow_stats.received = state.get('received', 1)
+        Training._report_busy(learner)
+        return bool(told)
+
+    assert tells(received=1)
+    assert not tells(), 'what it lacks is lost'
+    assert tells(waiting=1)
+    assert tells(busy=True)

@@ -115,12 +115,13 @@ class Algorithm:
 
     ``learns_from_host`` says whether batches stay in host memory, as for a replay; else they are
     on ``device``, as the policy is. An update of many optimizer steps ends between two once
-    ``is_interrupted``; never one of several learners, which make the same number. Those of a
-    replay give up the rest of their optimizer steps once it ``is_awaited``: new steps have
-    arrived of a robot that waits for nobody.
+    ``is_interrupted``; never one of several learners, which make the same number. ``planned`` are
+    those of the update under way, at most. Those of a replay give up the rest of their optimizer
+    steps once it ``is_awaited``: new steps have arrived of a robot that waits for nobody.
     """
 
     learns_from_host = False
+    planned = 1
     algorithm_config: AlgorithmConfig
 
     def __init__(

@@ -146,6 +146,7 @@ class Algorithm(algorithm.Algorithm):
         columns = data.rewards.shape[1]
         # All learners make the same number of steps.
         minibatches = self.group.all_reduce_min(min(algorithm_config.ppo_minibatches, columns))
+        self.planned = algorithm_config.ppo_epochs * minibatches
         sums: dict[str, float] = {}
         count = kl = 0.0
         for _ in range(algorithm_config.ppo_epochs):

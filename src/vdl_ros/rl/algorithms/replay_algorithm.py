@@ -70,7 +70,7 @@ class ReplayAlgorithm(algorithm.Algorithm):
         self._pending_updates += (
             all_new / group.size * algorithm_config.replay_ratio / self._sampled_steps)
         sums: dict[str, float] = {}
-        count = int(self._pending_updates)
+        count = self.planned = int(self._pending_updates)
         self._pending_updates -= count
         made = 0
         while made < count and not self.is_interrupted() and not (made and self.is_awaited()):

@@ -51,6 +51,11 @@ class Collector:
         present = self._num_actors if self._present is None else len(self._present)
         return self._learner.config.batch_size * min(self._num_actors, present)
 
+    @property
+    def share(self) -> str:
+        """How many unrolls of a batch there are."""
+        return f'{len(self._unrolls)} of {self._needed}'
+
     def collect(self, stop: threading.Event) -> Batch | None:
         """Return a batch once there are enough unrolls, the same until :meth:`release`.
 

@@ -13,6 +13,7 @@ from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.episode_returns import FinishedEpisode, adversary_of
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.progress import WriteErrors
 from vdl_ros.rl.policy.distributions import Categorical
 
 
@@ -102,7 +103,7 @@ class EpisodeTable:
     def __init__(
         self, folder: Path, learner: Learner, warn: Callable[[str], None], *, first: bool = True,
     ) -> None:
-        self._learner, self._warn = learner, warn
+        self._learner, self._told_of_errors = learner, WriteErrors(warn)
         self._record = EpisodeRecord(folder / EPISODE, learner, warn) if first else None
         self._table = ProgressTable(folder / EPISODES, _COLUMNS)
         self._table.truncate(learner.agent_steps)
@@ -111,12 +112,10 @@ class EpisodeTable:
         """Add an unroll and the episodes that ended in it; a full disk must not end the run."""
         if self._record is not None:
             self._record.add(unroll)
-        try:
+        with self._told_of_errors(EPISODES):
             for episode in finished:
                 self._table.append({
                     'agent_steps': self._learner.agent_steps,
                     'return': round(episode.episode_return, 6), 'length': episode.length,
                     'adversary_l2': round(episode.adversary_l2 or 0.0, 9),
                     'adversary_injects': episode.adversary_injects})
-        except OSError as error:
-            self._warn(f'{EPISODES} not written: {error}; the run goes on')

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +34,37 @@ class Callbacks:
     log: Callable[[str], None] = say
     warn: Callable[[str], None] = say
     extra_scalars: Callable[[], Mapping[str, float]] = dict
+
+
+# Shortest time between two lines about a file that cannot be written, s.
+_AGAIN_S = 60.0
+
+
+class WriteErrors:
+    """The context of a write that must not end a run: of an OSError, as of a full disk, it warns.
+
+    ``what`` cannot be written is said at once, then at most every minute, with how often.
+    """
+
+    def __init__(
+        self, warn: Callable[[str], None], clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._warn, self._clock = warn, clock
+        # When the next line is due, s, and how often it failed since the last one.
+        self._failed: dict[str, tuple[float, int]] = {}
+
+    @contextlib.contextmanager
+    def __call__(self, what: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            now, (due, count) = self._clock(), self._failed.get(what, (-math.inf, 0))
+            count += 1
+            if now >= due:
+                times = f' ({count} times)' if count > 1 else ''
+                self._warn(f'{what} not written{times}: {error}; the run goes on')
+                due, count = now + _AGAIN_S, 0
+            self._failed[what] = due, count
 
 
 # Actor processes whose episodes are counted at a time.

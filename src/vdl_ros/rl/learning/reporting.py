@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from vdl_ros.common.metrics import ThreadTimer, TimerWindow, in_ms
@@ -14,7 +14,7 @@ from vdl_ros.rl.device import describe
 from vdl_ros.rl.learning.bottleneck import Bottleneck
 from vdl_ros.rl.learning.evaluations import Evaluations
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.learning.progress import Callbacks, Progress
+from vdl_ros.rl.learning.progress import Callbacks, Progress, WriteErrors
 from vdl_ros.rl.runs.run_config import RunConfig
 from vdl_ros.rl.runs.run_folder import RunFolder
 
@@ -54,6 +54,12 @@ _ENDLESS, _ENDLESS_S = 10_000, 60.0
 _RECENT_LINES = 30
 
 
+def ended(reason: str, path: Path) -> str:
+    """Return the last line of a run."""
+    return (f'ended; not all could be written to {path}, as said above' if reason == NOT_SAVED
+            else f'ended by {reason}; written to {path}')
+
+
 class RunReporter:
     """Writes the reports and checkpoints of a run when they are due; without a folder, nothing.
 
@@ -74,6 +80,7 @@ class RunReporter:
         self._saved_actors = progress.totals['actor_restarts'], progress.actor_starts()
         self._actors_due = 0.0
         self._hinted = False
+        self._told_of_errors = WriteErrors(calls.warn)
         self.bottleneck = Bottleneck(settings, on_gpu=learner.device.type != 'cpu')
         self.scalars: Mapping[str, float] = {}
         if folder is not None:
@@ -114,7 +121,7 @@ class RunReporter:
         rows, lines = self._row_rates, self._status_rates
         due = over or now - rows.since >= max(0.1, 0.01 * self._progress.wall_s)
         if due and steps > rows.before['steps']:
-            with self._warned_of_errors('progress'):
+            with self._told_of_errors('progress'):
                 self._write_row(self._folder, metrics)
         due = over or now - lines.since >= self._run.status_period
         if due and steps > lines.before['steps']:
@@ -122,12 +129,12 @@ class RunReporter:
         self._hint_at_endless_episodes(over)
         if not over and now >= self._checkpoint_due:
             self._checkpoint_due = now + min(self._run.checkpoint_period, _RETRY_S)
-            with self._warned_of_errors('checkpoint'):
+            with self._told_of_errors('checkpoint'):
                 self.save()
                 self._checkpoint_due = now + self._run.checkpoint_period
         if now >= self._actors_due:
             self._actors_due = now + _ACTORS_S
-            with self._warned_of_errors('restarts of actors'):
+            with self._told_of_errors('restarts of actors'):
                 self._save_actors(self._folder)
 
     def _hint_at_endless_episodes(self, over: bool) -> None:
@@ -144,13 +151,6 @@ class RunReporter:
         if found != self._saved_actors:
             folder.save_actors(*found)
             self._saved_actors = found
-
-    @contextlib.contextmanager
-    def _warned_of_errors(self, what: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            self._calls.warn(f'{what} not written: {error}; the run goes on')
 
     def _write_row(self, folder: RunFolder, metrics: dict[str, float]) -> None:
         learner, progress, totals = self._learner, self._progress, self._progress.totals

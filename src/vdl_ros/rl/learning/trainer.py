@@ -44,6 +44,9 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 
 #: Why a run ends whose loss or gradient is not finite.
 NOT_FINITE = 'not finite'
+# Longest time without a line while an update lasts, and until one of what the first waits for,
+# which comes ever less often; time between looks at whether one is due, s.
+_SILENT_S, _LOOK_S = 9.0, 1.0
 # Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'interrupted')
 
@@ -59,7 +62,8 @@ class Trainer:
         clock: time for ``stall_timeout`` and the last evaluation, s.
 
     Attributes:
-        busy: whether it makes an update, and does not wait for unrolls; for other threads.
+        busy: whether it makes an update, or saves it, and does not wait for unrolls; for other
+            threads.
 
     Raises:
         ValueError: the checkpoint cannot be read, or is of another environment or network.
@@ -75,6 +79,8 @@ class Trainer:
         self.learner, self.folder, self.group = learner, folder, learner.group
         self.flow_stats, self.progress = flow_stats, Progress(flow_stats, reports=folder is None)
         self.busy = False
+        # Number and begin, s, of the update under way, and the optimizer steps before it.
+        self._update: tuple[int, float, int] | None = None
         self._calls, config = calls, learner.config
         timers = timers or {TRAINING: ThreadTimer()}
         self._timer = timers[TRAINING]
@@ -158,7 +164,8 @@ class Trainer:
         if isinstance(distribution, BoxActions) and distribution.unscaled:
             self._calls.log(f'actions {distribution.unscaled} are in units of the environment: '
                             'they have no finite range, or scale_actions is false')
-        is_saved = True
+        is_saved, over = True, threading.Event()
+        threading.Thread(target=self._tell_if_silent, args=(over,), daemon=True).start()
         try:
             reason = yield from self._train(stop)
             self._merge_progress()
@@ -170,9 +177,11 @@ class Trainer:
         except Exception as error:
             # The weights are consistent between updates, and without another learner: an optimizer
             # step happens completely or not at all.
-            if isinstance(error, GroupError) or not self.busy:
+            if isinstance(error, GroupError) or self._update is None:
                 self._writes(self.reporter.save)
             raise
+        finally:
+            over.set()
         if reason != NOT_FINITE:
             is_saved = self._writes(self.reporter.save)
             self.reporter.report(self._metrics, over=True)
@@ -203,10 +212,11 @@ class Trainer:
                 publish |= self._learn(batch)
             if publish:
                 self._publish()
-            self.busy = False
+            self._update = None
             if self._evaluations is not None:
                 self._evaluations.update()
             self.reporter.report(self._metrics)
+            self.busy = False
             yield
 
     def _evaluate_last(self, reason: str, stop: threading.Event) -> None:
@@ -263,8 +273,27 @@ class Trainer:
         found = [each for each, count in zip(_REASONS, counts, strict=True) if count]
         return False, publish > 0, found[0] if found else ''
 
+    def _tell_if_silent(self, over: threading.Event) -> None:
+        """Log how far a long update is, and what the first waits for, until ``over`` is set."""
+        told, wait, algorithm = time.monotonic(), _SILENT_S, self.learner.algorithm
+        steps = self.learner.agent_steps
+        while not over.wait(_LOOK_S):
+            update, now = self._update, time.monotonic()
+            if update is None and self.learner.agent_steps == steps and now - told >= wait:
+                told, wait = now, 2.0 * wait
+                self._calls.log(f'waits for the trajectories of the first update: '
+                                f'{self.collector.share} are here')
+            if update is None or now - max(update[1], told) < _SILENT_S:
+                continue
+            number, since, before = update
+            step, told = algorithm.optimizer.steps - before + 1, now
+            self._calls.log(f'update {number} lasts {now - since:.0f} s: optimizer step '
+                            f'{min(step, algorithm.planned)} of {algorithm.planned}')
+
     def _learn(self, batch: Batch) -> bool:
         self.busy = True
+        self._update = (self.learner.version + 1, time.monotonic(),
+                        self.learner.algorithm.optimizer.steps)
         version, config = self.learner.version, self.learner.config
         self._metrics = self.learner.learn(batch)
         self.collector.release(version)

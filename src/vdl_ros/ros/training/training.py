@@ -41,6 +41,7 @@ from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks
+from vdl_ros.rl.learning.reporting import ended
 from vdl_ros.rl.learning.thread_choice import OF_SPEED, RememberedThreads, ThreadChoice
 from vdl_ros.rl.learning.trainer import Trainer
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig, default_run_dir
@@ -328,6 +329,7 @@ class Training:
         if env.in_real_time and group.size == 1:
             self._learner.algorithm.is_awaited = lambda: self._source.inbox.waiting > 0
         self._busy = qos.pub(node, 'learner_busy')
+        self._received = 0
         # They end with this object.
         self._kept = (node.create_timer(_BUSY_S, self._report_busy),
                       ThreadTimeStatistics(node, self._timers),
@@ -344,7 +346,8 @@ class Training:
 
         def loop() -> str:
             reason = self._train(stop)
-            node.get_logger().info(f'ended by {reason}; {where}')
+            node.get_logger().info(
+                ended(reason, self.folder.path) if self.folder else f'ended by {reason}; {where}')
             return reason
 
         of_demonstrations = isinstance(self._source.inbox, DemonstrationInbox)
@@ -432,8 +435,10 @@ class Training:
         self._policy.publish(message)
 
     def _report_busy(self) -> None:
+        """Let actors wait that are not waited for; large trajectories take long to receive."""
         self._source.report()
-        if self._trainer.busy:
+        before, self._received = self._received, self._flow_stats.received
+        if self._trainer.busy or self._source.inbox.waiting or self._received > before:
             self._busy.publish(String(data=self._settings.learner_id))
 
     def _health(self) -> Health:
