@@ -15,8 +15,8 @@ import numpy as np
 import rclpy
 from geometry_msgs.msg import PointStamped
 from numpy.typing import NDArray
+from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
-from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
@@ -114,11 +114,10 @@ def main() -> None:
     parser.add_argument('--patience', type=float, default=4.0, help='s')
     options = parser.parse_args()
     transport.configure()
-    # Ctrl-C raises KeyboardInterrupt.
-    rclpy.init(args=[], signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init(args=[])
     try:
         rclpy.spin(Person(options.first, options.patience))
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:
         rclpy.try_shutdown()

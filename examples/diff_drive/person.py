@@ -17,9 +17,9 @@ import math
 import rclpy
 from geometry_msgs.msg import Point, PointStamped, Twist
 from nav_msgs.msg import Odometry
+from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from rclpy.qos import QoSDurabilityPolicy, QoSProfile
-from rclpy.signals import SignalHandlerOptions
 from std_msgs.msg import String
 
 # Speeds as of the contract, m/s and rad/s.
@@ -74,8 +74,7 @@ class Person:
 
 def main() -> None:
     """Run the node."""
-    # Ctrl-C raises KeyboardInterrupt.
-    rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
+    rclpy.init()
     node = Node('person')
     robots, first, patience = (
         node.declare_parameter(name, value).value
@@ -84,7 +83,7 @@ def main() -> None:
     node.get_logger().info(f'{len(persons)} robots are watched')
     try:
         rclpy.spin(node)
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, ExternalShutdownException):
         pass
     finally:
         rclpy.try_shutdown()

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bag_files import MS, START_NS, BagBuilder
+from gymnasium.spaces import MultiDiscrete
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
@@ -18,7 +19,8 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
-from vdl_ros.robots.contract import known_contracts
+from vdl_ros.robots.contract import known_contracts, read_contract
+from vdl_ros.robots.task import make_task
 from vdl_ros.tools.export_dataset import main as export_dataset
 
 # Seconds from the start of the recording, and motors that run until then.
@@ -96,6 +98,18 @@ def test_with_outcomes_all_steps_follow_each_other_up_to_the_success(demos, spac
     assert outcomes.ends.tolist() == [False] * (len(found.actions) - 1) + [True]
     np.testing.assert_array_equal(outcomes.terminated, outcomes.ends)
     assert outcomes.rewards[-1] == outcomes.rewards.max() > 1.0
+
+
+def test_a_success_of_which_only_the_person_knows_is_the_reward(demos, tmp_path):
+    shutil.copy(known_contracts()['owi535'], tmp_path / 'shipped.yaml')
+    path = tmp_path / 'owi535.yaml'
+    path.write_text('include: shipped.yaml\ntask: null\nsuccess_reward: 5.0\n')
+    task = make_task(read_contract(path))
+    found = load_demonstrations(
+        demos, 'robot/owi535', (task.observation_space, MultiDiscrete([3] * 4)), {'owi535': path},
+        outcomes=True)
+    assert found.outcomes.rewards.tolist() == [0.0] * (len(found.actions) - 1) + [5.0]
+    np.testing.assert_array_equal(found.outcomes.terminated, found.outcomes.ends)
 
 
 def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):

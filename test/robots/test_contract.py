@@ -82,7 +82,7 @@ MISTAKES = [
      "reset: trajectory: positions: 'hip' is not allowed: names of features"),
     ('reward', None, 'reward: missing'),
     ('reward.function', 'os.system', "reward: function: 'os.system' is not allowed: module:name"),
-    ('task', {'function': 'a:B'}, 'reward: missing: a reward, or a task with its own, and not'),
+    ('task', {'function': 'a:B'}, 'reward: not beside a task, which has its own'),
     ('limits', [{'feature': 'hip', 'low': 0, 'high': 1}], "limits[0]: feature: 'hip'"),
     ('copies', 2, 'copies: 2 is not allowed: 1, or a namespace such as robot_{}'),
     ('include', '../other.yaml', "include: '../other.yaml' is not allowed"),

@@ -561,3 +561,22 @@ def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_sile
     other.session.on_person(np.array([0.5]), other.now)
     assert (other.sent, other.session.lost) == ([0.0], 1)
     assert other.log[-1] == 'waits: joy commands the robot'
+
+
+@pytest.mark.parametrize('outcome', ['success', 'failure', 'discard'])
+def test_a_person_ends_an_episode_by_a_word(robot, outcome):
+    robot = robot(success_reward=5.0)
+    assert robot.session.judge(outcome) == 'no episode runs'
+    robot.start()
+    robot.tick(act=0.7)
+    robot.session.act(np.array([0.7]), robot.now)
+    assert robot.session.judge(outcome) == ''
+    result = robot.tick(0.2)
+    if outcome == 'discard':
+        assert result is None
+        assert robot.session.lost == 1
+    else:
+        assert result.terminated
+        assert result.success is (outcome == 'success')
+        assert result.reward == pytest.approx(5.2 if outcome == 'success' else 0.2)
+    assert robot.sent[-1] == 0.0

@@ -63,11 +63,13 @@ class RobotEpisode:
         source: where it is from, for messages.
         readings: by key of the contract's topics, in the order of their arrival.
         commands: time, s, and numbers of each command, in their order.
+        is_success: a person has saved it as one.
     """
 
     source: str
     readings: dict[str, list[StateReading]] = field(default_factory=dict)
     commands: list[tuple[float, tuple[float, ...]]] = field(default_factory=list)
+    is_success: bool = False
 
 
 class _Replayed(NamedTuple):
@@ -110,7 +112,8 @@ def _replay(
         for each in measured])
     task.begin_demonstrated(measured)
     if outcomes:
-        return _with_outcomes(episode.source, task, measured, fresh, actions[first:stop])
+        return _with_outcomes(episode, contract.success_reward, task, measured, fresh,
+                              actions[first:stop])
     observations = np.stack([task.observe(each) for each in measured])
     # Not what is beyond a short rest before the last motion; the first step moves.
     steps = np.arange(stop - first)
@@ -120,10 +123,13 @@ def _replay(
 
 
 def _with_outcomes(
-    source: str, task: Task, measured: Sequence[Measured], fresh: NDArray[np.bool_],
-    actions: NDArray[np.float64],
+    episode: RobotEpisode, success_reward: float, task: Task, measured: Sequence[Measured],
+    fresh: NDArray[np.bool_], actions: NDArray[np.float64],
 ) -> _Replayed:
-    """Return the steps between two ``fresh`` measurements, with the task's reward and end."""
+    """Return the steps between two ``fresh`` measurements, with the task's reward and end.
+
+    A success of which only the person knows is worth ``success_reward``.
+    """
     observations, rewards, ended = [task.observe(measured[0])], list[float](), False
     for before, after in itertools.pairwise(measured):
         rewards.append(float(task.reward(before, after)))
@@ -131,10 +137,12 @@ def _with_outcomes(
         observations.append(task.observe(after))
         if ended:
             break
+    if success_reward and episode.is_success and not ended:
+        ended, rewards[-1] = True, rewards[-1] + success_reward
     steps, found = len(rewards), np.stack(observations)
     kept = np.flatnonzero(fresh[:steps] & fresh[1:steps + 1])
     if not len(kept):
-        raise ValueError(f'{source}: no two measurements in a row are new enough')
+        raise ValueError(f'{episode.source}: no two measurements in a row are new enough')
     return _Replayed(found[kept], actions[kept], Outcomes(
         found[kept + 1], np.array(rewards)[kept], ended & (kept == steps - 1),
         np.diff(kept, append=steps + 1) > 1))
@@ -411,22 +419,23 @@ def _read_bags(
         if labels.success is False:
             failures += 1
             continue
-        bags.append(bag)
+        bags.append((bag, labels.success is True))
     if not bags:
         raise ValueError(f'{folder}: all {failures} episodes were saved as failures')
     if robot not in contracts:
         raise ValueError(
-            f'{bags[0]} is of robot {quoted(robot)}, of which this host has '
+            f'{bags[0][0]} is of robot {quoted(robot)}, of which this host has '
             f'no contract: {", ".join(sorted(contracts))}')
     contract = read_contract(contracts[robot])
-    return (_read_bag(bag, contract) for bag in bags), contract
+    return (_read_bag(bag, contract, success) for bag, success in bags), contract
 
 
-def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
+def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
     topics = of_contract(contract).without_images()
     keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
     stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
-    episode, bag, before = RobotEpisode(str(path)), ArmBag(path, topics=topics), math.nan
+    episode, before = RobotEpisode(str(path), is_success=success), math.nan
+    bag = ArmBag(path, topics=topics)
     for count, entry in enumerate(bag.read(pixels=False)):
         if count % _CHECKED == 0:
             check_size(_READING * count, str(path))
@@ -435,7 +444,7 @@ def _read_bag(path: Path, contract: Contract) -> RobotEpisode:
         if at - before > _MAX_S or at - before < -_MAX_BACK_S:
             warnings.warn(f'{path}: its clock goes from {before:.1f} to {at:.1f} s: what comes '
                           'before that is left out', stacklevel=1)
-            episode = RobotEpisode(str(path))
+            episode = RobotEpisode(str(path), is_success=success)
         before = at
         if isinstance(entry.value, dict):
             stamp = entry.stamp_ns * 1e-9 if stamped[entry.topic] and topics.by_stamp else at

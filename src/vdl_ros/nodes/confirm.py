@@ -21,13 +21,15 @@ EXIT_NOBODY = 1
 _AGAIN_S = 5.0
 
 
-class ConfirmNode(BaseNode):
-    """A client of the service."""
+class AskNode(BaseNode):
+    """Calls a service of the environment of a robot, once it is there, and logs the answer."""
 
-    NAME = 'confirm'
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        client = self.create_client(Trigger, CONFIRM)
+        client = self.create_client(Trigger, self._service)
         calls: list[Any] = []
         called_at = -math.inf
         while not stop.is_set():
@@ -41,6 +43,15 @@ class ConfirmNode(BaseNode):
                 called_at = time.monotonic()
                 calls.append(client.call_async(Trigger.Request()))
         return EXIT_OK
+
+
+class ConfirmNode(AskNode):
+    """Confirms."""
+
+    NAME = 'confirm'
+
+    def __init__(self) -> None:
+        super().__init__(CONFIRM)
 
 
 main = ConfirmNode.main

@@ -265,6 +265,7 @@ class Contract(_Section, kw_only=True):
     reward: FunctionCall | None = None
     success: FunctionCall | None = None
     failure: FunctionCall | None = None
+    success_reward: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
     limits: tuple[Limit, ...] = ()
     limit_penalty: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
     episode_steps: Annotated[int, Meta(ge=1, le=1_000_000_000)]
@@ -291,8 +292,10 @@ class Contract(_Section, kw_only=True):
             _check_name('reset: trajectory: positions', joint, names)
         if self.late.limit * self.rate < 1.0:
             raise _refusal('late: limit', self.late.limit, f'at least {1.0 / self.rate:g}')
-        if (self.task is None) == (self.reward is None):
-            raise ValueError('reward: missing: a reward, or a task with its own, and not both')
+        if self.task is not None and self.reward is not None:
+            raise ValueError('reward: not beside a task, which has its own')
+        if not (self.task or self.reward or self.success_reward):
+            raise ValueError('reward: missing: a reward, a task with its own, or success_reward')
         if self.task is not None and (self.success or self.failure):
             raise ValueError(f'{"success" if self.success else "failure"}: not beside a task')
         if self.copies > 1 and '{}' not in self.namespace:

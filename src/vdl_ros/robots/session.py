@@ -143,6 +143,7 @@ class _Episode:
         action_age: time from this observation to its action, s; None: there is none yet.
         late: ticks since this observation at which there was none.
         broken: feature whose limit is broken, '' for none; then only neutral actions are sent.
+        judged: what a person says of it, 'success' or 'failure'; '' for nothing.
     """
 
     began: float
@@ -153,6 +154,7 @@ class _Episode:
     steps: int = 0
     late: int = 0
     broken: str = ''
+    judged: str = ''
 
 
 class Session:
@@ -308,6 +310,19 @@ class Session:
                 self._save_confirmation()
             return not self.unconfirmed
         return self._resetter is not None and self._resetter.confirm()
+
+    def judge(self, outcome: str) -> str:
+        """End the episode by a person's word: 'success', 'failure', or 'discard', as lost.
+
+        Return why it is not taken, or ''.
+        """
+        if self.state is not State.RUNNING:
+            return 'no episode runs'
+        if outcome == 'discard':
+            self.lose('a person has discarded the episode')
+        else:
+            self._episode.judged = outcome
+        return ''
 
     def lose(self, reason: str, *, command: bool = True) -> None:
         """End the episode without a result, and wait; the neutral action is sent first of all."""
@@ -488,8 +503,12 @@ class Session:
             self.lose(f'the reward is {reward}, which is not allowed: a finite number')
             return
         episode.steps += 1
-        success = not episode.broken and self._task.success(measured)
-        terminated = success or bool(episode.broken) or self._task.failure(measured)
+        success, failure = self._task.success(measured), self._task.failure(measured)
+        if episode.judged:
+            success, failure = episode.judged == 'success', episode.judged == 'failure'
+        success &= not episode.broken
+        reward += self._contract.success_reward * (success and bool(episode.judged))
+        terminated = success or bool(episode.broken) or failure
         truncated = not terminated and episode.steps >= self._contract.episode_steps
         self._deliver(
             measured, now, self._task.observe(measured), is_first=False, reward=reward,

@@ -181,6 +181,8 @@ class _PersonsCommands:
 
 #: Service (std_srvs/Trigger) by which a person confirms that a robot may go on, or was reset.
 CONFIRM = 'robot/confirm'
+#: Services (std_srvs/Trigger), ``robot/success`` and so on, by which a person ends an episode.
+OUTCOMES = ('success', 'failure', 'discard')
 #: Topics for people: the place where the goal of the episode is, and what happens.
 TARGET, STATUS = 'robot/target', 'robot/status'
 _STOP_DEPTH = 32
@@ -332,6 +334,9 @@ class RobotTopics:
             listen(interfaces.types[key], topic.topic, partial(self._on_message, key), qos.LATEST)
         self.look_for_stops()
         self._node.create_service(Trigger, self.full(CONFIRM), self._on_confirmed)
+        for outcome in OUTCOMES:
+            self._node.create_service(
+                Trigger, self.full(f'robot/{outcome}'), partial(self._on_judged, outcome))
         if interfaces.sender is not None:
             listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
         if (person := interfaces.takeover) and (takeover := interfaces.contract.takeover):
@@ -370,6 +375,16 @@ class RobotTopics:
             waits = self._session.unconfirmed
         response.message = ('the robot goes on' if response.success
                             else waits or 'nobody waits for this')
+        return response
+
+    def _on_judged(
+        self, outcome: str, request: Trigger.Request, response: Trigger.Response,
+    ) -> Trigger.Response:
+        assert self._session is not None
+        with self._lock:
+            response.message = self._session.judge(outcome)
+        response.success = not response.message
+        response.message = response.message or f'the episode ends: {outcome}'
         return response
 
     def wait_for_acks(self, seconds: float) -> None:
