@@ -34,7 +34,7 @@ from vdl_ros.ros.arm.arm_consent import ArmConsent
 from vdl_ros.ros.arm.arm_topics import MotorsPublisher, motors_from_message
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
-from vdl_ros.ros.process import EXIT_OK
+from vdl_ros.ros.process import EXIT_OK, call_back
 
 RATE_HZ = 50.0
 EXIT_ABORTED = 1
@@ -104,7 +104,7 @@ class CalibrateNode(BaseNode):
             while not stop.is_set() and time.monotonic() < deadline:
                 if call is None and client.service_is_ready():
                     call = client.call_async(GetParameters.Request(names=names))
-                executor.spin_once(timeout_sec=0.05)
+                call_back(executor, 0.05)
                 if call is not None and call.done():
                     values = [each.integer_value for each in call.result().values]
                     return (Signs(**dict(zip(JOINTS, values, strict=True))) if any(values)
@@ -168,7 +168,7 @@ class CalibrateNode(BaseNode):
         if self._config.yes:
             self._failure = self._consent.ask()
         while self._missing and not (stop.is_set() or self._failure):
-            executor.spin_once(timeout_sec=0.1)
+            call_back(executor, 0.1)
             if not said and time.monotonic() - since > SAY_S:
                 said = True
                 say(f'waiting for {self._missing}: is arm.launch.py running?')
@@ -189,7 +189,7 @@ class CalibrateNode(BaseNode):
             return _end(self._failure, 'the arm did not move')
         self._running = True
         while not (stop.is_set() or self._has_ended):
-            executor.spin_once(timeout_sec=0.1)
+            call_back(executor, 0.1)
         self.stop()
         if stop.is_set():
             return _end('interrupted')
@@ -230,7 +230,7 @@ def _agreed(executor: Executor, stop: threading.Event) -> bool:
     while not stop.is_set():
         if io.select([sys.stdin], [], [], 0.05)[0]:
             return sys.stdin.readline().strip().lower() in ('y', 'yes')
-        executor.spin_once(timeout_sec=0.0)
+        call_back(executor, 0.0)
     return False
 
 

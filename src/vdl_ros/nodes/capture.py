@@ -25,7 +25,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import BagWriter
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import CaptureConfig
-from vdl_ros.ros.process import EXIT_OK
+from vdl_ros.ros.process import EXIT_OK, call_back
 
 
 class SimulatedCapture:
@@ -112,7 +112,7 @@ class CameraCapture:
             self._failure = error
 
     def step(self, executor: Executor) -> None:
-        executor.spin_once(timeout_sec=0.1)
+        call_back(executor, 0.1)
         if self._failure is not None:
             raise self._failure
 

@@ -42,7 +42,7 @@ from vdl_ros.ros.arm.arm_topics import MotorsPublisher, wait_for_acks
 from vdl_ros.ros.arm.trajectory_action import ACTION
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.process import EXIT_OK, set_up, spin_until
+from vdl_ros.ros.process import EXIT_OK, call_back, set_up, spin_until
 
 EXIT_FAILED = 1
 # How long the nodes of an arm may take to answer, and how often what is new of that is said, s.
@@ -192,7 +192,7 @@ class GoToNode(BaseNode):
         calls: list[Any] = []
         for _ in range(round(ANSWER_S / REPEAT_S)):
             # A person may have stopped the arm while the goal was planned.
-            executor.spin_once(timeout_sec=0.0)
+            call_back(executor, 0.0)
             self._consent.update()
             if self._withdrawn or stop.is_set():
                 break
@@ -321,7 +321,7 @@ class PolicyGoToNode(BaseNode):
             if not is_taken and now > due:
                 self._send()
                 due = now + REPEAT_S
-            executor.spin_once(timeout_sec=0.1)
+            call_back(executor, 0.1)
             status = self._status
             if now > end:
                 away = '' if status is None else f', {100.0 * status.distance:.1f} cm away'

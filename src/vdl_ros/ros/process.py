@@ -111,7 +111,7 @@ def spin_until(
     """Run callbacks until ``condition`` or ``stop``, at most ``seconds``; return the condition."""
     deadline = time.monotonic() + seconds
     while not (true := condition()) and not stop.is_set() and time.monotonic() < deadline:
-        executor.spin_once(timeout_sec=0.1)
+        call_back(executor, 0.1)
     return bool(true)
 
 
