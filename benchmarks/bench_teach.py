@@ -35,7 +35,6 @@ CASES = ('nothing', 'shown', 'helped')
 EPISODES, SHARE = 50, 0.9
 # Patience of a person who only shows, s.
 NEVER = 1e9
-PATIENCE = 4.0
 _LOOK_S = 0.1
 
 
@@ -47,6 +46,7 @@ class Robot(NamedTuple):
         rate: of the contract, Hz.
         speed: simulated seconds per second.
         shown: episodes of each that the person shows.
+        patience: after which the person helps, s.
         simulation, person: words of their commands.
         settings: of the training.
     """
@@ -55,6 +55,7 @@ class Robot(NamedTuple):
     rate: float
     speed: float
     shown: int
+    patience: float
     simulation: Sequence[str]
     person: Sequence[str]
     settings: Mapping[str, str]
@@ -65,13 +66,13 @@ def robots() -> dict[str, Robot]:
     drive = Path('examples/diff_drive').absolute()
     return {
         'reach': Robot(
-            1, 10.0, 4.0, 20, ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p',
+            1, 10.0, 4.0, 20, 8.0, ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p',
                                'publish_clock:=true', '-p', 'real_time_factor:=4.0'],
             module_command('benchmarks.arm_person', '--first', '{first}', '--patience',
                            '{patience}'),
             {'env_id': 'robot/owi535_sim'}),
         'diff_drive': Robot(
-            1, 10.0, 10.0, 20, [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p',
+            1, 10.0, 10.0, 20, 4.0, [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p',
                                 'robots:=1', '-p', 'speed:=10.0'],
             [sys.executable, str(drive / 'person.py'), '--ros-args', '-p', 'robots:=1', '-p',
              'first:={first}', '-p', 'patience:={patience}'],
@@ -97,7 +98,7 @@ def measure(robot: Robot, case: str, algorithm: str, seed: int, minutes: float) 
             executor.spin_once(timeout_sec=_LOOK_S)
         return _is_learned(episodes) or steps() / robot.rate / 60.0 >= minutes
 
-    words = [word.format(first=robot.shown, patience=PATIENCE if case == 'helped' else NEVER)
+    words = [word.format(first=robot.shown, patience=robot.patience if case == 'helped' else NEVER)
              for word in robot.person]
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / 'run'

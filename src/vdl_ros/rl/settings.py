@@ -247,9 +247,6 @@ class SacConfig(ReplayConfig, DemonstrationsConfig):
     target_entropy_share: float = setting(
         0.5, 'Target entropy of discrete actions, as a share of the largest one.', minimum=0.0,
         maximum=1.0)
-    entropy_in_values: bool = setting(
-        True, 'Count the entropy of later actions in the value of an action; false: rewards alone '
-        '(Ball et al. 2023), so that it is not worth more than the end of an episode.')
     critics: int = setting(2, 'Number of critics.', minimum=1, maximum=20)
     target_critics: int = setting(
         2, 'Critics, drawn anew for each step, whose least value is the target. The policy takes '

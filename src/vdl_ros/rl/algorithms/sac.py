@@ -198,8 +198,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         temperature = self.log_temperature.exp()
         fixed = temperature.detach()
         with torch.no_grad():
-            later = fixed if self.algorithm_config.entropy_in_values else torch.zeros_like(fixed)
-            targets = returns + factors * self._soft_values(self.target, following, later)[0]
+            targets = returns + factors * self._soft_values(self.target, following, fixed)[0]
         # The loss of the policy has no gradient for the critics.
         self.critics.requires_grad_(requires_grad=False)
         soft_values, entropies = self._soft_values(self.critics, observations, fixed)
