@@ -66,14 +66,16 @@ def robots() -> dict[str, Robot]:
     drive = Path('examples/diff_drive').absolute()
     return {
         'reach': Robot(
-            1, 10.0, 4.0, 20, 8.0, ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p',
-                               'publish_clock:=true', '-p', 'real_time_factor:=4.0'],
+            1, 10.0, 4.0, 20, 8.0,
+            ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true', '-p',
+             'real_time_factor:=4.0'],
             module_command('benchmarks.arm_person', '--first', '{first}', '--patience',
                            '{patience}'),
             {'env_id': 'robot/owi535_sim'}),
         'diff_drive': Robot(
-            1, 10.0, 10.0, 20, 4.0, [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p',
-                                'robots:=1', '-p', 'speed:=10.0'],
+            1, 10.0, 10.0, 20, 4.0,
+            [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p', 'robots:=1', '-p',
+             'speed:=10.0'],
             [sys.executable, str(drive / 'person.py'), '--ros-args', '-p', 'robots:=1', '-p',
              'first:={first}', '-p', 'patience:={patience}'],
             {'env_id': 'robot/diff_drive', 'robots': str(drive)})}
