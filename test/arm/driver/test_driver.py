@@ -348,6 +348,18 @@ def test_back_and_forth_within_the_travel_is_never_locked_out(make):
         assert bool(arm.warned('shoulder ran 10 s more')) == (weight == 1.0)
 
 
+def test_a_pause_counts_as_a_way_back_no_longer_than_the_guardian_lets_it_last(make):
+    arm = make(shoulder_max_run_time=3.0)
+    arm.run(2.8, Motors(shoulder=1))
+    arm.run(0.2, Motors(shoulder=-1))
+    arm.now += 4.0  # the guardian switches off after 0.4 s
+    arm.driver.command(Motors())
+    begin = arm.now
+    arm.run(3.0, Motors(shoulder=1))
+    off = next(at for at, motors in arm.sent if at > begin and not motors.moving)
+    assert off - begin == pytest.approx(3.0 - 2.8 + 1.5 * (0.2 + 0.4), abs=3 * PERIOD)
+
+
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm = make()
     arm.run(0.5, Motors(base=1, lamp=True))

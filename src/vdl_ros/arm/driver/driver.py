@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from vdl_ros.arm.driver.guardian import Guard, GuardianError
+from vdl_ros.arm.driver.guardian import SILENCE_S, Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.consent import time_since_boot
@@ -122,7 +122,8 @@ class RunTimeLimiter:
         elapsed, self._at = max(0.0, now - self._at), now
         for (name, direction), net in self._net.items():
             way = max(direction * getattr(on, name) for on in self._on)
-            run = elapsed * (self._weight * way if way < 0 else way)
+            # Of a pause of this process nobody knows whether the guardian ended the way back.
+            run = elapsed * way if way > 0 else min(elapsed, SILENCE_S) * self._weight * way
             limit = self._limit(name)
             most = limit + min(_BEYOND_S, _BEYOND_SHARE * limit)
             self._net[name, direction] = min(max(0.0, net + run), max(net, most))
