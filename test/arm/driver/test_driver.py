@@ -407,6 +407,36 @@ def test_neutral_command_of_one_sender_does_not_start_what_another_one_holds(mak
     assert arm.motors == Motors(base=1)
 
 
+def test_who_has_commanded_since_before_a_start_and_is_found_later_has_to_let_go(make):
+    arm, on = make(active=False), Motors(base=1)
+    arm.driver.activate(held=True)
+
+    def held(sender):
+        arm.driver.command(on, sender)
+        return not arm.motors.moving
+
+    # A program has a consent: it is held as long as after a reconnection.
+    assert held('/policy')
+    arm.run(1.0)
+    assert not held('/arm_controller')
+    arm.driver.command(Motors(), '/viewer')
+    assert not held('/viewer')
+    arm.run(5.0)
+    assert held('/teleop')
+    assert held('/script')
+    arm.run(PERIOD)
+    assert arm.warned('lets go') == ['/teleop: motors off until it lets go: it may have commanded '
+                                     'them since before this start']
+    for _ in range(20):
+        arm.run(0.4)
+        assert held('/teleop')
+    arm.driver.command(Motors(), '/teleop')
+    assert not held('/teleop')
+    # A pause is a release as well; who comes later was not there.
+    for sender in ('/script', '/joystick'):
+        assert not held(sender)
+
+
 def test_invalid_command_stops_and_logs_one_line(make):
     arm = make()
     arm.driver.command(Motors(base=1, lamp=True))
