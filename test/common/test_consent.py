@@ -247,3 +247,18 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(person, False, 1.3)
     assert not precedence.admits(program, True, 1.4)
     assert precedence.admits(program, True, 1.5)
+
+
+def test_all_off_of_a_person_ends_what_a_program_moves_once():
+    precedence = Precedence(0.5)
+    precedence.admits('/policy', True, 1.0)
+    assert not precedence.ends_program('/policy', 1.1)
+    assert precedence.ends_program('/teleop', 1.1)
+    assert not precedence.ends_program('/teleop', 1.2)
+    # Nor does one long after it, or of who lets go.
+    precedence.admits('/policy', True, 2.0)
+    assert not precedence.ends_program('/teleop', 3.1)
+    precedence.admits('/policy', True, 4.0)
+    precedence.admits('/teleop', True, 4.1)
+    precedence.admits('/policy', True, 4.2)
+    assert not precedence.ends_program('/teleop', 4.3)

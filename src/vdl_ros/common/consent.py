@@ -62,14 +62,24 @@ class Precedence:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._person_until = -math.inf
+        self._person_until = self._program_until = -math.inf
 
     def admits(self, sender: str, moving: bool, now: float) -> bool:
         """Return whether a command of ``sender`` counts at ``now``, s."""
         if is_program(sender):
-            return now >= self._person_until
+            is_admitted = now >= self._person_until
+            if moving and is_admitted:
+                self._program_until = now + YIELD_S
+            return is_admitted
         if moving:
-            self._person_until = now + self._window
+            self._person_until, self._program_until = now + self._window, -math.inf
+        return True
+
+    def ends_program(self, sender: str, now: float) -> bool:
+        """Return whether all off of ``sender`` ends what a program moves, which may not hear it."""
+        if is_program(sender) or now >= self._program_until:
+            return False
+        self._program_until = -math.inf
         return True
 
 
