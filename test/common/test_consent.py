@@ -228,6 +228,21 @@ def test_a_gap_counts_before_and_after_the_next_update_until_input_has_settled(m
     assert not detector.recent
 
 
+def test_what_a_person_did_before_a_short_pause_is_old():
+    now = [5.0]
+    detector = StandstillDetector(2.0, clock=lambda: now[0])
+    detector.update()
+    for gap, is_old in ((0.05, False), (0.15, False), (0.3, True), (1.8, True), (2.5, True)):
+        now[0] += gap
+        assert detector.is_input_old is is_old, gap
+        detector.update()
+        assert detector.is_input_old is is_old, gap
+        for _ in range(22):
+            now[0] += 0.05
+            detector.update()
+        assert not detector.is_input_old, gap
+
+
 @pytest.mark.parametrize(('program', 'person'), [
     ('/policy', '/viewer'), ('/bench/arm_controller', '/teleop'), ('/policy', '/my_script'),
     ('/policy', '')])
