@@ -370,11 +370,16 @@ def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():
     stop.on_message(True)
     assert stop.problem == 'stop: data'
     alive = StopState(replace(beat, required=False), lambda: now[0])
+    # Once heard, it has to stay, though its publisher may be counted later.
     assert alive.problem == ''
     alive.on_message(False)
     now[0] += 1.1
+    assert alive.problem == ''
     assert alive.problem == 'alive: silent for 1 s'
 
+    alive.on_message(False)
+    alive.on_publishers(0)
+    assert alive.problem == 'nobody publishes alive'
 
 def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):
     robot = robot()
