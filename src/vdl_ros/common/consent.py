@@ -78,7 +78,7 @@ class Precedence:
         return True
 
     def ends_program(self, sender: str, now: float) -> bool:
-        """Return whether all off of ``sender`` ends what a program moves, which may not hear it."""
+        """Return whether all off of ``sender`` ends a program's motion, which may not hear it."""
         if is_program(sender) or now >= self._program_until:
             return False
         self._program_until = -math.inf

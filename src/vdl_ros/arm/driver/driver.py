@@ -136,7 +136,7 @@ class RunTimeLimiter:
                 if net >= max(self._limit(name) - _ROUNDING_S, self._net[name, -direction])}
 
 
-# Who is first heard so long after an activation may have commanded before it, s: DDS has to find it.
+# Who is first heard so long after an activation, s, may have commanded before: DDS finds it late.
 _START_S = 10.0
 # The same refusal is logged again after this time, s, and at most this many different ones in it.
 _REFUSAL_S, _REFUSALS = 5.0, 5
@@ -301,7 +301,7 @@ class ArmDriver:
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
-        """Return what a command may do in an emergency stop, and after it, a start or reconnection.
+        """Return what a command may do in an emergency stop, and after it or a (new) connection.
 
         After a stop the first command that counts has all motors off. A sender that has commanded
         motion since before must send such a command itself, or pause.
