@@ -228,6 +228,21 @@ def test_a_gap_counts_before_and_after_the_next_update_until_input_has_settled(m
     assert not detector.recent
 
 
+def test_what_a_person_did_before_a_short_pause_is_old():
+    now = [5.0]
+    detector = StandstillDetector(2.0, clock=lambda: now[0])
+    detector.update()
+    for gap, is_old in ((0.05, False), (0.15, False), (0.3, True), (1.8, True), (2.5, True)):
+        now[0] += gap
+        assert detector.is_input_old is is_old, gap
+        detector.update()
+        assert detector.is_input_old is is_old, gap
+        for _ in range(22):
+            now[0] += 0.05
+            detector.update()
+        assert not detector.is_input_old, gap
+
+
 @pytest.mark.parametrize(('program', 'person'), [
     ('/policy', '/viewer'), ('/bench/arm_controller', '/teleop'), ('/policy', '/my_script'),
     ('/policy', '')])
@@ -247,3 +262,18 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(person, False, 1.3)
     assert not precedence.admits(program, True, 1.4)
     assert precedence.admits(program, True, 1.5)
+
+
+def test_all_off_of_a_person_ends_what_a_program_moves_once():
+    precedence = Precedence(0.5)
+    precedence.admits('/policy', True, 1.0)
+    assert not precedence.ends_program('/policy', 1.1)
+    assert precedence.ends_program('/teleop', 1.1)
+    assert not precedence.ends_program('/teleop', 1.2)
+    # Nor does one long after it, or of who lets go.
+    precedence.admits('/policy', True, 2.0)
+    assert not precedence.ends_program('/teleop', 3.1)
+    precedence.admits('/policy', True, 4.0)
+    precedence.admits('/teleop', True, 4.1)
+    precedence.admits('/policy', True, 4.2)
+    assert not precedence.ends_program('/teleop', 4.3)

@@ -239,7 +239,11 @@ class Rig:
         self.hold_on(NEUTRAL_S, person, on=False)
         sender = self.sender(SENDERS.get(victim, Person))
         self.until(lambda: self.bench.data[-1] == OFF, 'off', sender, False)
-        self.until(lambda: OFF not in self.bench.data[-3:], 'the arm moves', sender, True)
+        # A person whom the driver does not know yet has to let go first.
+        turns = itertools.cycle([True] * 25 + [False] * 15)
+        self.peer.until(
+            lambda: OFF not in self.bench.data[-3:], 'the arm moves', every=0.04,
+            say=lambda: sender.move(isinstance(sender, Program) or next(turns)))
         return sender, driver, guardian
 
     def off_after(self, begin):

@@ -81,6 +81,10 @@ def test_a_policy_brings_the_usb_arm_to_a_target_and_gives_way_to_a_hand(
     request = asking(peer, status)
     hand = peer.talk('arm/motors')
     process.wait_for(lambda: 'the arm follows arm/motors' in process.output, 'the driver')
+    # Who comes later need not let go first.
+    for lamp, data in ((1, '000001'), (-1, '000000')):
+        peer.until(lambda data=data: bench.data[-1] == data, 'the lamp',
+                   say=lambda lamp=lamp: hand.publish(MotorCommand(sender='/viewer', lamp=lamp)))
     twin = TwinOnUsb(peer, bench)
     begin = twin.away
     assert begin > 0.05

@@ -326,6 +326,23 @@ def test_emergency_stop_outranks_commands(person, bench):
     person.move()
 
 
+def test_a_program_that_a_person_switches_off_hears_it_of_the_driver(person, bench):
+    person.start_here()
+
+    def command():
+        person.publish('/policy')
+        person.publish('/policy', base=1)
+
+    person.until(lambda: bench.data[-1] == '000200', 'moving', say=command)
+    count = len(person.stop_states)
+    person.until(lambda: len(person.stop_states) > count, 'another stamp', say=person.publish)
+    assert person.stop_states[-1].reason == '/person switched the motors off'
+    # Who lets go of what they have moved ends nothing.
+    person.move()
+    person.go_on(base=0)
+    assert len(person.stop_states) == count + 1
+
+
 def test_invalid_parameters_are_refused(refused, bench):
     for parameter, line in (
             ('usb_backend:=nowhere:make', "usb_backend: 'nowhere:make' is not allowed"),

@@ -1,6 +1,7 @@
 """The node player: recorded messages are published again, commands of an arm excepted."""
 
 import json
+import math
 import sys
 
 import pytest
@@ -74,6 +75,14 @@ def test_commands_are_played_if_selected_and_with_the_clock_if_asked_for(peer, p
     # A subscriber that is discovered late receives them in the second round.
     peer.until(lambda: len(motors) > 2 * COUNT and clock, 'the commands, and some again')
     assert {each.clock.sec for each in clock} == {5}
+
+
+def test_a_player_that_has_stood_still_commands_nothing_any_more(play, bag):
+    running = play(bag, 'play_topics:=/arm/*', 'loop:=true')
+    running.node._standstill._went_on_at = math.inf
+    running.join()
+    assert running.end() == player.EXIT_FAILED
+    assert 'the process stood still: it commands nothing any more' in running.output
 
 
 def test_the_player_ends_with_the_bag_and_refuses_what_is_none(run_here, refused, bag):

@@ -49,6 +49,10 @@ class Twin:
         return [each for each in self.sent
                 if seconds(each.header.stamp) > seconds(state.header.stamp)]
 
+    def let_go(self):
+        """Switch motors off, and the lamp on, until it is on."""
+        self.keep(lambda: self.sent and self.sent[-1].lamp == 1, 'the lamp', lamp=1)
+
     def keep(self, condition, what, also=lambda: None, **motors):
         """Repeat a command until something is true."""
         self.peer.until(condition, what, every=0.05, say=lambda: (also(), self.command(**motors)))
@@ -70,6 +74,10 @@ def test_motors_move_joints_only_while_commanded(twin, peer):
     peer.until(lambda: arm.states, 'a joint state')
     assert list(arm.states[-1].name) == list(JOINTS)
     assert arm.angle('shoulder') == pytest.approx(0.0, abs=0.02)
+    arm.keep(lambda: '/test: motors off until it lets go' in arm.running.output, 'a line',
+             shoulder=1)
+    arm.let_go()
+    assert not any(each.shoulder for each in arm.sent)
     arm.keep(lambda: arm.angle('shoulder') > 0.3, 'the shoulder bends', shoulder=1)
     # Without a stop command the watchdog stops.
     peer.until(lambda: arm.sent[-1].shoulder == 0, 'the watchdog')
@@ -83,7 +91,8 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
     states = arm.stops
     stop = peer.talk('arm/emergency_stop')
     markers = peer.listen('arm/emergency_stop_marker')
-    arm.keep(lambda: arm.sent and arm.sent[-1].base == 1, 'the base turns', base=1)
+    arm.let_go()
+    arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
     stop.publish(stop_request('/test', 'a\ntest'))
     arm.keep(lambda: states and states[-1].engaged and len(arm.sent_since(states[-1])) > 3,
              'what is sent is sent again', base=1)

@@ -14,6 +14,7 @@ import pytest
 from rclpy.qos import QoSProfile
 
 from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.nodes import teleop
 from vdl_ros.ros import qos
@@ -208,6 +209,16 @@ def test_all_off_is_repeated_until_all_nodes_have_found_teleop(person, monkeypat
     assert person.motors() == {}
     person.turn(b'b', commands=5)
     assert all(each.base for each in person.received[-4:]), 'a key that moves ends them'
+
+
+def test_keys_that_waited_in_a_pause_move_nothing(person, monkeypatch):
+    person.start_here()
+    monkeypatch.setattr(StandstillDetector, 'is_input_old', True)
+    person.type(b'bq')
+    person.wait_for(lambda: person.received and person.received[-1].lamp == 1, 'the lamp')
+    assert person.motors() == {}
+    monkeypatch.undo()
+    person.turn(b'b')
 
 
 def test_exception_stops_motors_and_restores_the_terminal(person, monkeypatch):

@@ -4,6 +4,7 @@ Three tests use a real browser, the others a program that talks to the view as i
 """
 
 import contextlib
+import itertools
 import math
 import re
 import socket
@@ -22,6 +23,7 @@ from websockets.exceptions import ConnectionClosed
 
 from vdl_ros.arm.geometry import expand
 from vdl_ros.arm.joints import JOINTS
+from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.msg import ArmPose, EmergencyStopState, MotorCommand, TargetStatus
 from vdl_ros.nodes import viewer
 from vdl_ros.ros.messages.joint_messages import seconds
@@ -232,6 +234,38 @@ def test_a_viewer_that_stands_still_publishes_no_target_and_one_that_ends_no_mot
             process.interrupt()
             peer.until(lambda: process.process.poll() is not None, 'the end')
     peer.until(lambda: view.last().base == 0, 'motors off')
+
+
+def test_nothing_of_before_a_pause_moves_the_arm_and_the_lamp_lets_go_of_no_button(
+        view, monkeypatch):
+    detector, passed = view.running.node._standstill, [0.0]
+    clock = detector._clock
+    monkeypatch.setattr(detector, '_clock', lambda: clock() + passed[0])
+    with page_client.PageClient(view.url) as page:
+        page.send(page_client.CAMERA)
+        page.read('base left', 'lamp', 'Home')
+        hold, states = page_client.kinds(page.ids['base left']), itertools.cycle((True, False))
+
+        def press():
+            page.send(hold['GuiButtonHoldMessage'])
+
+        def switch():
+            press()
+            page.send({**page_client.kinds(page.ids['lamp'])['GuiUpdateMessage'],
+                       'updates': {'value': next(states)}})
+
+        view.until(lambda: any(each.lamp and each.base for each in view.motors),
+                   'the lamp, and what is held', say=switch)
+        # The second one is of a suspended machine, whose other clocks stand still.
+        for pause in (0.5, 600.0):
+            view.until(lambda: view.last().base == 1, 'the command', say=press)
+            count = len(view.motors)
+            passed[0] += pause
+            view.until(lambda count=count: not all(each.base for each in view.motors[count:]),
+                       'motors off', say=press)
+        monkeypatch.setattr(StandstillDetector, 'is_input_old', True)
+        view.until(lambda: 'Go was ignored' in view.running.output, 'a line',
+                   say=lambda: page.press('Home'), every=0.2)
 
 
 def test_go_and_home_send_trajectories_within_motor_speed(view):

@@ -273,13 +273,14 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     # The end of a process is a reason of its own.
     file = tmp_path / 'unconfirmed.one.json'
     record = json.loads(file.read_text())
-    # Also if another process has its number, or the machine has started again.
-    for changes in ({'process': record['process'] | {'started': 7}}, {'here': 'before'}):
+    # Also if another process has its number, or the machine has started again; and that of an
+    # environment whose process makes another one.
+    for changes in ({'process': record['process'] | {'started': 7}}, {'here': 'before'}, {}):
         file.write_text(json.dumps(record | changes))
         third = robot(launch='one')
-        assert third.session.unconfirmed.startswith('the actor before has ended')
+        assert third.session.unconfirmed.startswith('the environment before has ended')
         assert third.session.confirm()
-        robot(launch='one').start()
+        third.start()
     # That of another launch is left alone.
     other = file.read_text()
     robot(launch='three').start()
@@ -369,11 +370,16 @@ def test_silence_of_a_stop_is_a_stop_unless_the_contract_says_otherwise():
     assert stop.problem.startswith('stop: 2 publishers, whose stops cannot be told apart')
     stop.on_message(True)
     assert stop.problem == 'stop: data'
+    # Once heard, it has to stay, though its publisher may be counted later.
     alive = StopState(replace(beat, required=False), lambda: now[0])
     assert alive.problem == ''
     alive.on_message(False)
+    assert alive.problem == ''
     now[0] += 1.1
     assert alive.problem == 'alive: silent for 1 s'
+    alive.on_message(False)
+    alive.on_publishers(0)
+    assert alive.problem == 'nobody publishes alive'
 
 
 def test_an_episode_begins_when_the_controller_of_the_reset_has_ended(robot):

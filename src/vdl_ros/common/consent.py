@@ -32,6 +32,8 @@ _NEUTRAL_S = 0.25
 _START_S = 1.0
 # After a longer time between two updates what is read may have waited, and for so long, s.
 _PAUSE_S, _DRAIN_S = 0.1, 0.1
+# What a person did so long ago moves nothing any more, s.
+_OLD_S = 0.2
 
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
@@ -62,14 +64,24 @@ class Precedence:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._person_until = -math.inf
+        self._person_until = self._program_until = -math.inf
 
     def admits(self, sender: str, moving: bool, now: float) -> bool:
         """Return whether a command of ``sender`` counts at ``now``, s."""
         if is_program(sender):
-            return now >= self._person_until
+            is_admitted = now >= self._person_until
+            if moving and is_admitted:
+                self._program_until = now + YIELD_S
+            return is_admitted
         if moving:
-            self._person_until = now + self._window
+            self._person_until, self._program_until = now + self._window, -math.inf
+        return True
+
+    def ends_program(self, sender: str, now: float) -> bool:
+        """Return whether all off of ``sender`` ends a program's motion, which may not hear it."""
+        if is_program(sender) or now >= self._program_until:
+            return False
+        self._program_until = -math.inf
         return True
 
 
@@ -121,6 +133,11 @@ class StandstillDetector:
         if (self._updated_at if is_paused else now) - self._resumed_at < _DRAIN_S:
             return now - self._paused_at
         return now - self._updated_at if is_paused else 0.0
+
+    @property
+    def is_input_old(self) -> bool:
+        """Return whether what a person asks for in input that is read now must not move."""
+        return self.recent or self.input_age > _OLD_S
 
 
 class Consent:

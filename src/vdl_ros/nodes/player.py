@@ -17,6 +17,7 @@ from rclpy.publisher import Publisher
 from rosgraph_msgs.msg import Clock
 
 from vdl_ros.bags.reader import BagError, BagMessage, BagReader
+from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class, playback_profile
@@ -49,6 +50,7 @@ class PlayerNode(BaseNode):
         self._patterns = [each.strip() for each in self._config.play_topics.split(',')
                           if each.strip()]
         self._publishers_by_topic: dict[str, Publisher | None] = {}
+        self._standstill, self._has_stood_still = StandstillDetector(), False
         self._time = self.pub('/clock') if self._config.publish_clock else None
         self.bag = BagReader(Path(self._config.bag))
         self.trajectories = TrajectoryPlayer(self, self.bag) if self._config.relearn else None
@@ -62,7 +64,7 @@ class PlayerNode(BaseNode):
         """Play until the end, or until ``stop``; return how many messages were published."""
         self._wait(time.monotonic() + self._config.play_delay, stop, executor)
         count = 0
-        while not stop.is_set():
+        while not (stop.is_set() or self._has_stood_still):
             count += self._play_once(stop, executor)
             if not self._config.loop:
                 break
@@ -74,6 +76,9 @@ class PlayerNode(BaseNode):
         for fault in self.bag.faults:
             self.get_logger().warning(fault)
         count = self.play(stop, executor)
+        if self._has_stood_still:
+            self.get_logger().error(f'{STOOD_STILL}: it commands nothing any more')
+            return EXIT_FAILED
         end = '' if stop.is_set() else ', to the end of the bag'
         self.get_logger().info(f'{count} messages played{end}')
         return EXIT_OK
@@ -117,7 +122,11 @@ class PlayerNode(BaseNode):
                 self.get_logger().info(f'the next message comes after {pause:.1f} s')
             due, before = due + pause / self._config.play_rate, message.stamp_ns
             self._wait(due, stop, executor)
-            if stop.is_set():
+            # Nobody expects motion any more.
+            self._has_stood_still = self._standstill.recent and any(
+                name.rsplit('/', 1)[-1] in COMMANDS
+                for name, each in self._publishers_by_topic.items() if each is not None)
+            if stop.is_set() or self._has_stood_still:
                 break
             if self._time is not None and due - clock_at >= _CLOCK_S:
                 clock_at = due
@@ -129,10 +138,11 @@ class PlayerNode(BaseNode):
                 count += 1
         return count
 
-    @staticmethod
-    def _wait(until: float, stop: threading.Event, executor: Executor) -> None:
+    def _wait(self, until: float, stop: threading.Event, executor: Executor) -> None:
+        self._standstill.update()
         while (left := until - time.monotonic()) > 0.0 and not stop.is_set():
             executor.spin_once(timeout_sec=min(left, 0.1))
+            self._standstill.update()
 
     def _publisher_of(self, message: BagMessage) -> Publisher | None:
         """Return the publisher of a message's topic; None if the topic is not played."""

@@ -54,7 +54,7 @@ class SimArmNode(BaseNode):
             clock=lambda: self._simulation.time, values=self._values,
             real_time=not self._config.stepped)
         self._topics.driver.open()
-        self._topics.driver.activate()
+        self._topics.driver.activate(held=not self._config.stepped)
         self._states = self.pub('arm/joint_states')
         self._time = self.pub('/clock') if self._config.publish_clock else None
         self.create_service(SetJointPositions, '~/set_pose', self._on_set_pose)

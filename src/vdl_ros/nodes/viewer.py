@@ -201,13 +201,15 @@ class ViewerNode(BaseNode):
 
     def _process_input(self) -> None:
         self._standstill.update()
+        if self._standstill.is_input_old:
+            self._held.release_all()
         self._handle_events()
         self._command_held()
         self._publish_target()
 
     def _publish_target(self) -> None:
         place = self._target.dragged()
-        if place is None or self._arm_status.emergency or self._standstill.recent:
+        if place is None or self._arm_status.emergency or self._standstill.is_input_old:
             return
         message = PointStamped(header=Header(stamp=self.stamp(), frame_id='base_link'))
         message.point.x, message.point.y, message.point.z = place.tolist()
@@ -232,14 +234,16 @@ class ViewerNode(BaseNode):
         for event in self._panel.events():
             match event:
                 case Hold(client, joint, direction):
-                    if not (self._arm_status.emergency or self._standstill.recent):
+                    if not (self._arm_status.emergency or self._standstill.is_input_old):
                         self._held.hold(client, joint, direction, time.monotonic())
                 case Release(client, joint, direction):
                     self._held.release(client, joint, direction)
                 case ClientClosed(client):
                     self._held.release_all(client)
                 case Lamp(on):
-                    self._command(Motors(lamp=on), with_lamp=True)
+                    # With what is held: all off would be taken for its release.
+                    held = self._held.directions(time.monotonic()) or [0] * len(JOINTS)
+                    self._command(Motors.of(held, lamp=on), with_lamp=True)
                 case EmergencyStop(engaged):
                     self._held.release_all()
                     if not engaged:
@@ -275,7 +279,7 @@ class ViewerNode(BaseNode):
     def _move_to(self, positions: Mapping[str, float]) -> None:
         if self._geometry is None or self._arm_status.emergency:
             return
-        if self._standstill.recent:
+        if self._standstill.is_input_old:
             self.get_logger().warning('Go was ignored: the view stood still')
             return
         goal = np.array([positions[name] for name in JOINTS])

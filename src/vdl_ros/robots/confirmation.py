@@ -12,8 +12,8 @@ import msgspec
 from vdl_ros import PARENT_PID
 from vdl_ros.common.files import atomic_file
 
-# The launch has started this process in the place of another one.
-_ENDED = 'the actor before has ended'
+# Another one takes its place: of this process, or of one that the launch has started again.
+_ENDED = 'the environment before has ended'
 
 
 def _here() -> str:
@@ -62,8 +62,8 @@ def _remove_finished(folder: Path) -> None:
 class Confirmation:
     """Why a person has to confirm that a robot may go on: ``reason``, or ''.
 
-    It survives the process, whose end is a reason too. It ends with its launch: who starts another
-    one asks for motion.
+    It survives the process. That another one takes the place of this, also in the same process, is
+    a reason too. It ends with its launch: who starts another one asks for motion.
 
     Args:
         path: the file of the robot, without the launch in its name; None: none.
@@ -78,7 +78,8 @@ class Confirmation:
             return
         try:
             found = msgspec.json.decode(self._path.read_bytes(), type=_File)
-            lives = found.here == _here() and found.process.runs
+            lives = (found.here == _here() and found.process.runs
+                     and found.process.number != os.getpid())
             self.reason = found.reason or ('' if lives else _ENDED)
         except FileNotFoundError:
             pass

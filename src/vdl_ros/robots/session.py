@@ -62,6 +62,8 @@ class StopState:
 
     def on_message(self, pressed: bool, age: float = 0.0) -> None:
         self.is_pressed, self._heard_at = pressed, self._clock() - age
+        # It may be counted later.
+        self._publishers = max(1, self._publishers)
 
     def on_publishers(self, count: int) -> None:
         self._publishers = count
@@ -77,7 +79,7 @@ class StopState:
                     'apart; give each a topic of its own')
         if math.isnan(self._heard_at):
             return f'no message on {stop.topic} yet' if stop.required else ''
-        if stop.required and not self._publishers:
+        if not self._publishers:
             return f'nobody publishes {stop.topic}'
         if stop.timeout and self._clock() - self._heard_at > stop.timeout:
             return f'{stop.topic}: silent for {stop.timeout:g} s'

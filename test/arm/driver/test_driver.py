@@ -348,6 +348,18 @@ def test_back_and_forth_within_the_travel_is_never_locked_out(make):
         assert bool(arm.warned('shoulder ran 10 s more')) == (weight == 1.0)
 
 
+def test_a_pause_counts_as_a_way_back_no_longer_than_the_guardian_lets_it_last(make):
+    arm = make(shoulder_max_run_time=3.0)
+    arm.run(2.8, Motors(shoulder=1))
+    arm.run(0.2, Motors(shoulder=-1))
+    arm.now += 4.0  # the guardian switches off after 0.4 s
+    arm.driver.command(Motors())
+    begin = arm.now
+    arm.run(3.0, Motors(shoulder=1))
+    off = next(at for at, motors in arm.sent if at > begin and not motors.moving)
+    assert off - begin == pytest.approx(3.0 - 2.8 + 1.5 * (0.2 + 0.4), abs=3 * PERIOD)
+
+
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm = make()
     arm.run(0.5, Motors(base=1, lamp=True))
@@ -393,6 +405,36 @@ def test_neutral_command_of_one_sender_does_not_start_what_another_one_holds(mak
     arm.run(0.6)
     arm.driver.command(Motors(base=1), '/script')
     assert arm.motors == Motors(base=1)
+
+
+def test_who_has_commanded_since_before_a_start_and_is_found_later_has_to_let_go(make):
+    arm, on = make(active=False), Motors(base=1)
+    arm.driver.activate(held=True)
+
+    def held(sender):
+        arm.driver.command(on, sender)
+        return not arm.motors.moving
+
+    # A program has a consent: it is held as long as after a reconnection.
+    assert held('/policy')
+    arm.run(1.0)
+    assert not held('/arm_controller')
+    arm.driver.command(Motors(), '/viewer')
+    assert not held('/viewer')
+    arm.run(5.0)
+    assert held('/teleop')
+    assert held('/script')
+    arm.run(PERIOD)
+    assert arm.warned('lets go') == ['/teleop: motors off until it lets go: it may have commanded '
+                                     'them since before this start']
+    for _ in range(20):
+        arm.run(0.4)
+        assert held('/teleop')
+    arm.driver.command(Motors(), '/teleop')
+    assert not held('/teleop')
+    # A pause is a release as well; who comes later was not there.
+    for sender in ('/script', '/joystick'):
+        assert not held(sender)
 
 
 def test_invalid_command_stops_and_logs_one_line(make):

@@ -10,9 +10,10 @@ from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from robot_contract import GOOD
 from std_msgs.msg import Bool
+from std_srvs.srv import Trigger
 
 from vdl_ros.envs import factory
-from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.ros import qos
 from vdl_ros.ros.robots.robot_env import register
@@ -37,6 +38,11 @@ class Robot:
         message.header.stamp = stamp or self._peer.node.get_clock().now().to_msg()
         message.twist.twist.linear.x = self.commands[-1] if self.commands else 0.0
         self._odom.publish(message)
+
+    def confirm(self):
+        """Let an environment go on, as a person does."""
+        self._peer.until(lambda: self._peer.call(
+            Trigger, 'robot/confirm', Trigger.Request()).success, 'the confirmation')
 
     def stop(self, stopped=True):
         self._stop.publish(Bool(data=stopped))
@@ -92,7 +98,7 @@ class Agent:
             self.env.reset()
             while not self.over.wait(self.thinks):
                 self.steps.append(self.env.step(np.array([[self.action]], np.float32)))
-        except EnvStopped as error:
+        except (EnvError, EnvStopped) as error:
             self.error = error
 
     def end(self):

@@ -9,7 +9,6 @@ from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import Joy
 from std_msgs.msg import Bool
-from std_srvs.srv import Trigger
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
@@ -116,7 +115,7 @@ def test_a_person_takes_over_by_a_joystick_and_gives_back_by_letting_go(peer, ro
 
 
 def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_closed(
-        peer, robot, act):
+        peer, robot, act, printed):
     agent = act({'late': {'action': 'hold', 'limit': 0.3}})
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: robot.commands and robot.commands[-1] == 0.5, 'a command')
@@ -126,11 +125,26 @@ def test_a_robot_stands_still_when_its_agent_does_not_come_back_and_when_it_is_c
         peer.until(lambda: len(robot.commands) > count + 5, 'more neutral actions')
         assert {*robot.commands[count:]} == {0.0}
         agent.end()
+        # Another one waits for a person, who may have switched off what nobody heard.
         other = act()
         count = len(robot.commands)
+        peer.until(lambda: 'the environment before has ended' in printed(), 'the reason')
+        assert 0.5 not in robot.commands[count:]
+        robot.confirm()
         peer.until(lambda: 0.5 in robot.commands[count:], 'a command')
         other.end()
         robot.until_still()
+
+
+def test_an_environment_that_has_failed_leaves_the_robot_to_the_next_one(peer, robot, act):
+    failed = act({'reward': {'function': 'rewards:speed', 'arguments': {'factor': 'none'}}})
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: failed.error is not None, 'the error')
+        failed.end()
+        assert 'TypeError' in str(failed.error)
+        other = act()
+        robot.confirm()
+        peer.until(lambda: len(other.steps) > 3, 'steps')
 
 
 def test_an_environment_waits_until_the_robot_receives_its_actions(peer, robot, act, printed):
@@ -168,8 +182,7 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, act
         first.thread.join()
         first.env.close()
         # Nor does it begin when the first one ends, before a person lets it.
-        peer.until(lambda: peer.call(
-            Trigger, 'robot/confirm', Trigger.Request()).success, 'the confirmation')
+        robot.confirm()
         peer.until(lambda: len(second.steps) > 3, 'steps of the second')
 
 
@@ -281,5 +294,6 @@ def test_measurements_with_stamps_of_another_time_are_refused_unless_told_otherw
         peer.until(lambda: len(agent.steps) > 3, 'steps')
     agent.end()
     other = act({'topics': {'odom': {**GOOD['topics']['odom'], 'stamped': False}}})
+    robot.confirm()
     with peer.saying(measure_wrongly, every=0.01):
         peer.until(lambda: len(other.steps) > 3, 'steps')

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from vdl_ros.arm.driver.guardian import Guard, GuardianError
+from vdl_ros.arm.driver.guardian import SILENCE_S, Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
-from vdl_ros.common.consent import time_since_boot
+from vdl_ros.common.consent import is_program, time_since_boot
 from vdl_ros.common.settings import SettingError, setting
 
 _SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
@@ -122,7 +122,8 @@ class RunTimeLimiter:
         elapsed, self._at = max(0.0, now - self._at), now
         for (name, direction), net in self._net.items():
             way = max(direction * getattr(on, name) for on in self._on)
-            run = elapsed * (self._weight * way if way < 0 else way)
+            # Of a pause of this process nobody knows whether the guardian ended the way back.
+            run = elapsed * way if way > 0 else min(elapsed, SILENCE_S) * self._weight * way
             limit = self._limit(name)
             most = limit + min(_BEYOND_S, _BEYOND_SHARE * limit)
             self._net[name, direction] = min(max(0.0, net + run), max(net, most))
@@ -135,6 +136,8 @@ class RunTimeLimiter:
                 if net >= max(self._limit(name) - _ROUNDING_S, self._net[name, -direction])}
 
 
+# Who is first heard so long after an activation, s, may have commanded before: DDS finds it late.
+_START_S = 10.0
 # The same refusal is logged again after this time, s, and at most this many different ones in it.
 _REFUSAL_S, _REFUSALS = 5.0, 5
 
@@ -157,8 +160,8 @@ class ArmDriver:
 
     Motors are off, whatever is commanded, while the driver is not active; during an emergency stop
     and until its neutral command; ``command_timeout`` after the last command; in the direction in
-    which a motor has reached its run time limit; and after a reconnection until the sender of what
-    is commanded has let go.
+    which a motor has reached its run time limit; and after a start or a reconnection until the
+    sender of what is commanded has let go.
 
     Args:
         connect: opens the device or raises ArmUsbError.
@@ -192,9 +195,11 @@ class ArmDriver:
         self.sent: Motors | None = None
         self._sent_at = -math.inf
         self._run_time = RunTimeLimiter(config.max_run_time, config.return_weight)
-        # Until when senders count as commanding since before a reconnection, and who does not.
-        self._held_until = -math.inf
-        self._free: set[str] = set()
+        # Until when programs, and persons, who are heard for the first time since a start or a
+        # reconnection count as commanding since before it; and who was heard.
+        self._held_until = self._persons_held_until = -math.inf
+        self._heard: set[str] = set()
+        self._said, self._notices = True, list[str]()
         self._reported: dict[tuple[str, int], float] = {}
         self._next_try = -math.inf
 
@@ -229,13 +234,13 @@ class ArmDriver:
     def activate(self, *, held: bool = False) -> None:
         """Accept commands from now on; RuntimeError: the device is not open.
 
-        With ``held``, who commands motion already has to let go first.
+        With ``held``, who commands motion already has to let go first; programs have a consent.
         """
         if not self._opened:
             raise RuntimeError('activate() before open()')
         self._desired, self._commanded_at = self._desired.stopped(), -math.inf
         if held:
-            self._hold()
+            self._hold(_START_S)
         self.active = True
         if self._was_away:
             self._on_interrupted('the driver was activated')
@@ -244,7 +249,6 @@ class ArmDriver:
         """Stop the motors and forget their run times: the joints were moved to other places."""
         self._desired = self._desired.stopped()
         self._apply(self._clock(), always=True)
-        self._held_until = -math.inf
         self._run_time.reset(self._clock())
 
     def deactivate(self) -> bool:
@@ -297,21 +301,26 @@ class ArmDriver:
             self._notice('warning', f'command refused, motors off: {reason}')
 
     def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
-        """Return what a command may do during an emergency stop, and after it or a reconnection.
+        """Return what a command may do in an emergency stop, and after it or a (new) connection.
 
         After a stop the first command that counts has all motors off. A sender that has commanded
-        motion since before the end of either must send such a command itself, or pause.
+        motion since before must send such a command itself, or pause.
         """
         timeout = self._config.command_timeout
         self._held_back = {name: at for name, at in self._held_back.items() if now - at < timeout}
+        until = self._held_until if is_program(sender) else self._persons_held_until
+        is_first = now < until and sender not in self._heard
+        if is_first:
+            self._heard.add(sender)
         if not motors.moving:
             self._held_back.pop(sender, None)
-            if now < self._held_until:
-                self._free.add(sender)
             self.neutral_required &= self.emergency
-        elif (self.emergency or self.neutral_required or sender in self._held_back
-              or (now < self._held_until and sender not in self._free)):
+        elif self.emergency or self.neutral_required or sender in self._held_back or is_first:
             self._held_back[sender] = now
+            if is_first and not (self._said or is_program(sender)):
+                self._said = True
+                self._notices.append(f'{sender or "arm/motors"}: motors off until it lets go: it '
+                                     'may have commanded them since before this start')
             return motors.stopped()
         return motors
 
@@ -342,7 +351,7 @@ class ArmDriver:
     def _apply(self, now: float, always: bool = False) -> None:
         """Send the desired command if it differs from the last one or a refresh is due."""
         # Logged after the motors are off: writing to a terminal that is paused blocks.
-        notices = []
+        notices, self._notices = self._notices, []
         if self._desired.moving and now - self._commanded_at >= self._config.command_timeout:
             self._desired = self._desired.stopped()
             notices.append(f'no command for {self._config.command_timeout:g} s: motors off')
@@ -431,10 +440,14 @@ class ArmDriver:
         self._notice('info', 'the arm is connected again, motors off; who commands them has to '
                      'let go first')
 
-    def _hold(self) -> None:
-        """Hold back who commands motion now, until it lets go."""
-        self._held_until = self._clock() + self._config.command_timeout
-        self._free.clear()
+    def _hold(self, persons: float = 0.0) -> None:
+        """Hold back who commands motion now, ``persons`` for so long, s, until it lets go."""
+        now = self._clock()
+        self._held_until = now + self._config.command_timeout
+        self._persons_held_until = max(
+            self._persons_held_until, self._held_until, now + persons)
+        self._heard.clear()
+        self._said = not persons
 
     def _attach(self) -> None:
         """Open the device, motors off, and start the guard; raise ArmUsbError, GuardianError."""

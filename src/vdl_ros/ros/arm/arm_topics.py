@@ -176,10 +176,15 @@ class ArmTopics:
             self.driver.refuse(f'{sender or "arm/motors"}: it may be old, as this node has stood '
                                f'still for more than {self._max_gap:g} s')
             return
-        if self._precedence.admits(sender, motors.moving, self._clock()):
+        now = self._clock()
+        if self._precedence.admits(sender, motors.moving, now):
             self.driver.command(motors, sender, self._standstill.input_age)
         elif motors.moving:
             self.driver.keep_off(motors, sender)
+        if (not (motors.moving or message.lamp or self._stop.state.engaged)
+                and self._precedence.ends_program(sender, now)):
+            # A program that has just started may not have found this sender yet.
+            self._interrupt(f'{sender or "a person"} switched the motors off')
         self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())

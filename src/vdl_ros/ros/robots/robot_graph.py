@@ -159,7 +159,8 @@ class RobotGraph:
                 self._stop_all()
                 self._lock.notify_all()
         finally:
-            executor.remove_node(self._node)
+            # An error that is kept keeps the executor, which would keep the publishers.
+            executor.shutdown(0.0)
 
     def _look(self) -> None:
         wall = time.monotonic()
