@@ -166,14 +166,15 @@ def markdown(found: Mapping[str, Any]) -> str:
         if 'reason' in each:
             note = f' ({each["note"]})' if 'note' in each else ''
             others.append(
-                f'* {name}, {versions or " ".join(each["install"])}{note}: `{each["reason"]}`')
+                f'* {name}, {versions or " ".join(each["install"])}{note}: '
+                f'`{each["reason"].partition("; ")[0]}`')
         else:
             trained.append((
                 name, versions, f'`{each["command"].replace(f"{LAUNCH} ", "")}`',
-                f'{each["agent_steps"]:,}', f'{each["wall_s"]:.0f}', _number(each['mean_return']),
+                f'{each["agent_steps"]:,}', _number(each['mean_return']),
                 _number(each['random']['mean_return'])))
     return '\n'.join([
-        *report.table(('environment', 'versions', 'arguments', 'steps', 's', 'return', 'random'),
+        *report.table(('environment', 'versions', 'arguments', 'steps', 'return', 'random'),
                       trained), *(['', 'Not trained:', '', *others] if others else [])])
 
 

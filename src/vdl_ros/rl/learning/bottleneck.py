@@ -1,6 +1,6 @@
 """What limits the speed of a training, in a sentence, and what to try: a table of rules.
 
-Each advice was measured, see docs/runs.md.
+docs/runs.md has the table.
 """
 
 from __future__ import annotations
