@@ -341,6 +341,15 @@ def test_a_program_that_a_person_switches_off_hears_it_of_the_driver(person, ben
     person.move()
     person.go_on(base=0)
     assert len(person.stop_states) == count + 1
+    # Nor does the command that the driver needs after a stop.
+    person.until(lambda: bench.data[-1] == '000200', 'moving', say=command)
+    person.stop()
+    person.until(lambda: person.stop_states[-1].engaged, 'the stop')
+    person.until(lambda: person.stop_states[-1].neutral_required, 'the release',
+                 say=person.release)
+    person.until(lambda: not person.stop_states[-1].neutral_required, 'the command',
+                 say=person.publish)
+    assert person.stop_states[-1].reason == 'a test'
 
 
 def test_invalid_parameters_are_refused(refused, bench):

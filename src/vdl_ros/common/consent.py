@@ -81,8 +81,12 @@ class Precedence:
         """Return whether all off of ``sender`` ends a program's motion, which may not hear it."""
         if is_program(sender) or now >= self._program_until:
             return False
-        self._program_until = -math.inf
+        self.end_programs()
         return True
+
+    def end_programs(self) -> None:
+        """Take note that no program moves anything."""
+        self._program_until = -math.inf
 
 
 class StandstillDetector:

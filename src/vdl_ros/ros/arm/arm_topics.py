@@ -176,13 +176,14 @@ class ArmTopics:
             self.driver.refuse(f'{sender or "arm/motors"}: it may be old, as this node has stood '
                                f'still for more than {self._max_gap:g} s')
             return
-        now = self._clock()
+        now, stands = self._clock(), self._stop.state.engaged or self.driver.neutral_required
         if self._precedence.admits(sender, motors.moving, now):
             self.driver.command(motors, sender, self._standstill.input_age)
         elif motors.moving:
             self.driver.keep_off(motors, sender)
-        if (not (motors.moving or message.lamp or self._stop.state.engaged)
-                and self._precedence.ends_program(sender, now)):
+        if stands:
+            self._precedence.end_programs()
+        elif not (motors.moving or message.lamp) and self._precedence.ends_program(sender, now):
             # A program that has just started may not have found this sender yet.
             self._interrupt(f'{sender or "a person"} switched the motors off')
         self._publish_stop()
