@@ -320,6 +320,12 @@ def test_each_stop_has_a_mark_of_its_own(robot):
     for index, mark in ((0, 1), (1, 1), (0, 1)):
         alone.session.on_stop(index, mark=mark)
     assert alone.session.unconfirmed == ''
+    # Of the message of a release another field may be read first.
+    alone.session.on_stop(0, True, 2)
+    alone.session.on_stop(1, True, 1)
+    alone.session.on_stop(0, False, 3)
+    alone.session.on_stop(1, False, 1)
+    assert alone.session.unconfirmed == ''
     alone.session.on_stop(1, mark=2)
     assert alone.session.unconfirmed.startswith('the robot was stopped meanwhile')
 

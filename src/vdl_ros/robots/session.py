@@ -225,9 +225,12 @@ class Session:
     def on_stop(self, index: int, pressed: bool = False, mark: object = None) -> None:
         """Take a message of a stop, by its place in the contract."""
         stop = self.stops[index]
+        was_pressed = stop.is_pressed
         stop.on_message(pressed, self.consent.input_age)
         if mark is not None:
-            self._stopped_unseen += self._marks.get(index) not in (None, mark)
+            # A release has another one, too, and another stop may still hold the robot.
+            is_new = self._marks.get(index) not in (None, mark)
+            self._stopped_unseen += is_new and pressed == was_pressed
             self._marks[index] = mark
         self.consent.on_stop(
             any(each.is_pressed for each in self.stops), mark=self._stopped_unseen)
