@@ -172,6 +172,9 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         status = EXIT_INTERRUPTED
         sys.exit(status)
     finally:
+        # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
+        # a successful exit into a crash.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
         timer = threading.Timer(seconds, lambda: _end(
             f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
