@@ -213,6 +213,21 @@ def test_what_environments_leave_holds_up_no_process(
         f'actor: ended 0 s after its program, without waiting for {name}\n')
 
 
+def test_a_serial_training_ends_what_its_environments_have_left_and_names_it(
+        ended, capsys, monkeypatch):
+    monkeypatch.setattr(children.os, 'environ', {})
+    monkeypatch.setattr(children, '_own_marks', [])
+    monkeypatch.setattr(children.resource, 'setrlimit', Mock())
+    children.take_mark()
+    monkeypatch.setattr(children, 'end_marked', {
+        children.os.environ[children.MARK]: ['sleep', 'sh', 'sleep']}.get)
+    with pytest.raises(SystemExit):
+        children.run_program('serial', int)
+    assert ended.wait(300)
+    assert 'serial: left processes, which are ended now: 2 sleep, 1 sh' in (
+        capsys.readouterr().err.splitlines())
+
+
 @pytest.mark.usefixtures('own_signals')
 def test_a_worker_that_imports_an_executable_starts_nothing():
     for template in (Path(__file__).parents[2] / 'cmake').glob('*.in'):
