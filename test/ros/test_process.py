@@ -160,6 +160,7 @@ def ended(monkeypatch):
         children=lambda recursive: [guardian]))
     monkeypatch.setattr(children.os, '_exit', leave)
     monkeypatch.setattr(children, 'signal', Mock())
+    monkeypatch.setattr(children, 'gc', Mock())
     return event
 
 

@@ -221,7 +221,8 @@ def with_children(process: Any) -> list[Any]:
         if event.returncode == 0 and not has_finished(event) and not context.is_shutdown:
             lines.append(f'{event.process_name} ended with status 0 in the middle of its program: '
                          'an environment or a library has called exit()')
-        if event.returncode < 0 and not context.is_shutdown:
+        # After the work the alarm is that of run_program, and a crash one of a destructor.
+        if event.returncode < 0 and not has_finished(event) and not context.is_shutdown:
             name = signal.Signals(-event.returncode).name
             cause = _OF_SIGNALS.get(
                 name, 'as after a crash in native code of an environment or a library')
