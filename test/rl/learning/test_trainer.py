@@ -92,20 +92,27 @@ def test_a_run_whose_actors_or_environments_fail_is_saved(start):
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
 
 
-def test_a_long_update_says_how_far_it_is_and_the_first_for_what_it_waits(start, monkeypatch):
+def test_a_long_update_says_how_far_it_is_and_each_for_what_it_waits(start, monkeypatch):
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
-    waits, lasts = threading.Event(), threading.Event()
-    run = start(inbox={'on_get': lambda inbox: inbox.sequence and waits.wait(60)})
+    # By the number of trajectories that are there.
+    waits, lasts = {1: threading.Event(), 3: threading.Event()}, threading.Event()
+    run = start(inbox={
+        'on_get': lambda inbox: inbox.sequence in waits and waits[inbox.sequence].wait(20)})
 
     def log(line):
         run.lines.append(line)
-        (waits if '1 of 2' in line else lasts if 'lasts' in line else threading.Event()).set()
+        for number in (1, 3):
+            if f'update {number // 2 + 1}: 1 of 2' in line:
+                waits[number].set()
+        if 'lasts' in line:
+            lasts.set()
 
     run.trainer._calls = Callbacks(log=log)
     run.learner.algorithm.optimizer.after_step = lambda: lasts.wait(60)
     assert run() == 'total_steps'
-    assert 'waits for the trajectories of the first update: 1 of 2 are here' in run.lines
+    for number in (1, 2):
+        assert f'waits for the trajectories of update {number}: 1 of 2 are here' in run.lines
     line = next(line for line in run.lines if 'lasts' in line)
     assert re.fullmatch(r'update 1 lasts \d+ s: optimizer step \d of 1', line)
 
