@@ -139,6 +139,22 @@ def test_time_shares_and_extra_scalars_are_written(start):
     assert events.Scalars('charts/SPS')
 
 
+def test_the_wait_for_the_first_trajectory_does_not_weigh_in_what_limits_the_run(
+        start, monkeypatch):
+    now, seconds = [0.0], []
+
+    def get(inbox):
+        now[0] = 1000.0
+
+    run = start(inbox={'on_get': get})
+    reporter = run.trainer.reporter
+    monkeypatch.setattr(reporter._row_rates, '_clock', lambda: now[0])
+    monkeypatch.setattr(reporter.bottleneck, 'add', lambda _, weight: seconds.append(weight))
+    run()
+    assert seconds
+    assert sum(seconds) < 1.0
+
+
 def test_a_run_without_actors_can_be_interrupted(start):
     def nobody(inbox):
         run.stop.set()

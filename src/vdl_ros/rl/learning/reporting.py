@@ -107,6 +107,8 @@ class RunReporter:
     def restart_windows(self) -> None:
         for window in (*self._run_windows.values(), *self._row_windows.values()):
             window.restart()
+        # Shares of them weigh as the time that they cover.
+        self._row_rates.restart()
 
     def report(self, metrics: dict[str, float], *, over: bool = False) -> None:
         """Write progress, status and checkpoint when due; what is left if the run is ``over``.
