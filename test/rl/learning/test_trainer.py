@@ -3,6 +3,7 @@
 import itertools
 import queue
 import re
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -325,6 +326,15 @@ def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint
     saved = load_checkpoint(run.folder.checkpoint)['learner']['agent_steps']
     assert saved == (0 if file == 'checkpoint' else steps)
     assert not (run.folder.path / 'summary.json').exists()
+    run.folder.checkpoint.unlink()
+    assert run.trainer.reporter.lost == 'what was learned is lost, its checkpoint is gone'
+
+
+def test_a_folder_that_was_removed_is_made_again_for_the_last_checkpoint(start):
+    run = start()
+    shutil.rmtree(run.folder.path)
+    assert run() == 'total_steps'
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
 
 
 def test_what_is_not_written_again_and_again_is_said_every_minute():
