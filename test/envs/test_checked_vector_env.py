@@ -265,6 +265,7 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
+            torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled(),
             np.geterr()['over'], warnings.filters[0][0], time.monotonic(), sys.getrecursionlimit(),
             signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
             signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask())
@@ -280,6 +281,8 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             torch.set_default_dtype(torch.float64)
             torch.set_grad_enabled(False)
             torch.set_default_device('meta')
+            torch.use_deterministic_algorithms(True)
+            torch.autograd.set_detect_anomaly(True)
             np.seterr(all='raise')
             warnings.simplefilter('error')
             time.monotonic = lambda: 5.0
@@ -310,7 +313,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     finally:
         foreign._theirs.clear()
     # What comes after the filters is taken back.
-    assert seen == [(dtype, False, 'meta', 'raise', 'error', 5.0, *before[6:])
+    assert seen == [(dtype, False, 'meta', 2, True, 'raise', 'error', 5.0, *before[8:])
                     for dtype in (torch.float64, torch.float16)]
 
 

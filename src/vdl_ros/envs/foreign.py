@@ -88,7 +88,7 @@ class ForeignCall:
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
-            self._ours += [torch.float32, True, torch.device('cpu')]
+            self._ours += [torch.float32, True, torch.device('cpu'), 0, False]
         _theirs[:] = [] if found == self._ours else found
         if _theirs:
             _write(self._ours, found)
@@ -145,7 +145,8 @@ def _read() -> list[Any]:
                         [getattr(time, name) for name in _CLOCKS]]
     if (torch := sys.modules.get('torch')) is not None:
         # The default device has a getter that takes five times as long.
-        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device]
+        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device,
+                  torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled()]
     return found
 
 
@@ -174,4 +175,6 @@ _SETTERS: Any = (
     lambda value: sys.modules['torch'].set_default_dtype(value),
     lambda value: sys.modules['torch'].set_grad_enabled(value),
     # With a device every function of PyTorch takes longer.
-    lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value))
+    lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value),
+    lambda value: sys.modules['torch'].set_deterministic_debug_mode(value),
+    lambda value: sys.modules['torch'].autograd.set_detect_anomaly(value))
