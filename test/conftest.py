@@ -22,6 +22,7 @@ from processes import without_shared_memory
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
+from vdl_ros.common import command_line
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 
@@ -96,6 +97,7 @@ def own_signals():
     handlers = {each: signal.getsignal(each)
                 for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     yield
+    command_line._ours.clear()
     for each, handler in handlers.items():
         signal.signal(each, handler)
 

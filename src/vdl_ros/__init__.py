@@ -4,3 +4,18 @@ import os
 
 #: Who started this process, noted before anything is imported that takes long.
 PARENT_PID = os.getppid()
+# The first with AutoresetMode.
+_MIN_GYMNASIUM = '1.1'
+
+
+def gymnasium_error() -> str:
+    """Return why the installed version of Gymnasium cannot be used, or ''."""
+    from importlib import metadata
+
+    from packaging.version import Version
+    try:
+        found = metadata.version('gymnasium')
+    except metadata.PackageNotFoundError:
+        return ''
+    return '' if Version(found) >= Version(_MIN_GYMNASIUM) else (
+        f"gymnasium {found} is too old: pip install 'gymnasium>={_MIN_GYMNASIUM}'")

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.common.children import SAVING_S, ending_within, run_program
+from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import CHECKPOINT, absolute_paths
 from vdl_ros.common.memory import named_lack_of_memory
@@ -202,4 +202,5 @@ def main(args: list[str] | None = None) -> int:
 
 
 if __name__ == '__main__':
+    take_mark()
     run_program('serial', main)

@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from numpy.typing import NDArray
 
-from vdl_ros.common.children import SAVING_S, ending_within, run_program
+from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark
 from vdl_ros.common.command_line import (
     EXIT_DISK,
     OneLineParser,
@@ -271,4 +271,5 @@ def main(args: Sequence[str] | None = None) -> int:
 
 
 if __name__ == '__main__':
+    take_mark()
     run_program('multi_agent_training', main)

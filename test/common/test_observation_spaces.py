@@ -1,10 +1,12 @@
 """Observations of an image and numbers in one row of bytes, and what counts as an image."""
 
+import warnings
+
 import numpy as np
 import pytest
 from gymnasium import spaces
 
-from vdl_ros.common.observation_spaces import ImageAndVector, is_image
+from vdl_ros.common.observation_spaces import ImageAndVector, is_image, number_error
 
 
 def test_images_are_bytes_of_three_axes_and_large_enough():
@@ -17,6 +19,14 @@ def test_images_are_bytes_of_three_axes_and_large_enough():
             (spaces.Box(0, 1, (3, 84, 84), np.float32), False),
             (spaces.MultiBinary((3, 84, 84)), False), (spaces.Discrete(3), False)):
         assert is_image(space) == image, space
+
+
+@pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
+def test_no_float_is_infinite_or_nan(dtype):
+    with warnings.catch_warnings(action='error'):
+        for value in (np.inf, -np.inf, np.nan):
+            assert number_error(np.array([0.0, value], dtype)).startswith(f'{value} is not')
+        assert number_error(np.array([0.0, 60_000.0, -60_000.0], dtype)) == ''
 
 
 # The first row has no multiple of four bytes, so most float32 are not aligned.

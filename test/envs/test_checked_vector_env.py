@@ -15,6 +15,7 @@ import torch
 from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorWrapper
 
+from vdl_ros.common.command_line import stop_on_signals
 from vdl_ros.envs import foreign
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError, EnvFailedError, seeds_for
 from vdl_ros.envs.env_config import EnvConfig
@@ -264,6 +265,7 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
+            torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled(),
             np.geterr()['over'], warnings.filters[0][0], time.monotonic(), sys.getrecursionlimit(),
             signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
             signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask())
@@ -279,6 +281,8 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             torch.set_default_dtype(torch.float64)
             torch.set_grad_enabled(False)
             torch.set_default_device('meta')
+            torch.use_deterministic_algorithms(True)
+            torch.autograd.set_detect_anomaly(True)
             np.seterr(all='raise')
             warnings.simplefilter('error')
             time.monotonic = lambda: 5.0
@@ -309,8 +313,28 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     finally:
         foreign._theirs.clear()
     # What comes after the filters is taken back.
-    assert seen == [(dtype, False, 'meta', 'raise', 'error', 5.0, *before[6:])
+    assert seen == [(dtype, False, 'meta', 2, True, 'raise', 'error', 5.0, *before[8:])
                     for dtype in (torch.float64, torch.float16)]
+
+
+@pytest.mark.usefixtures('own_signals')
+def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(answers, monkeypatch):
+    class Deaf(Answers):
+        def step(self, action):
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+            signal.signal(signal.SIGINT, signal.SIG_IGN if next(steps) else signal.SIG_DFL)
+            return super().step(action)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Deaf-v0', gymnasium.envs.registration.EnvSpec(
+        'test/Deaf-v0', lambda **_: Deaf(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
+    stop_on_signals()
+    numbers, steps = (signal.SIGINT, signal.SIGTERM), iter((0, 1))
+    before = [signal.getsignal(each) for each in numbers]
+    env = make(EnvConfig(env_id='test/Deaf-v0'), seed=0, num_envs=1)
+    for _ in range(2):
+        env.reset()
+        env.step(np.zeros(1, np.int64))
+    assert [signal.getsignal(each) for each in numbers] == before
 
 
 def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(answers, monkeypatch):

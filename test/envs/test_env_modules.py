@@ -159,6 +159,13 @@ def test_a_refusal_names_the_requirements_of_its_packages_that_are_missed(module
     assert hint('numpy<2') in refusal(config(kwargs='{"size": 0}'))
     with pytest.raises(SettingError, match='no attribute .*' + re.escape(hint('numpy<2'))):
         import_modules(module('import os\nos.missing', 'broken_module'))
+    # Nor is that a display or a file is missing.
+    require('numpy>=1.2', *others)
+    for text, is_due in (('raise OSError("no display")', False), ('import os.missing', True)):
+        importlib.invalidate_caches()
+        with pytest.raises(SettingError) as caught:
+            import_modules(module(text, 'broken_module'))
+        assert (hint('numpy>=1.2') in str(caught.value)) is is_due
 
 
 def test_only_wrappers_that_a_module_defines_can_be_named_and_nothing_is_imported(module):

@@ -171,6 +171,16 @@ def end(monkeypatch):
     return end_process
 
 
+def test_an_alarm_is_said_unless_the_node_has_finished_its_work(monkeypatch, tmp_path):
+    monkeypatch.setattr(launch_nodes, 'end_left', lambda mark: '')
+    monkeypatch.setattr(launch_nodes, 'OnProcessExit', SimpleNamespace)
+    monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
+    handler, _ = launch_nodes.with_children(LogInfo(msg='node'))
+    for mark, count in ((tmp_path, 1), (tmp_path / 'removed', 0)):
+        event = SimpleNamespace(returncode=-14, process_name='learner-1', env={MARK: str(mark)})
+        assert len(handler.on_exit(event, context())) == count
+
+
 def test_a_node_that_fails_at_every_start_is_started_again_only_a_few_times(end):
     made = context()
     action = launch_nodes.restarted(

@@ -160,6 +160,7 @@ def ended(monkeypatch):
         children=lambda recursive: [guardian]))
     monkeypatch.setattr(children.os, '_exit', leave)
     monkeypatch.setattr(children, 'signal', Mock())
+    monkeypatch.setattr(children, 'gc', Mock())
     return event
 
 
@@ -206,9 +207,26 @@ def test_what_environments_leave_holds_up_no_process(
     finally:
         release.set()
     assert (exited.value.code, ended.status, mark.exists()) == (status, status, bool(status))
+    # A late Ctrl-C.
+    children.signal.signal.assert_any_call(children.signal.SIGINT, children.signal.SIG_IGN)
     name = {'thread': 'the thread physics', 'atexit': 'a function of atexit'}.get(fault)
     assert capsys.readouterr().err == (name is not None) * (
         f'actor: ended 0 s after its program, without waiting for {name}\n')
+
+
+def test_a_serial_training_ends_what_its_environments_have_left_and_names_it(
+        ended, capsys, monkeypatch):
+    monkeypatch.setattr(children.os, 'environ', {})
+    monkeypatch.setattr(children, '_own_marks', [])
+    monkeypatch.setattr(children.resource, 'setrlimit', Mock())
+    children.take_mark()
+    monkeypatch.setattr(children, 'end_marked', {
+        children.os.environ[children.MARK]: ['sleep', 'sh', 'sleep']}.get)
+    with pytest.raises(SystemExit):
+        children.run_program('serial', int)
+    assert ended.wait(300)
+    assert 'serial: left processes, which are ended now: 2 sleep, 1 sh' in (
+        capsys.readouterr().err.splitlines())
 
 
 @pytest.mark.usefixtures('own_signals')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import math
 import os
 import resource
@@ -11,6 +12,7 @@ import sys
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import NoReturn
 
@@ -39,14 +41,21 @@ _LONG_S, _CLOSING_S = 5.0, 30.0
 _LEAVING_S = 4.0
 # When the process is to have ended after a signal, by time.monotonic().
 _deadline = [math.inf]
+_own_marks: list[str] = []
 
 
 def take_mark() -> None:
-    """Mark what this process will start, also in an environment without the variable ``MARK``."""
-    if mark := os.environ.get(MARK):
-        # A hard limit may be below; then those with the variable are still found.
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(_LIMIT, (_limit_of(mark), resource.getrlimit(_LIMIT)[1]))
+    """Mark what this process will start, also in an environment without the variable ``MARK``.
+
+    It ends what has a mark of its own at its end; what has that of a launch, the launch does.
+    """
+    if MARK not in os.environ:
+        os.environ[MARK] = f'{os.getpid()} {time.time_ns()}'
+        _own_marks.append(os.environ[MARK])
+    # A hard limit may be below; then those with the variable are still found.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(
+            _LIMIT, (_limit_of(os.environ[MARK]), resource.getrlimit(_LIMIT)[1]))
 
 
 def _limit_of(mark: str) -> int:
@@ -59,7 +68,10 @@ def _is_marked(process: psutil.Process, mark: str) -> bool:
         # A zombie has no environment, which is an error.
         found = process.environ().get(MARK)
         # Not a guardian, which has the variable and inherits the limit.
-        return found == mark or (found is None and process.rlimit(_LIMIT)[0] == _limit_of(mark))
+        if found == mark or (found is None and process.rlimit(_LIMIT)[0] == _limit_of(mark)):
+            # A tracker ends by itself, and frees the shared memory that others have left.
+            return process.pid != os.getpid() and not any(
+                'multiprocessing.resource_tracker' in word for word in process.cmdline())
     return False
 
 
@@ -76,6 +88,12 @@ def end_marked(mark: str) -> list[str]:
             break
         psutil.wait_procs(found, _ROUND_S)
     return names
+
+
+def end_left(mark: str) -> str:
+    """Do as :func:`end_marked`; return the end of a line that names them, or ''."""
+    counts = ', '.join(f'{n} {name}' for name, n in Counter(end_marked(mark)).items())
+    return f'left processes, which are ended now: {counts}' if counts else ''
 
 
 def end_children() -> None:
@@ -172,6 +190,9 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         status = EXIT_INTERRUPTED
         sys.exit(status)
     finally:
+        # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
+        # a successful exit into a crash.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
         seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
         timer = threading.Timer(seconds, lambda: _end(
             f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
@@ -182,10 +203,19 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         # For destructors, of C too, during which no thread of Python runs.
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(int(2 * _LEAVING_S))
+        # It cannot look if no file can be opened.
+        with contextlib.suppress(Exception):
+            for each in _own_marks:
+                if left := end_left(each):
+                    say(f'{name}: {left}', sys.stderr)
         # Not in _end: it may block.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
+        # Once, for files and simulators that nothing refers to any more. Python would look at all
+        # objects several times, for a second with PyTorch.
+        gc.collect()
+        gc.freeze()
 
 
 def _left() -> str:

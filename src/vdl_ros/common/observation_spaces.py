@@ -27,6 +27,9 @@ def number_error(values: NDArray[Any]) -> str:
     kind = values.dtype.kind
     if kind not in 'biuf':
         return f'{quoted(values.tolist())} is not allowed: numbers'
+    if values.dtype == np.float16:
+        # It has no number as large as those below.
+        values = values.astype(np.float32)
     # This is done in every step: one pass if all are allowed. No number is above the root of the
     # sum of squares, which is NaN if one is.
     if values.dtype.itemsize == 1 or (

@@ -90,7 +90,9 @@ def place_of(frame: FrameType | None) -> str:
     """Return what a thread is doing, as ``function() (file:line)``."""
     if frame is None:
         return 'its last steps'
-    return f'{frame.f_code.co_name}() ({_innermost(traceback.extract_stack(frame))})'
+    # Not all of a deep recursion: the innermost is named.
+    found = traceback.extract_stack(frame, limit=20)
+    return f'{frame.f_code.co_name}() ({_innermost(found)})'
 
 
 def in_one_line(error: BaseException) -> str:

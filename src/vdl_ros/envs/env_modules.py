@@ -49,9 +49,11 @@ def import_modules(config: EnvModulesConfig) -> None:
             with ForeignCall(f'env_modules: {name!r}', 'being imported'):
                 importlib.import_module(name)
         except foreign_errors() as error:
+            # Those of what a later version of a package has not any more.
+            later = isinstance(error, ImportError | AttributeError | TypeError)
             raise SettingError(
                 f'env_modules: {name!r} cannot be imported: {_reason(name, error)}'
-                f'{version_hint(error)}') from error
+                f'{version_hint(error, later)}') from error
         if name not in _imported:
             _imported.append(name)
 

@@ -15,7 +15,9 @@ import numpy as np
 
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
+    handlers_to_restore,
     hears_signals,
+    is_deaf,
     restore_signals,
     say,
     signal_handlers,
@@ -42,10 +44,11 @@ class ForeignCall:
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
     Python, NumPy and PyTorch, also of the clocks, is undone after the call, and is there again in
     the next one: it may be what an environment needs, and would change what a policy computes.
-    Less depth of calls, a seed of PyTorch's random numbers, and, unless the call is made
-    ``often``, where a look would take longer than all else, handlers of signals, the mode of new
-    files and a removed working directory are undone for good. A process that the code has forked,
-    and that returns here, ends: it would go on as this one does, under its name.
+    Less depth of calls, a seed of PyTorch's random numbers, handlers of signals, the mode of new
+    files and a removed working directory are undone for good; of the last three, where a look
+    takes longer than all else, a call that is made ``often`` undoes only a handler of SIGINT, with
+    which others are. A process that the code has forked, and that returns here, ends: it would go
+    on as this one does, under its name.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -53,7 +56,7 @@ class ForeignCall:
 
     def __enter__(self) -> None:
         self._depth, self._ours = sys.getrecursionlimit(), _read()
-        self._handlers = [] if self._often else signal_handlers()
+        self._handlers = [] if self._often else handlers_to_restore()
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
         self._folder = '' if self._often else os.getcwd()
         self._umask = None if self._often else _umask()
@@ -73,8 +76,8 @@ class ForeignCall:
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
-        if self._handlers and self._handlers != signal_handlers():
-            restore_signals(self._handlers, self._alarm)
+        if is_deaf() or (self._handlers and self._handlers != signal_handlers()):
+            restore_signals(self._handlers or handlers_to_restore(), self._alarm)
         if self._folder:
             _leave_removed_folder(self._folder)
         if self._umask is not None:
@@ -85,7 +88,7 @@ class ForeignCall:
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
-            self._ours += [torch.float32, True, torch.device('cpu')]
+            self._ours += [torch.float32, True, torch.device('cpu'), 0, False]
         _theirs[:] = [] if found == self._ours else found
         if _theirs:
             _write(self._ours, found)
@@ -142,7 +145,8 @@ def _read() -> list[Any]:
                         [getattr(time, name) for name in _CLOCKS]]
     if (torch := sys.modules.get('torch')) is not None:
         # The default device has a getter that takes five times as long.
-        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device]
+        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device,
+                  torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled()]
     return found
 
 
@@ -171,4 +175,6 @@ _SETTERS: Any = (
     lambda value: sys.modules['torch'].set_default_dtype(value),
     lambda value: sys.modules['torch'].set_grad_enabled(value),
     # With a device every function of PyTorch takes longer.
-    lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value))
+    lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value),
+    lambda value: sys.modules['torch'].set_deterministic_debug_mode(value),
+    lambda value: sys.modules['torch'].autograd.set_detect_anomaly(value))

@@ -6,7 +6,6 @@ import os
 import signal
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -30,7 +29,7 @@ from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
 from launch_ros.substitutions import FindPackagePrefix
 
-from vdl_ros.common.children import MARK, end_marked
+from vdl_ros.common.children import MARK, end_left
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
@@ -222,14 +221,14 @@ def with_children(process: Any) -> list[Any]:
         if event.returncode == 0 and not has_finished(event) and not context.is_shutdown:
             lines.append(f'{event.process_name} ended with status 0 in the middle of its program: '
                          'an environment or a library has called exit()')
-        if event.returncode < 0 and not context.is_shutdown:
+        # After the work the alarm is that of run_program, and a crash one of a destructor.
+        if event.returncode < 0 and not has_finished(event) and not context.is_shutdown:
             name = signal.Signals(-event.returncode).name
             cause = _OF_SIGNALS.get(
                 name, 'as after a crash in native code of an environment or a library')
             lines.append(f'{event.process_name} was ended by {name}, {cause}')
-        if names := end_marked(mark):
-            counts = ', '.join(f'{count} {name}' for name, count in Counter(names).items())
-            lines.append(f'{event.process_name} left processes, which are ended now: {counts}')
+        if left := end_left(mark):
+            lines.append(f'{event.process_name} {left}')
         return [LogInfo(msg=line) for line in lines]
 
     return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)),

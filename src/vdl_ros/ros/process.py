@@ -231,9 +231,6 @@ def run_node(
         if node is not None:
             node.destroy_node()
         rclpy.try_shutdown()
-        # Python restores the default action of SIGINT before it exits: a late Ctrl-C would turn
-        # a successful exit into a crash.
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in lines:
         say(f'{name}: {line}', sys.stderr)
     return EXIT_BAD_INPUT

@@ -116,6 +116,11 @@ def test_an_actor_with_nothing_pending_has_lost_nothing():
         assert not actor.policy(10.0, updates=100)
     actor.credit.spend()
     assert not actor.policy(0.1, updates=100), 'it waits since it was sent'
+    # The next unroll takes longer than the learner may be silent.
+    actor.policy(0.0, updates=1, used=3)
+    actor.now += 60.0
+    actor.credit.spend()
+    assert not actor.credit.is_lost, 'the learner had nothing to learn from'
 
 
 def test_a_new_learner_counts_no_losses_of_an_earlier_one():

@@ -3,6 +3,7 @@
 import itertools
 import queue
 import re
+import shutil
 import threading
 from types import SimpleNamespace
 
@@ -92,20 +93,27 @@ def test_a_run_whose_actors_or_environments_fail_is_saved(start):
     assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version > 0
 
 
-def test_a_long_update_says_how_far_it_is_and_the_first_for_what_it_waits(start, monkeypatch):
+def test_a_long_update_says_how_far_it_is_and_each_for_what_it_waits(start, monkeypatch):
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
-    waits, lasts = threading.Event(), threading.Event()
-    run = start(inbox={'on_get': lambda inbox: inbox.sequence and waits.wait(60)})
+    # By the number of trajectories that are there.
+    waits, lasts = {1: threading.Event(), 3: threading.Event()}, threading.Event()
+    run = start(inbox={
+        'on_get': lambda inbox: inbox.sequence in waits and waits[inbox.sequence].wait(20)})
 
     def log(line):
         run.lines.append(line)
-        (waits if '1 of 2' in line else lasts if 'lasts' in line else threading.Event()).set()
+        for number in (1, 3):
+            if f'update {number // 2 + 1}: 1 of 2' in line:
+                waits[number].set()
+        if 'lasts' in line:
+            lasts.set()
 
     run.trainer._calls = Callbacks(log=log)
     run.learner.algorithm.optimizer.after_step = lambda: lasts.wait(60)
     assert run() == 'total_steps'
-    assert 'waits for the trajectories of the first update: 1 of 2 are here' in run.lines
+    for number in (1, 2):
+        assert f'waits for the trajectories of update {number}: 1 of 2 are here' in run.lines
     line = next(line for line in run.lines if 'lasts' in line)
     assert re.fullmatch(r'update 1 lasts \d+ s: optimizer step \d of 1', line)
 
@@ -130,6 +138,22 @@ def test_time_shares_and_extra_scalars_are_written(start):
     assert events.Scalars('time/callbacks/other')[-1].value == 1.0
     assert [event.value for event in events.Scalars('topics/policy/rate_hz')] == [5.0]
     assert events.Scalars('charts/SPS')
+
+
+def test_the_wait_for_the_first_trajectory_does_not_weigh_in_what_limits_the_run(
+        start, monkeypatch):
+    now, seconds = [0.0], []
+
+    def get(inbox):
+        now[0] = 1000.0
+
+    run = start(inbox={'on_get': get})
+    reporter = run.trainer.reporter
+    monkeypatch.setattr(reporter._row_rates, '_clock', lambda: now[0])
+    monkeypatch.setattr(reporter.bottleneck, 'add', lambda _, weight: seconds.append(weight))
+    run()
+    assert seconds
+    assert sum(seconds) < 1.0
 
 
 def test_a_run_without_actors_can_be_interrupted(start):
@@ -302,6 +326,15 @@ def test_an_end_that_cannot_be_written_is_one_line_and_leaves_a_whole_checkpoint
     saved = load_checkpoint(run.folder.checkpoint)['learner']['agent_steps']
     assert saved == (0 if file == 'checkpoint' else steps)
     assert not (run.folder.path / 'summary.json').exists()
+    run.folder.checkpoint.unlink()
+    assert run.trainer.reporter.lost == 'what was learned is lost, its checkpoint is gone'
+
+
+def test_a_folder_that_was_removed_is_made_again_for_the_last_checkpoint(start):
+    run = start()
+    shutil.rmtree(run.folder.path)
+    assert run() == 'total_steps'
+    assert load_checkpoint(run.folder.checkpoint)['learner']['version'] == run.learner.version
 
 
 def test_what_is_not_written_again_and_again_is_said_every_minute():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import socket
 import subprocess
@@ -11,6 +12,7 @@ from types import SimpleNamespace
 
 import pytest
 
+import vdl_ros.envs
 from vdl_ros.arm.driver.usb import how_to_install
 from vdl_ros.ros import checks
 from vdl_ros.ros.checks import machine
@@ -191,6 +193,16 @@ def test_a_package_that_requires_another_version_of_a_library_is_named(tmp_path,
     found = machine.check_libraries(fake(tmp_path))
     assert (found.status, found.advice.partition(':')[0]) == (
         'warn', 'metaworld 3.1.1 requires mujoco==3.3.0')
+
+
+def test_a_gymnasium_that_is_too_old_is_named_with_the_oldest_that_is_not(tmp_path, monkeypatch):
+    monkeypatch.setattr(machine.importlib.metadata, 'version', lambda name: '1.0.0')
+    monkeypatch.setattr(machine.importlib.metadata, 'distributions', list)
+    line = "gymnasium 1.0.0 is too old: pip install 'gymnasium>=1.1'"
+    found = machine.check_libraries(fake(tmp_path))
+    assert (found.status, found.advice) == ('fail', line)
+    with pytest.raises(ImportError, match=line):
+        importlib.reload(vdl_ros.envs)
 
 
 def test_an_arm_on_usb_without_rights_or_with_those_of_everybody(tmp_path):

@@ -3,7 +3,8 @@
 import itertools
 from types import SimpleNamespace
 
-from vdl_ros.ros.training.training import PATIENCE_S, ConnectedActors, Training
+from vdl_ros.rl.learning.flow_stats import FlowStats
+from vdl_ros.ros.training.training import PATIENCE_S, ConnectedActors, Training, _Source
 
 STATES = {}
 
@@ -23,6 +24,23 @@ def test_a_change_is_logged_once_with_those_that_updates_wait_for():
     waits = '; each update of a synchronous training waits for 2, the num_actors of this learner'
     assert lines == [f'1 actor is connected{waits}', '2 actors are connected',
                      f'1 actor is connected{waits}']
+
+
+def test_actors_of_another_training_in_the_domain_do_not_count():
+    lines, actors = connected(0)
+    flow_stats, publishers = FlowStats(), 0
+    node = SimpleNamespace(count_publishers=lambda name: publishers)
+    source = SimpleNamespace(
+        _subscription=SimpleNamespace(topic_name='trajectories'), _end_of_bag=None, _node=node,
+        _connected=actors, _flow_stats=flow_stats)
+    for name in ('', 'a', 'b'):
+        publishers = 3
+        if name:
+            flow_stats.arrive(name, ord(name), 0)
+        _Source.report(source)
+    publishers = 0
+    _Source.report(source)
+    assert lines == ['1 actor is connected', '2 actors are connected', '0 actors are connected']
 
 
 def test_the_discovery_range_is_named_if_no_actor_is_heard(monkeypatch):

@@ -76,7 +76,7 @@ class Credit:
     def spend(self) -> int:
         """Return the sequence number for a new trajectory, and count it."""
         if not self.outstanding:
-            self._start_waiting()
+            self.wait_again()
         self.sequence += 1
         return self.sequence - 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -132,7 +133,14 @@ class FlowStats:
     @property
     def actors(self) -> int:
         """Number of actors that are present, by name; any thread may call it."""
-        since = self.clock() - _PRESENT_S
+        return self._names_since(self.clock() - _PRESENT_S)
+
+    @property
+    def senders(self) -> int:
+        """Number of actors that are not forgotten, by name; any thread may call it."""
+        return self._names_since(-math.inf)
+
+    def _names_since(self, since: float) -> int:
         return len({record.actor_id for record in list(self.actor_records.values())
                     if not record.is_silent(since)})
 

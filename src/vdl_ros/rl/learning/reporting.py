@@ -107,6 +107,8 @@ class RunReporter:
     def restart_windows(self) -> None:
         for window in (*self._run_windows.values(), *self._row_windows.values()):
             window.restart()
+        # Shares of them weigh as the time that they cover.
+        self._row_rates.restart()
 
     def report(self, metrics: dict[str, float], *, over: bool = False) -> None:
         """Write progress, status and checkpoint when due; what is left if the run is ``over``.
@@ -217,6 +219,8 @@ class RunReporter:
 
     def save(self) -> None:
         if self._folder is not None:
+            # Somebody may have removed it.
+            self._folder.path.mkdir(exist_ok=True)
             # First: a restart that the checkpoint has must not be counted again.
             self._save_actors(self._folder)
             replay = self._learner.algorithm.replay_arrays() \
@@ -246,6 +250,8 @@ class RunReporter:
     @property
     def lost(self) -> str:
         """What is lost with a file of the end of the run that could not be written."""
+        if self._folder is not None and not self._folder.checkpoint.is_file():
+            return 'what was learned is lost, its checkpoint is gone'
         saved, now = (self._folder.saved_steps if self._folder else 0), self._learner.agent_steps
         return (f'what was learned after {saved:,} agent steps is lost, their checkpoint is whole'
                 if saved < now else f'the checkpoint of {now:,} agent steps is whole')

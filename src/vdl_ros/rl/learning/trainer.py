@@ -44,8 +44,8 @@ from vdl_ros.rl.runs.run_folder import RunFolder
 
 #: Why a run ends whose loss or gradient is not finite.
 NOT_FINITE = 'not finite'
-# Longest time without a line while an update lasts, and until one of what the first waits for,
-# which comes ever less often; time between looks at whether one is due, s.
+# Longest time without a line while an update lasts, or while the next one waits for its
+# trajectories; time between looks at whether one is due, s.
 _SILENT_S, _LOOK_S = 9.0, 1.0
 # Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'interrupted')
@@ -274,19 +274,21 @@ class Trainer:
         return False, publish > 0, found[0] if found else ''
 
     def _tell_if_silent(self, over: threading.Event) -> None:
-        """Log how far a long update is, and what the first waits for, until ``over`` is set."""
-        told, wait, algorithm = time.monotonic(), _SILENT_S, self.learner.algorithm
-        steps = self.learner.agent_steps
+        """Log how far a long update is, or what it waits for, until ``over`` is set."""
+        told, version, algorithm = time.monotonic(), self.learner.version, self.learner.algorithm
         while not over.wait(_LOOK_S):
             update, now = self._update, time.monotonic()
-            if update is None and self.learner.agent_steps == steps and now - told >= wait:
-                told, wait = now, 2.0 * wait
-                self._calls.log(f'waits for the trajectories of the first update: '
+            if self.learner.version != version:
+                told, version = now, self.learner.version
+            if now - max(update[1] if update else told, told) < _SILENT_S:
+                continue
+            told = now
+            if update is None:
+                self._calls.log(f'waits for the trajectories of update {version + 1}: '
                                 f'{self.collector.share} are here')
-            if update is None or now - max(update[1], told) < _SILENT_S:
                 continue
             number, since, before = update
-            step, told = algorithm.optimizer.steps - before + 1, now
+            step = algorithm.optimizer.steps - before + 1
             self._calls.log(f'update {number} lasts {now - since:.0f} s: optimizer step '
                             f'{min(step, algorithm.planned)} of {algorithm.planned}')
 

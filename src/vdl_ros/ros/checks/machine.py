@@ -19,6 +19,7 @@ import psutil
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from vdl_ros import gymnasium_error
 from vdl_ros.arm.driver.usb import how_to_install
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.quoting import shown
@@ -333,6 +334,8 @@ def check_libraries(system: System) -> Finding:
     text = ', '.join(found) + (f'; missing: {", ".join(missing)}' if missing else '')
     if any(each.startswith('numpy') for each in missing):
         return Finding('libraries', 'fail', text, 'pip install numpy')
+    if error := gymnasium_error():
+        return Finding('libraries', 'fail', text, error)
     unmet = '; '.join(_unmet_requirements())
     return _judged('libraries', text, unmet and
                    f'{unmet}: docs/environments.md#versions installs other versions apart')

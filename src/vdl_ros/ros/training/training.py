@@ -279,7 +279,10 @@ class _Source:
 
     def report(self) -> None:
         if self._subscription is not None and self._end_of_bag is None:
-            self._connected.report(self._node.count_publishers(self._subscription.topic_name))
+            publishers = self._node.count_publishers(self._subscription.topic_name)
+            # Actors of another training in the domain publish there too, but send nothing to it.
+            if (senders := self._flow_stats.senders) or not publishers:
+                self._connected.report(min(publishers, senders))
 
 
 class Training:
