@@ -47,6 +47,8 @@ NOT_FINITE = 'not finite'
 # Longest time without a line while an update lasts, or while the next one waits for its
 # trajectories; time between looks at whether one is due, s.
 _SILENT_S, _LOOK_S = 9.0, 1.0
+# Time until the same is said again while it waits, s.
+_AGAIN_S = 60.0
 # Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'interrupted')
 
@@ -276,19 +278,24 @@ class Trainer:
     def _tell_if_silent(self, over: threading.Event) -> None:
         """Log how far a long update is, or what it waits for, until ``over`` is set."""
         told, version, algorithm = time.monotonic(), self.learner.version, self.learner.algorithm
+        waits = ''
         while not over.wait(_LOOK_S):
             update, now = self._update, time.monotonic()
             if self.learner.version != version:
                 told, version = now, self.learner.version
             if now - max(update[1] if update else told, told) < _SILENT_S:
                 continue
-            told = now
             if update is None:
-                self._calls.log(f'waits for the trajectories of update {version + 1}: '
-                                f'{self.collector.share} are here')
+                said, waits = waits, (f'waits for the trajectories of update {version + 1}: '
+                                      f'{self.collector.share} are here')
+                # A robot may wait for a person for hours.
+                if waits != said or now - told >= _AGAIN_S:
+                    told = now
+                    self._calls.log(waits)
                 continue
-            number, since, before = update
-            step = algorithm.optimizer.steps - before + 1
+            told = now
+            number, since, steps = update
+            step = algorithm.optimizer.steps - steps + 1
             self._calls.log(f'update {number} lasts {now - since:.0f} s: optimizer step '
                             f'{min(step, algorithm.planned)} of {algorithm.planned}')
 
