@@ -119,5 +119,9 @@ def main() -> None:
         rclpy.spin(Person(options.first, options.patience))
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
+    except Exception:
+        # A signal may end the context within a callback.
+        if rclpy.ok():
+            raise
     finally:
         rclpy.try_shutdown()

@@ -85,6 +85,10 @@ def main() -> None:
         rclpy.spin(node)
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
+    except Exception:
+        # A signal may end the context within a callback.
+        if rclpy.ok():
+            raise
     finally:
         rclpy.try_shutdown()
 
