@@ -575,6 +575,26 @@ def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_sile
     assert other.log[-1] == 'waits: joy commands the robot'
 
 
+def test_the_last_command_of_a_person_who_is_gone_is_not_held_for_a_late_agent(robot):
+    robot = robot(takeovers=True, episode_steps=100, late=LateAction(action='hold', limit=5.0))
+    robot.start()
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    for _ in range(40):
+        robot.tick()
+    assert robot.sent
+    assert {*robot.sent} == {0.0}
+
+
+def test_what_a_person_sent_during_a_pause_of_the_process_moves_nothing(robot):
+    robot = robot(takeovers=True, episode_steps=100, takeover=Takeover(
+        topic='joy', type='sensor_msgs/msg/Joy',
+        parts=(TakeoverPart(name='forward', field='axes', index=1),)))
+    robot.start()
+    robot.now += 0.5
+    robot.session.on_person(np.array([-0.5]), robot.now)
+    assert robot.sent == []
+
+
 @pytest.mark.parametrize('outcome', ['success', 'failure', 'discard'])
 def test_a_person_ends_an_episode_by_a_word(robot, outcome):
     robot = robot(success_reward=5.0)

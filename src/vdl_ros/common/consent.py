@@ -216,6 +216,11 @@ class Consent:
         return self._standstill.input_age
 
     @property
+    def is_input_old(self) -> bool:
+        """As :attr:`StandstillDetector.is_input_old`."""
+        return self._standstill.is_input_old
+
+    @property
     def pause(self) -> str:
         """Why nothing may move now although the consent holds, or ''."""
         if self._resumes and self._clock() - self._moved_at < YIELD_S:

@@ -270,6 +270,8 @@ class Session:
 
     def on_person(self, values: NDArray[np.float64], now: float) -> None:
         """Pass on what a person commands on the contract's topic for that, float64 [parts]."""
+        if self.consent.is_input_old:
+            return
         action = allowed(values, self._contract)
         moving = not np.array_equal(action, self._neutral)
         if moving:
@@ -490,7 +492,9 @@ class Session:
         episode.history.appendleft(self._in_force if executed is None else executed[1])
         measured = self._measure(now)
         self._check_limits(measured)
-        if (own := self._contract.takeover) and self._takeover.is_silent(now, own.timeout):
+        own = self._contract.takeover
+        if (self._takeover.is_left(now, own.timeout if own else YIELD_S)
+                and not np.array_equal(self._in_force, self._neutral)):
             self._takeover.on_stop(self._neutral, now)
             self._command(self._neutral)
         if episode.action_age is None:
