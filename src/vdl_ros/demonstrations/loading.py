@@ -434,20 +434,23 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
     topics = of_contract(contract).without_images()
     keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
     stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
-    episode, before = RobotEpisode(str(path), is_success=success), math.nan
+    episode, before, origin = RobotEpisode(str(path), is_success=success), math.nan, 0
     bag = ArmBag(path, topics=topics)
     for count, entry in enumerate(bag.read(pixels=False)):
         if count % _CHECKED == 0:
             check_size(_READING * count, str(path))
-        # Stamps of simulated time are not of the recorder's clock.
-        at = (entry.stamp_ns if contract.simulated_clock else entry.logged_ns) * 1e-9
+        # Stamps of simulated time are not of the recorder's clock; large numbers would be inexact.
+        ns = entry.stamp_ns if contract.simulated_clock else entry.logged_ns
+        at = (ns - origin) / 1e9 if count else 0.0
         if at - before > _MAX_S or at - before < -_MAX_BACK_S:
-            warnings.warn(f'{path}: its clock goes from {before:.1f} to {at:.1f} s: what comes '
-                          'before that is left out', stacklevel=1)
-            episode = RobotEpisode(str(path), is_success=success)
+            warnings.warn(f'{path}: its clock goes from {before + origin / 1e9:.1f} to '
+                          f'{ns / 1e9:.1f} s: what comes before that is left out', stacklevel=1)
+            episode, at = RobotEpisode(str(path), is_success=success), 0.0
+        if not at:
+            origin = ns
         before = at
         if isinstance(entry.value, dict):
-            stamp = entry.stamp_ns * 1e-9 if stamped[entry.topic] and topics.by_stamp else at
+            stamp = (entry.stamp_ns - origin) / 1e9 if stamped[entry.topic] and topics.by_stamp else at
             readings = episode.readings.setdefault(keys[entry.topic], [])
             if not readings or at >= readings[-1].at:
                 readings.append(StateReading(at, stamp, entry.value))
