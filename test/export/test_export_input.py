@@ -141,7 +141,8 @@ def test_a_joint_that_is_unknown_at_first_or_published_apart_is_in_every_row(bui
                                    [[number, number] for number in range(2, 20)])
 
 
-def test_an_action_is_what_is_commanded_until_the_next_row_and_the_last_one_is_kept(builder, tmp_path):
+def test_an_action_is_what_is_commanded_until_the_next_row_and_the_last_one_is_kept(
+        builder, tmp_path):
     stamps = [START_NS + number * 50 * MS for number in range(60)]
     for number, ns in enumerate(stamps):
         builder.image(ns, picture(number))

@@ -450,7 +450,8 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
             origin = ns
         before = at
         if isinstance(entry.value, dict):
-            stamp = (entry.stamp_ns - origin) / 1e9 if stamped[entry.topic] and topics.by_stamp else at
+            has_stamp = stamped[entry.topic] and topics.by_stamp
+            stamp = (entry.stamp_ns - origin) / 1e9 if has_stamp else at
             readings = episode.readings.setdefault(keys[entry.topic], [])
             if not readings or at >= readings[-1].at:
                 readings.append(StateReading(at, stamp, entry.value))
