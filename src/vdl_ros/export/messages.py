@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, decode, is_stamped, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagReader
-from vdl_ros.camera import encodings
-from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.common.images import EncodingError, ImageError, pixels_of
 from vdl_ros.common.quoting import shown
 from vdl_ros.pose.frames import Frames
 from vdl_ros.robots.contract import (
@@ -190,10 +189,8 @@ class ArmBag:
         topics = self.topics
         message = decode(data, topics.types[topic])
         value: Value
-        if topics.types[topic] == IMAGE:
+        if topics.types[topic] in _IMAGES:
             value = _picture(message, pixels)
-        elif topics.types[topic] == COMPRESSED_IMAGE:
-            value = _decompressed(bytes(message.data), pixels)
         elif topic in topics.states:
             value = topics.states[topic](message)
         elif topic == topics.command:
@@ -242,24 +239,13 @@ class CapturedFrames(ArmBag):
                 yield Entry(topic, ns, ns, value)
 
 
-def _picture(image: Any, pixels: bool) -> Picture:
-    if image.encoding not in ENCODINGS:
-        raise ValueError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
-                         f'{", ".join(ENCODINGS)}')
-    if not image.width or not image.height:
-        raise MessageError('an image without pixels')
-    if (len(image.data) != image.step * image.height
-            or image.step < image.width * channels_of(image.encoding)):
-        raise MessageError('an image with a wrong number of bytes')
-    return Picture((image.width, image.height), to_rgb(
-        image.data.reshape(image.height, image.step), image.width, image.encoding)
-        if pixels else None)
-
-
-def _decompressed(data: bytes, pixels: bool) -> Picture:
+def _picture(message: Any, pixels: bool) -> Picture:
     # Decoded each time the bag is read: a whole header does not say that the rest is there.
     try:
-        found = encodings.decode(data)
-    except encodings.JpegError as error:
-        raise MessageError('a compressed image that is damaged or too large') from error
+        found = pixels_of(message)
+    except EncodingError as error:
+        raise ValueError(str(error)) from error
+    except ImageError as error:
+        raise MessageError('an image that is damaged, too large, or has a wrong number of '
+                           'bytes') from error
     return Picture((found.shape[1], found.shape[0]), found if pixels else None)

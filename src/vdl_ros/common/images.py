@@ -1,13 +1,16 @@
-"""Encodings of images in ROS messages and bags: names, channels, JPEG."""
+"""Images in messages of ROS and bags: their encodings, JPEG and PNG, and what is too large."""
 
 from __future__ import annotations
 
 import io
 import warnings
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
+
+from vdl_ros.common.quoting import quoted
 
 #: Number of channels by encoding, and which of them are red, green and blue; a byte each.
 ENCODINGS: dict[str, tuple[int, tuple[int, int, int]]] = {
@@ -40,15 +43,19 @@ _FORMATS = ('JPEG', 'PNG')
 _MAX_PIXELS, _MAX_SIDE = 4096 * 4096, 16_384
 
 
-class JpegError(ValueError):
-    """Bytes that are no image, or one that is too large."""
+class ImageError(ValueError):
+    """An image that cannot be converted; the message names its property and what is allowed."""
+
+
+class EncodingError(ImageError):
+    """An image of an encoding that is not one of :data:`ENCODINGS`."""
 
 
 def check_size(width: int, height: int) -> None:
-    """Raise JpegError for the size of an image that is too large to be shown or encoded."""
+    """Raise ImageError for the size of an image that is too large to be shown or encoded."""
     if max(width, height) > _MAX_SIDE or width * height > _MAX_PIXELS:
-        raise JpegError(f'image: {width} x {height} is not allowed: at most {_MAX_PIXELS} pixels, '
-                        f'{_MAX_SIDE} a side')
+        raise ImageError(f'image: {width} x {height} is not allowed: at most {_MAX_PIXELS} '
+                         f'pixels, {_MAX_SIDE} a side')
 
 
 def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
@@ -59,7 +66,7 @@ def encode(pixels: NDArray[np.uint8], quality: int) -> bytes:
 
 
 def decode(data: bytes) -> NDArray[np.uint8]:
-    """Return an image, RGB, uint8 [height, width, 3]; JpegError: damaged, or too large."""
+    """Return an image, RGB, uint8 [height, width, 3]; ImageError: damaged, or too large."""
     try:
         with warnings.catch_warnings():
             # Of large images: the size is checked below.
@@ -67,10 +74,39 @@ def decode(data: bytes) -> NDArray[np.uint8]:
             image = Image.open(io.BytesIO(data), formats=_FORMATS)
     # What Pillow raises depends on the format and on where the damage is.
     except Exception as error:
-        raise JpegError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
+        raise ImageError(f'compressed image: neither {" nor ".join(_FORMATS)}') from error
     check_size(image.width, image.height)
     try:
         # As OpenCV does, with which ROS decodes such messages.
         return np.asarray(ImageOps.exif_transpose(image).convert('RGB'), np.uint8)
     except Exception as error:
-        raise JpegError('compressed image: damaged') from error
+        raise ImageError('compressed image: damaged') from error
+
+
+def pixels_of(message: Any) -> NDArray[np.uint8]:
+    """Return the image in a ``sensor_msgs`` Image or CompressedImage, RGB, uint8 [H, W, 3].
+
+    The message may be one of ROS, or of a bag. One of rgb8 without padding is not copied: the
+    result is a read-only view of it. Raises ImageError.
+    """
+    if hasattr(message, 'format'):
+        return decode(bytes(message.data))
+    height, width = int(message.height), int(message.width)
+    check_size(width, height)
+    if not height or not width:
+        raise ImageError(f'image: {width} x {height} has no pixels')
+    step, size = int(message.step), len(message.data)
+    if size != step * height:
+        raise ImageError(
+            f'image: {size} bytes are not the {step * height} of {height} rows of {step}')
+    if message.encoding not in ENCODINGS:
+        raise EncodingError(f'image: encoding {quoted(message.encoding)} is not one of '
+                            f'{", ".join(ENCODINGS)}')
+    channels = channels_of(message.encoding)
+    if step < width * channels:
+        raise ImageError(f'image: {step} bytes a row are fewer than the {width * channels} of '
+                         f'{width} pixels of {message.encoding}')
+    rows = np.frombuffer(message.data, np.uint8).reshape(height, step)
+    pixels = to_rgb(rows, width, message.encoding)
+    pixels.flags.writeable = False
+    return pixels
