@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,8 @@ from vdl_ros.common.images import EncodingError, ImageError, pixels_of
 from vdl_ros.common.quoting import shown
 from vdl_ros.pose.frames import Frames
 from vdl_ros.robots.contract import (
+    COMPRESSED_IMAGE,
+    IMAGE,
     ActionPart,
     Contract,
     Feature,
@@ -31,7 +33,6 @@ from vdl_ros.robots.contract import (
 # Times of captured frames only number them.
 _FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
 _JOINT_STATES = 'arm/joint_states'
-IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 _IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
 
@@ -62,11 +63,12 @@ class BagTopics:
     def has_camera(self) -> bool:
         return self.types[self.rows] in _IMAGES
 
-    def without_images(self) -> BagTopics:
+    def without_images(self, but: Collection[str] = ()) -> BagTopics:
         """Return the topics of which each message of the first state is a row."""
         return replace(
             self, rows=next(iter(self.states)),
-            types={name: kind for name, kind in self.types.items() if kind not in _IMAGES})
+            types={name: kind for name, kind in self.types.items()
+                   if kind not in _IMAGES or name in but})
 
 
 def _joints(message: Any) -> dict[str, float]:
@@ -99,9 +101,9 @@ def of_contract(contract: Contract) -> BagTopics:
     command = (contract.actions.echo or contract.actions.topic).strip('/')
     types[command] = contract.actions.type
     rows = next(iter(states))
-    if contract.camera:
-        rows = contract.camera.strip('/')
-        types[rows] = COMPRESSED_IMAGE if rows.endswith('/compressed') else IMAGE
+    if contract.images:
+        rows = contract.images[0].topic.strip('/')
+        types |= {image.topic.strip('/'): image.type for image in contract.images}
     parts = (*contract.actions.parts, *contract.actions.recorded)
     return BagTopics(
         types, states, command, partial(_parts, parts), rows,
