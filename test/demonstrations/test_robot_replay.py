@@ -184,7 +184,8 @@ def test_a_bag_with_images_becomes_what_a_live_session_observed(tmp_path):
     contract = read_contract(tmp_path / 'mine.yaml')
     task, messages, live, now = make_task(contract), [], [], START_NS
     session = Session(contract, task, None, lambda action: messages.append(
-        (now, '/cmd_vel', Twist(linear=Vector3(x=float(action[0]))))), print, clock=lambda: now * 1e-9)
+        (now, '/cmd_vel', Twist(linear=Vector3(x=float(action[0]))))), print,
+        clock=lambda: now * 1e-9)
 
     def say(key, topic, message, values, seen=None):
         messages.append((now, f'/{topic}', message))
