@@ -252,6 +252,9 @@ class SacConfig(ReplayConfig, DemonstrationsConfig):
         2, 'Critics, drawn anew for each step, whose least value is the target. The policy takes '
         'the least of all critics if these are all, else the mean.', minimum=1, maximum=20)
     critic_layer_norm: bool = setting(False, 'Layer normalisation in the critics.')
+    random_shift: float = setting(
+        0.05, 'Largest random shift of images in each optimizer step, as a share of their size '
+        '(DrQ: 4 of 84 pixels); 0: none.', minimum=0.0, maximum=0.5)
     demonstration_share: float = setting(
         0.5, 'Share of demonstrations in each optimizer step (Ball et al. 2023, '
         'arXiv:2302.02948).', minimum=0.01, maximum=0.9)
