@@ -112,6 +112,9 @@ class TrainConfig:
         choices=('none', 'abs_one', 'soft_asymmetric'))
     freeze: bool = setting(
         False, 'Do not learn, only act and report; with init, to measure a policy.')
+    init_encoder: bool = setting(
+        False, 'Of init take only the network of images up to its features; numbers, actions and '
+        'algorithm may be others.')
     record_episodes: bool = setting(
         False, 'Write episodes.csv, as attacked and frozen runs always do.')
     seed: int = setting(1, 'Seed of weights, environments and sampling.',
