@@ -191,7 +191,7 @@ def _normal(setting: Setting, mean: Any, deviation: Any) -> Space:
 
 
 # Set by the experiment, or not of a training that learns.
-_NOT_IN_SPECS = ('seed', 'record_episodes', 'freeze', 'inference')
+_NOT_IN_SPECS = ('seed', 'record_episodes', 'freeze', 'init_encoder', 'inference')
 
 
 def agent_settings() -> dict[str, Setting]:
@@ -201,8 +201,9 @@ def agent_settings() -> dict[str, Setting]:
 
 def listed_agent_settings() -> dict[str, Setting]:
     """Return the settings of one of several agents: it may also be a fixed opponent."""
+    own = settings_of(TrainConfig)
     return agent_settings() | {
-        'freeze': settings_of(TrainConfig)['freeze'], INIT.name: INIT,
+        'freeze': own['freeze'], INIT.name: INIT, 'init_encoder': own['init_encoder'],
         'name': Setting('name', str, '', 'Name of the agent and of the folder of its run.')}
 
 

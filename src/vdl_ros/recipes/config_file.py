@@ -95,7 +95,7 @@ def settings_of_init(given: Mapping[str, object]) -> dict[str, object]:
     if str(settings.get('env_id', '')).startswith('robot/'):
         return {}  # a folder must not choose the robot that moves
     return {name: value for name, value in settings.items()
-            if not name.startswith('adversarial_') and name != 'freeze'}
+            if not name.startswith('adversarial_') and name not in ('freeze', 'init_encoder')}
 
 
 def read_saved(setting: str, run: Path) -> dict[str, object]:

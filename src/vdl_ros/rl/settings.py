@@ -112,6 +112,9 @@ class TrainConfig:
         choices=('none', 'abs_one', 'soft_asymmetric'))
     freeze: bool = setting(
         False, 'Do not learn, only act and report; with init, to measure a policy.')
+    init_encoder: bool = setting(
+        False, 'Of init take only the network of images up to its features; numbers, actions and '
+        'algorithm may be others.')
     record_episodes: bool = setting(
         False, 'Write episodes.csv, as attacked and frozen runs always do.')
     seed: int = setting(1, 'Seed of weights, environments and sampling.',
@@ -252,6 +255,9 @@ class SacConfig(ReplayConfig, DemonstrationsConfig):
         2, 'Critics, drawn anew for each step, whose least value is the target. The policy takes '
         'the least of all critics if these are all, else the mean.', minimum=1, maximum=20)
     critic_layer_norm: bool = setting(False, 'Layer normalisation in the critics.')
+    random_shift: float = setting(
+        0.05, 'Largest random shift of images in each optimizer step, as a share of their size '
+        '(DrQ: 4 of 84 pixels); 0: none.', minimum=0.0, maximum=0.5)
     demonstration_share: float = setting(
         0.5, 'Share of demonstrations in each optimizer step (Ball et al. 2023, '
         'arXiv:2302.02948).', minimum=0.01, maximum=0.9)

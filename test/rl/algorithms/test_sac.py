@@ -1,5 +1,6 @@
 """SAC: the three losses and whose gradients they are, the temperature, and the target critics."""
 
+import copy
 import dataclasses
 import math
 
@@ -7,15 +8,19 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.policy import encoder
 from vdl_ros.rl.settings import make_algorithm_config
 
 ACTIONS = gymnasium.spaces.Discrete(4)
 MOTORS = gymnasium.spaces.MultiDiscrete([3, 2])
 FORCES = gymnasium.spaces.Box(np.array([-1, 0], np.float32), np.array([1, 5], np.float32))
+SEEN = ImageAndVector(gymnasium.spaces.Box(0, 255, (36, 40, 3), np.uint8), 2)
 SMALL = {'replay_size': 72, 'replay_start': 1, 'replay_batch': 32, 'replay_ratio': 2.0}
 
 
@@ -223,8 +228,8 @@ def test_a_share_of_each_step_is_of_demonstrations(learn, monkeypatch):
     sac.demonstrate(shown)
     sac._replay.add(batch, batch.rewards)
     seen, values = [], sac._q_values
-    monkeypatch.setattr(sac, '_q_values', lambda observations, actions: (
-        seen.append((observations[:, 0] > 50.0).float().mean()), values(observations, actions))[1])
+    monkeypatch.setattr(sac, '_q_values', lambda inputs, *others: (
+        seen.append((inputs[:, 0] > 50.0).float().mean()), values(inputs, *others))[1])
     learner.learn(batch)
     assert seen
     assert set(map(float, seen)) == {0.25}
@@ -240,10 +245,76 @@ def test_the_steps_of_a_person_are_demonstrations_once_they_fill_a_batch(learn, 
     valid = int((persons & batch.valid).sum())
     assert learner.learn(batch)['losses/demonstrated_steps'] == valid
     seen, values = [], sac._q_values
-    monkeypatch.setattr(sac, '_q_values', lambda observations, actions: (
-        seen.append((observations[-2:, 0] > 50.0).all()), values(observations, actions))[1])
+    monkeypatch.setattr(sac, '_q_values', lambda inputs, *others: (
+        seen.append((inputs[-2:, 0] > 50.0).all()), values(inputs, *others))[1])
     while sac._demonstrated.steps < 8:
         seen.clear()
         learner.learn(batch)
     assert seen
     assert all(seen)
+
+
+@pytest.fixture
+def look(config, random_unroll):
+    """Return a function that makes a learner of images and numbers, and a batch."""
+    def make(precision='float32', **options):
+        settings = config('sac', precision=precision)
+        learner = Learner(settings, SEEN, ACTIONS, algorithm_config=make_algorithm_config(
+            settings, {**SMALL, **options}))
+        rng = np.random.default_rng(0)
+        rows = rng.integers(0, 256, (9, 3, *SEEN.shape), np.uint8)
+        SEEN.split(rows)[1][...] = rng.normal(size=(9, 3, 2))
+        unroll = random_unroll(0)
+        return learner, make_batch([dataclasses.replace(
+            unroll, arrays={**unroll.arrays, 'observations': rows})], learner.schema)
+    return make
+
+
+@pytest.mark.parametrize('precision', ['float32', 'bfloat16'])
+def test_the_loss_of_the_critics_alone_teaches_the_convolutions(look, precision):
+    learner, batch = look(precision, critics=3)
+    sac, policy = learner.algorithm, learner.policy
+    sac._replay.add(batch, batch.rewards)
+    with torch.no_grad():  # with a head near 0 the policy's layers learn nothing yet
+        policy.policy_head.weight.normal_()
+    _, parts = sac.loss(sac._replay, sac._replay.sample(8))
+    convolutions = [each for layer in policy.policy_torso if isinstance(layer, nn.Conv2d)
+                    for each in layer.parameters()]
+    shared = set(map(id, convolutions))
+    own = [each for each in policy.parameters() if id(each) not in shared]
+    for name, taught, others in (
+            ('critic', [*convolutions, *sac.critics.parameters()], own),
+            ('policy', own, [*convolutions, *sac.critics.parameters()])):
+        loss = parts[f'losses/{name}_loss']
+        found = torch.autograd.grad(loss, [*taught, *others], retain_graph=True, allow_unused=True)
+        assert all(each.abs().sum() > 0 for each in found[:len(taught)]), name
+        assert all(each is None for each in found[len(taught):]), name
+    # One set of convolutions, in the policy, which actors get.
+    assert not any(isinstance(each, nn.Conv2d) for each in sac.critics.modules())
+
+
+def test_observation_and_bootstrap_observation_are_shifted_at_random(look, monkeypatch):
+    shifted = []
+    monkeypatch.setattr(encoder, 'random_shift', lambda images, *where: (
+        shifted.append((images.shape, *where)), torch.zeros_like(images))[1])
+    for share, expected in ((0.1, [((8, 36, 40, 3), 0.1, 1)] * 2), (0.0, [])):
+        shifted.clear()
+        learner, batch = look(random_shift=share)
+        sac, images = learner.algorithm, []
+        sac._convolutions.register_forward_pre_hook(lambda _, inputs, to=images: to.append(inputs))
+        sac._replay.add(batch, batch.rewards)
+        sac.loss(sac._replay, sac._replay.sample(8))
+        assert shifted == expected
+        assert [bool(each.any()) for each, in images] == [not expected] * 2
+        learner.policy(batch.observations)
+        assert shifted == expected, 'who acts sees images where they are'
+
+
+def test_a_resumed_learner_shifts_as_it_would_have(look, same):
+    one, batch = look()
+    one.learn(batch)
+    other, _ = look()
+    other.load_state(copy.deepcopy(one.state()))
+    other.algorithm.load_replay_arrays(copy.deepcopy(one.algorithm.replay_arrays()))
+    assert one.learn(batch) == other.learn(batch)
+    assert same(one.state(), other.state())

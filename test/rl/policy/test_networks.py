@@ -6,7 +6,7 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso
+from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, random_shift
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import NETWORKS, TrainConfig
 
@@ -55,6 +55,24 @@ def test_smoothing_is_a_gaussian_filter_of_each_channel():
     for row, column in ((0, 0), (6, 7), (11, 14)):
         window = padded[:, :, row:row + 11, column:column + 11]
         assert found[:, :, row, column] == pytest.approx((window * weights).sum((2, 3)), abs=1e-6)
+
+
+@pytest.mark.parametrize('axis', [1, 2])
+def test_images_are_shifted_by_whole_pixels_at_most_the_share_and_the_edge_is_repeated(axis):
+    image = np.arange(2 * 20 * 40, dtype=np.int32).reshape(2, 20, 40)
+    padded = np.pad(image, ((0, 0), (1, 1), (2, 2)), mode='edge')
+    parts = {(row, column): padded[:, row:row + 20, column:column + 40]
+             for row in range(3) for column in range(5)}
+    batch = torch.from_numpy(image).expand(300, -1, -1, -1)
+    if axis == 1:
+        batch = batch.movedim(1, -1)
+    found = random_shift(batch, 0.05, axis)
+    assert (found.shape, found.dtype) == (batch.shape, batch.dtype)
+    if axis == 1:
+        found = found.movedim(-1, 1)
+    seen = [place for each in found for place, part in parts.items() if np.array_equal(each, part)]
+    assert len(seen) == 300
+    assert set(seen) == parts.keys()
 
 
 def test_a_policy_without_smoothing_can_be_smoothed():

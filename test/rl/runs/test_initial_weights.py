@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.runs.checkpoint import CheckpointError, save_checkpoint
 from vdl_ros.rl.settings import TrainConfig
@@ -12,6 +13,7 @@ from vdl_ros.rl.settings import TrainConfig
 NUMBERS = gymnasium.spaces.Box(-1.0, 1.0, (3,), np.float32)
 CHOICE = gymnasium.spaces.Discrete(2)
 FORCES = gymnasium.spaces.Box(-1.0, 1.0, (2,), np.float32)
+IMAGE = gymnasium.spaces.Box(0, 255, (3, 36, 36), np.uint8)
 
 
 def learner(spaces=(NUMBERS, CHOICE), init='', hidden_size=4, **config):
@@ -49,6 +51,27 @@ def test_sac_begins_with_the_policy_of_another_algorithm_without_its_values(tmp_
     assert weights
     for name, each in weights.items():
         np.testing.assert_array_equal(each, first.weights()[name])
+
+
+def test_the_encoder_of_images_begins_a_policy_of_other_numbers_and_actions(tmp_path):
+    first = learner((IMAGE, CHOICE), algorithm='ppo', network='impala')
+    path, other = saved(tmp_path / 'c.pt', first), (ImageAndVector(IMAGE, 2), FORCES)
+    options = {'algorithm': 'sac', 'init': path, 'init_encoder': True}
+    second = learner(other, **options)
+    there, here = first.weights(), second.weights()
+    torso = {name for name in here if name.startswith('policy_torso.')}
+    assert torso
+    for name in torso:
+        np.testing.assert_array_equal(here[name], there[name])
+    # The critics begin with its last layer, too.
+    np.testing.assert_array_equal(
+        second.algorithm.critics.trunk[0].weight.detach(), there['policy_torso.5.weight'])
+    with pytest.raises(CheckpointError, match=r"does not fit: 'policy_torso.0.weight' is "
+                                              r'\[16, 3, 8, 8\] there, \[32, 3, 8, 8\] here'):
+        learner(other, **options, network='nature')
+    with pytest.raises(CheckpointError, match="init_encoder: true is not allowed with network "
+                                              "'mlp': false"):
+        learner(**options)
 
 
 DIFFERENT = [

@@ -13,6 +13,10 @@ optimizer step lowers the sum of three losses, each with gradients of its own pa
     policy       -V(x)
     temperature  alpha (H(pi) - target entropy)
 
+Of images, shifted at random (DrQ, Kostrikov et al. 2021, arXiv:2004.13649), all critics take what
+the policy's convolutions make of them. Only the critics' loss changes these, and the target
+critics have none of their own (DrQ-v2, Yarats et al. 2022, arXiv:2107.09645).
+
 With ``n_step`` the rewards of n steps are summed; of their entropies only that of the bootstrap
 observation counts, and nothing corrects for actions that the policy would no longer take.
 
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -41,7 +46,7 @@ from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
 from vdl_ros.rl.policy.distributions import Categorical, MultiCategorical, SquashedGaussian
-from vdl_ros.rl.policy.networks import make_torso, orthogonal
+from vdl_ros.rl.policy.networks import autocast, orthogonal
 from vdl_ros.rl.policy.policy import Policy
 from vdl_ros.rl.settings import SacConfig
 
@@ -49,17 +54,22 @@ from vdl_ros.rl.settings import SacConfig
 class Critics(nn.Module):
     """Critics whose least value is used (Fujimoto et al. 2018, arXiv:1802.09477).
 
-    Each has a torso of its own for images, as the policy's, and two ReLU layers over the torso's
-    features, or the numbers, and the action, of ``actions`` numbers or 0. The policy prepares
-    their inputs, so they see normalized observations as it does.
+    Each has two ReLU layers over the features or numbers and the action, of ``actions`` numbers
+    or 0. For images all have one copy of the layers between the policy's convolutions and its
+    features. The policy prepares their inputs, so they see normalized observations as it does.
     """
 
     def __init__(
         self, policy: Policy, config: SacConfig, hidden_size: int, actions: int, outputs: int,
     ) -> None:
         super().__init__()
+        self.trunk = copy.deepcopy(policy.parts()[1])
+        features = policy.num_torso_features
+        if not policy.of_images:
+            self.trunk, features = nn.Sequential(), math.prod(policy.image_shape)
         self._critics = nn.ModuleList(
-            _Critic(policy, hidden_size, actions, outputs, normalizes=config.critic_layer_norm)
+            _critic(features + policy.num_numbers + actions, hidden_size, outputs,
+                    normalizes=config.critic_layer_norm)
             for _ in range(config.critics))
 
     def forward(
@@ -68,39 +78,26 @@ class Critics(nn.Module):
     ) -> Tensor:
         """Return the values of the ``chosen`` critics, or of all, float [critics, N, outputs].
 
-        Inputs are from :meth:`Policy.prepare`.
+        Inputs are of the policy's convolutions or, as numbers, from :meth:`Policy.prepare`.
         """
-        numbers_of = range(len(self._critics)) if chosen is None else chosen
-        return torch.stack([self._critics[each](inputs, numbers, actions) for each in numbers_of])
-
-
-class _Critic(nn.Module):
-    def __init__(
-        self, policy: Policy, hidden_size: int, actions: int, outputs: int, *, normalizes: bool,
-    ) -> None:
-        super().__init__()
-        self.torso: nn.Module | None = None
-        if policy.of_images:
-            self.torso, features = make_torso(policy.network, policy.image_shape, hidden_size)
-        else:
-            features = math.prod(policy.image_shape)
-        layers: list[nn.Module] = []
-        for size in (features + policy.num_numbers + actions, hidden_size):
-            layers.append(orthogonal(nn.Linear(size, hidden_size)))
-            if normalizes:
-                layers.append(nn.LayerNorm(hidden_size))
-            layers.append(nn.ReLU())
-        self.layers = nn.Sequential(*layers, orthogonal(nn.Linear(hidden_size, outputs), 1.0))
-
-    def forward(self, inputs: Tensor, numbers: Tensor | None, actions: Tensor | None) -> Tensor:
-        features = inputs
-        if self.torso is not None:
-            with torch.autocast(inputs.device.type, torch.bfloat16,
-                                enabled=inputs.dtype == torch.bfloat16):
-                features = self.torso(inputs)
+        with autocast(inputs):
+            features = self.trunk(inputs).float()
         rest = [each for each in (numbers, actions) if each is not None]
-        values: Tensor = self.layers(torch.cat([features.float(), *rest], -1))
-        return values
+        features = torch.cat([features, *rest], -1)
+        numbers_of = range(len(self._critics)) if chosen is None else chosen
+        return torch.stack([self._critics[each](features) for each in numbers_of])
+
+
+def _critic(inputs: int, hidden_size: int, outputs: int, *, normalizes: bool) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for size in (inputs, hidden_size):
+        layers.append(orthogonal(nn.Linear(size, hidden_size)))
+        if normalizes:
+            layers.append(nn.LayerNorm(hidden_size))
+        layers.append(nn.ReLU())
+    layers.append(orthogonal(nn.Linear(hidden_size, outputs), 1.0))
+    # Named as in the checkpoints that there are.
+    return nn.Sequential(OrderedDict(layers=nn.Sequential(*layers)))
 
 
 # Of the demonstrations, among the arrays of the replay.
@@ -118,6 +115,7 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         super().setup(schema)
         policy, config, algorithm_config = self.policy, self.config, self.algorithm_config
         count = policy.distribution.num_inputs
+        self._convolutions, self._rest = policy.parts()
         self._gaussian: SquashedGaussian | None = None
         self._discrete: Categorical | None = None
         self._has_parts = isinstance(policy.distribution, MultiCategorical)
@@ -198,12 +196,14 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         temperature = self.log_temperature.exp()
         fixed = temperature.detach()
         with torch.no_grad():
-            targets = returns + factors * self._soft_values(self.target, following, fixed)[0]
-        # The loss of the policy has no gradient for the critics.
+            targets = returns + factors * self._soft_values(
+                self.target, *self._see(following), fixed)[0]
+        seen, numbers = self._see(observations)
+        # The loss of the policy has no gradient for the critics and what they see.
         self.critics.requires_grad_(requires_grad=False)
-        soft_values, entropies = self._soft_values(self.critics, observations, fixed)
+        soft_values, entropies = self._soft_values(self.critics, seen.detach(), numbers, fixed)
         self.critics.requires_grad_(requires_grad=True)
-        q_values = self._q_values(observations, actions)
+        q_values = self._q_values(seen, numbers, actions)
         ones = torch.ones_like(returns)
         critic_loss = self.mean(functional.huber_loss(
             q_values, targets.expand_as(q_values), reduction='none', delta=_HUBER_DELTA).sum(0),
@@ -218,23 +218,30 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
             'losses/temperature': self.mean(fixed * ones, ones),
             'losses/q_values': self.mean(q_values.mean(0), ones)}
 
-    def _q_values(self, observations: Tensor, actions: Tensor) -> Tensor:
+    def _see(self, observations: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return what policy and critics have in common, [N, ...], and the numbers beside it."""
+        inputs, numbers = self.policy.prepare(
+            *self.policy.split(observations), shift=self.algorithm_config.random_shift)
+        with autocast(inputs):
+            return self._convolutions(inputs), numbers
+
+    def _q_values(self, seen: Tensor, numbers: Tensor | None, actions: Tensor) -> Tensor:
         """Return both critics' values of actions in the replay, [2, N]."""
-        prepared = self.policy.prepare(*self.policy.split(observations))
         if self._gaussian is not None:
-            q: Tensor = self.critics(*prepared, actions.tanh())
+            q: Tensor = self.critics(seen, numbers, actions.tanh())
         else:
             assert self._discrete is not None
-            values = self._discrete.logits(self.critics(*prepared))
+            values = self._discrete.logits(self.critics(seen, numbers))
             q = values.gather(-1, actions.expand(len(values), *actions.shape).unsqueeze(-1))
         return q.squeeze(-1).sum(-1) if self._has_parts else q.squeeze(-1)
 
     def _soft_values(
-        self, critics: nn.Module, observations: Tensor, temperature: Tensor,
+        self, critics: nn.Module, seen: Tensor, numbers: Tensor | None, temperature: Tensor,
     ) -> tuple[Tensor, Tensor]:
         """Return soft values and entropies of the policy at observations, [N] each."""
-        parameters = self.policy(observations).parameters
-        prepared = self.policy.prepare(*self.policy.split(observations))
+        with autocast(seen):
+            features = self._rest(seen).float()
+        parameters = self.policy.policy_head(self.policy.join(features, numbers))
         count, most = self.algorithm_config.target_critics, self.algorithm_config.critics
         takes_mean = critics is self.critics and count < most
         chosen = (torch.randperm(most)[:count].tolist()
@@ -242,13 +249,13 @@ class Algorithm(replay_algorithm.ReplayAlgorithm):
         if self._gaussian is not None:
             actions = self._gaussian.sample(parameters)
             entropies = -self._gaussian.squashed_log_prob(parameters, actions)
-            q = critics(*prepared, actions.tanh(), chosen=chosen).squeeze(-1)
+            q = critics(seen, numbers, actions.tanh(), chosen=chosen).squeeze(-1)
             values = q.mean(0) if takes_mean else q.amin(0)
         else:
             assert self._discrete is not None
             probs = functional.softmax(self._discrete.logits(parameters), -1)
             entropies = self._discrete.entropy(parameters)
-            q = self._discrete.logits(critics(*prepared, chosen=chosen))
+            q = self._discrete.logits(critics(seen, numbers, chosen=chosen))
             if self._has_parts:
                 # Only the sums of the parts' values are learned.
                 q = (probs * q).sum((-2, -1))

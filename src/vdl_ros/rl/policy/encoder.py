@@ -10,7 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector
-from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, orthogonal
+from vdl_ros.rl.policy.networks import (
+    Normalizer,
+    Smoothing,
+    autocast,
+    make_torso,
+    orthogonal,
+    random_shift,
+)
 from vdl_ros.rl.settings import TrainConfig
 
 # Units of the layer that joins the features of an image and numbers.
@@ -54,6 +61,7 @@ class Encoder(nn.Module):
         if config.observation_smoothing and self.of_images:
             self.smoothing = Smoothing(config.observation_smoothing)
         self.policy_torso, self.num_features = make_torso(network, shape, config.hidden_size)
+        self.num_torso_features = self.num_features
         self.value_torso: nn.Module | None = None
         if separate_value and not self.of_images and mixed is None:
             self.value_torso, _ = make_torso(network, shape, config.hidden_size)
@@ -99,14 +107,17 @@ class Encoder(nn.Module):
         return images.reshape(-1, *self._torso_shape), self.numbers(rows)
 
     def prepare(
-        self, observations: Tensor, numbers: Tensor | None = None,
+        self, observations: Tensor, numbers: Tensor | None = None, *, shift: float = 0.0,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the torso's inputs in its precision [N, ...] and the numbers beside them [N, V].
 
-        Both are normalized if there is a normalizer, and images smoothed if that is set. The
-        arguments are as :meth:`split` returns them.
+        Both are normalized if there is a normalizer, and images smoothed if that is set, and first
+        shifted at random by up to a share of their size. The others are as :meth:`split` returns
+        them.
         """
         inputs = observations.reshape(-1, *self._torso_shape)
+        if shift and self.of_images:
+            inputs = random_shift(inputs, shift, 1 if self._channels_last else 2)
         if not self.of_images:
             inputs = inputs.reshape(-1, math.prod(self._torso_shape))
         elif self._channels_last:
@@ -130,16 +141,26 @@ class Encoder(nn.Module):
             numbers = self.normalizer(numbers)
         return inputs, numbers
 
+    def parts(self) -> tuple[nn.Sequential, nn.Sequential]:
+        """Return the torso's convolutions up to flat features, none for numbers, and the rest."""
+        layers = list(self.policy_torso)
+        count = [type(each) for each in layers].index(nn.Flatten) + 1 if self.of_images else 0
+        return nn.Sequential(*layers[:count]), nn.Sequential(*layers[count:])
+
     def encode(self, observations: Tensor, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return features for policy and value, [N, F] each, of what :meth:`split` returns."""
         inputs, numbers = self.prepare(observations, numbers)
-        with torch.autocast(
-                inputs.device.type, torch.bfloat16, enabled=self.precision == torch.bfloat16):
+        with autocast(inputs):
             features = self.policy_torso(inputs).float()
             value_features = (
-                features if self.value_torso is None else self.value_torso(inputs).float())
+                None if self.value_torso is None else self.value_torso(inputs).float())
+        features = self.join(features, numbers)
+        return features, features if value_features is None else value_features
+
+    def join(self, features: Tensor, numbers: Tensor | None) -> Tensor:
+        """Return features for the policy, [N, F], of those of the torso and the numbers."""
         if self.joint is None:
-            return features, value_features
+            return features
         assert numbers is not None
-        features = self.joint(torch.cat([features, numbers], -1))
-        return features, features
+        joined: Tensor = self.joint(torch.cat([features, numbers], -1))
+        return joined

@@ -26,7 +26,9 @@ from vdl_ros.rl.policy.numpy_policy import CLIP
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
 
-def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn.Module, int]:
+def make_torso(
+    network: str, shape: Sequence[int], hidden_size: int,
+) -> tuple[nn.Sequential, int]:
     """Return a torso, by its name in this module's table, and its number of features.
 
     ``shape`` is [C, H, W] of an image, or [inputs] for the mlp, whose layers have ``hidden_size``.
@@ -45,6 +47,12 @@ def make_torso(network: str, shape: Sequence[int], hidden_size: int) -> tuple[nn
         'nature': (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),
     }[network]
     return _flat(_convolutions(shape[0], layers, nn.ReLU), shape, features)
+
+
+def autocast(inputs: Tensor) -> torch.autocast:
+    """Return a context in which layers compute in bfloat16 if their inputs are of it."""
+    return torch.autocast(
+        inputs.device.type, torch.bfloat16, enabled=inputs.dtype == torch.bfloat16)
 
 
 def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
@@ -81,6 +89,26 @@ class Smoothing(nn.Module):
         return functional.conv2d(x, kernel.view(1, 1, size, 1)).reshape(shape)
 
 
+def random_shift(images: Tensor, share: float, axis: int) -> Tensor:
+    """Return images, [N, ...], each moved by whole pixels, at most ``share`` of its size.
+
+    Rows are ``axis``, columns the next one; the edge is repeated (Kostrikov et al. 2021,
+    arXiv:2004.13649).
+    """
+    count, sizes, starts = len(images), images.shape[axis:axis + 2], []
+    for each in (axis, axis + 1):
+        shape, most = list(images.shape), round(share * images.shape[each])
+        first, last = images.narrow(each, 0, 1), images.narrow(each, shape[each] - 1, 1)
+        shape[each] = most
+        images = torch.cat([first.expand(shape), images, last.expand(shape)], each)
+        # Drawn on the host, so that all devices see the same, and none waits.
+        starts.append(torch.randint(2 * most + 1, (count,)).tolist())
+    # Copies of parts; a CPU takes several times as long to gather pixels or to sample a grid.
+    return torch.stack([
+        image.narrow(axis - 1, row, sizes[0]).narrow(axis, column, sizes[1])
+        for image, row, column in zip(images, *starts, strict=True)])
+
+
 def _convolutions(
     channels: int, layers: Sequence[tuple[int, int, int]], activation: type[nn.Module],
     padding: int = 0,
@@ -94,7 +122,9 @@ def _convolutions(
     return modules
 
 
-def _flat(modules: list[nn.Module], shape: Sequence[int], features: int) -> tuple[nn.Module, int]:
+def _flat(
+    modules: list[nn.Module], shape: Sequence[int], features: int,
+) -> tuple[nn.Sequential, int]:
     """Return the modules, flattened, with a layer of ``features`` units unless that is 0."""
     modules = [*modules, nn.Flatten()]
     with torch.no_grad():

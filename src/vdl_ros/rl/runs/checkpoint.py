@@ -72,11 +72,14 @@ _NETWORK = ('algorithm', 'network', 'hidden_size', 'lstm_size', 'last_action_rew
 def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> None:
     """Copy the weights of a checkpoint into ``policy``, with its statistics of observations.
 
-    Values of a policy that needs none are left out. A CheckpointError names the first difference
-    of another network, and the settings that differ.
+    With ``init_encoder`` only those of the torso. Values of a policy that needs none are left out.
+    A CheckpointError names the first difference of another network, and the settings that differ.
     """
     checkpoint = load_checkpoint(path)
     found, wanted = checkpoint['learner'].get('policy'), policy.state_dict()
+    if config.init_encoder and not policy.of_images:
+        raise CheckpointError(f'init_encoder: true is not allowed with network '
+                              f'{policy.network!r}: false, as it is none for images')
     if not isinstance(found, dict) or not all(
             isinstance(each, torch.Tensor) for each in found.values()):
         raise CheckpointError(f'init: {path} holds no policy')
@@ -84,19 +87,22 @@ def load_initial_weights(path: Path, policy: Policy, config: TrainConfig) -> Non
     if policy.value_head is None and not isinstance(policy.distribution, EpsilonGreedy):
         # The policy of sac has no values, and may be that of another algorithm.
         found = {name: each for name, each in found.items() if not name.startswith('value_')}
+    if config.init_encoder:
+        found, wanted = ({name: each for name, each in part.items()
+                          if name.startswith('policy_torso.')} for part in (found, wanted))
     for name in {**wanted, **found}:
         there, here = (_shape(each.get(name)) for each in (found, wanted))
         if there != here:
             raise CheckpointError(f'init: {path} does not fit: {quoted(name)} is {there} there, '
                                   f'{here} here{_different(saved, config)}')
-    for name in settings_of_actions(policy, config):
+    for name in () if config.init_encoder else settings_of_actions(policy, config):
         if saved.get(name) != getattr(config, name):
             raise CheckpointError(
                 f'init: {path} does not fit: {name} is {quoted(saved.get(name))} there, '
                 f'{getattr(config, name)!r} here')
     if not all(bool(torch.isfinite(each).all()) for each in found.values()):
         raise CheckpointError(f'init: {path}: not all weights are finite')
-    policy.load_state_dict(found)
+    policy.load_state_dict(found, strict=not config.init_encoder)
 
 
 def settings_of_actions(policy: Policy, config: TrainConfig) -> list[str]:
