@@ -62,6 +62,7 @@ def test_two_policies_are_compared_and_the_figures_are_written(checkpoint, tmp_p
     found = json.loads(figures.read_text())
     # Its returns do not depend on the actions.
     assert found['against']['mean'] == found['mean'] > 0.0
+    assert found['lost'] == 0
     assert found['difference'] == {
         'pairs': 6, 'return': {'mean': 0.0, 'interval': 0.0}, 'success': None}
     assert 'difference in 6 pairs of episodes: of the return +0.00 +-0.00' in capfd.readouterr()[1]

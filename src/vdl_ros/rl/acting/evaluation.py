@@ -236,7 +236,7 @@ def evaluate(
         reaction_time.extend(step.extras.get('reaction_time', ()))
         late += int(np.sum(step.extras.get('late_actions', 0)))
         # A robot that is silent for many steps has lost one episode.
-        is_lost, was_lost = step.is_reset & ~is_over, is_lost
+        is_lost, was_lost = step.ignored & ~is_over, is_lost
         lost += int((is_lost & ~was_lost).sum())
         is_over = step.terminated | step.truncated
         for episode in counter.add(step.arrays(is_reset)):
