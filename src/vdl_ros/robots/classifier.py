@@ -1,0 +1,84 @@
+"""Whether a picture shows success, by a network in an ONNX file of ``train_success``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image
+
+from vdl_ros.common.onnx_file import OnnxFileError, load_onnx, onnx_inputs, open_onnx
+
+FORMAT = 1
+#: Names of the input, pictures, uint8 [B, height, width, 3], and of the output, float32 [B].
+PICTURE, PROBABILITY = 'picture', 'probability'
+
+
+_Side = Annotated[int, msgspec.Meta(ge=16, le=1024)]
+
+
+class ClassifierMetadata(msgspec.Struct, frozen=True):
+    """What a program needs to classify, of the JSON text in a file.
+
+    ``size`` is width and height of the pictures; from ``threshold`` on a probability is success.
+    """
+
+    format: Annotated[int, msgspec.Meta(ge=FORMAT, le=FORMAT)]
+    kind: Literal['success']
+    size: tuple[_Side, _Side]
+    threshold: Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)]
+
+
+class Classifier:
+    """A function from a picture of its size, uint8 [height, width, 3], to a probability.
+
+    Raises:
+        OnnxFileError: the bytes are none of ``train_success``, or onnxruntime is missing.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._session, self.metadata = open_onnx(data, ClassifierMetadata, 'train_success')
+        width, height = self.metadata.size
+        wanted = {PICTURE: ('uint8', (height, width, 3))}
+        if (have := onnx_inputs(self._session)) != wanted:
+            raise OnnxFileError(f'inputs: {have} are not {wanted}, those of its metadata')
+        try:
+            found = self._run(np.zeros((height, width, 3), np.uint8))
+        # onnxruntime's own errors have no common class.
+        except Exception as error:
+            raise OnnxFileError(f'a black picture: {" ".join(str(error).split())[:200]}') from None
+        if found.shape != (1,) or found.dtype != np.float32 or not np.isfinite(found).all():
+            raise OnnxFileError(f'{PROBABILITY}: {found.dtype} {found.tolist()!r:.80} is not a '
+                                'number of float32')
+
+    def __call__(self, picture: NDArray[np.uint8]) -> float:
+        return float(self._run(picture)[0])
+
+    def _run(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
+        found: NDArray[Any] = self._session.run([PROBABILITY], {PICTURE: picture[None]})[0]
+        return found
+
+
+def load_classifier(path: Path) -> Classifier:
+    """Return the classifier of a file; OnnxFileError: one line that names the file."""
+    return load_onnx(path, Classifier)
+
+
+def frame(
+    picture: NDArray[np.uint8], size: tuple[int, int], crop: tuple[int, int, int, int] | None,
+) -> NDArray[np.uint8]:
+    """Return the part ``crop`` (x, y, width, height) of a picture, in width and height ``size``.
+
+    Pictures are uint8 [height, width, 3]; ValueError: it has no such part.
+    """
+    height, width = picture.shape[:2]
+    x, y, across, down = crop or (0, 0, width, height)
+    if x + across > width or y + down > height:
+        raise ValueError(f'crop: {x}, {y}, {across}, {down} is not allowed: a part of '
+                         f'{width} x {height}')
+    part = Image.fromarray(picture[y:y + down, x:x + across])
+    # The mean of all pixels of an area: thin things do not fall between two of them.
+    return np.asarray(part.resize(size, Image.Resampling.BOX))
