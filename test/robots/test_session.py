@@ -1,6 +1,8 @@
 """One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
 
+import dataclasses
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,10 +13,12 @@ from robot_contract import GOOD
 from vdl_ros.common.consent import YIELD_S
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import (
+    ContractError,
     LateAction,
     Limit,
     Reading,
     StopTopic,
+    Success,
     Takeover,
     TakeoverPart,
     read_contract,
@@ -55,14 +59,14 @@ class FakeResetter(Resetter):
 class Robot:
     """A session, and what it sent and logged; time goes on by ticks only."""
 
-    def __init__(self, path, launch='', takeovers=False, **changes):
+    def __init__(self, path, launch='', takeovers=False, classifier=None, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
         contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
         self.session = Session(contract, Forward(contract), self.resetter,
                                lambda action: self.sent.append(float(action[0])),
                                self.log.append, name='/robot', clock=lambda: self.now,
-                               takeovers=takeovers,
+                               takeovers=takeovers, classifier=classifier,
                                confirmation=Confirmation(
                                    path / 'unconfirmed' if launch else None, launch))
         for index, stop in enumerate(self.session.stops):
@@ -612,3 +616,74 @@ def test_a_person_ends_an_episode_by_a_word(robot, outcome):
         assert result.success is (outcome == 'success')
         assert result.reward == pytest.approx(5.2 if outcome == 'success' else 0.2)
     assert robot.sent[-1] == 0.0
+
+
+class Light:
+    """A classifier that takes a picture for a success that is not black."""
+
+    metadata = SimpleNamespace(size=(2, 1), threshold=0.5)
+
+    def __call__(self, picture):
+        assert picture.shape == (1, 2, 3)
+        return float(picture.max() > 0)
+
+
+@pytest.fixture
+def seen(robot, monkeypatch):
+    """Return a robot with a camera, and what its pictures show at each further tick."""
+    robot = robot(classifier=Light(), success_reward=5.0, success=Success(
+        classifier='a.onnx', image='camera', times=2))
+    measure = robot.session._measure
+    robot.light = False
+    monkeypatch.setattr(robot.session, '_measure', lambda now: dataclasses.replace(
+        measure(now), images={'camera': np.full((1, 2, 1), robot.light, np.uint8)}))
+
+    def ticks(*lights):
+        found = []
+        for robot.light in lights:
+            found.append(robot.tick(0.25, act=0.1))
+        return [each.success for each in found], [each.reward for each in found], found[-1]
+
+    robot.ticks = ticks
+    return robot
+
+
+def test_pictures_that_agree_are_a_success_with_its_reward(seen):
+    seen.start()
+    success, rewards, last = seen.ticks(False, True, False, True, True)
+    assert success == [False] * 4 + [True]
+    assert rewards == [0.25] * 4 + [5.25]
+    assert last.terminated
+    # A person who looks at it knows better.
+    seen.light = False
+    seen.session.act(np.array([0.0]), seen.now)
+    seen.start()
+    seen.ticks(False, True)
+    seen.session.judge('failure')
+    success, rewards, last = seen.ticks(True)
+    assert (success, rewards, last.terminated) == ([False], [0.25], True)
+
+
+def test_a_success_from_the_beginning_on_does_not_count_before_it_was_denied(seen):
+    seen.light = True
+    seen.start()
+    success, _, last = seen.ticks(*[True] * 5, False, True, True, False, False)
+    assert not any(success)
+    assert last.truncated
+    # In the next episode, too, which logs nothing: it would be a line for each episode.
+    seen.light = True
+    seen.session.act(np.array([0.0]), seen.now)
+    seen.start()
+    success, _, last = seen.ticks(True, False, False, True, True)
+    assert success == [False] * 4 + [True]
+    assert last.terminated
+    assert [each for each in seen.log if each.startswith('a.onnx')] == [
+        'a.onnx says success from the beginning of an episode on: that is not counted, before it '
+        'says otherwise']
+
+
+def test_an_image_of_another_size_than_the_classifier_sees_is_named(seen):
+    seen.session._pictures._classifier.metadata = SimpleNamespace(size=(96, 64), threshold=0.5)
+    with pytest.raises(ContractError, match=r'mine.yaml: success: image: camera of size \[2, 1\] '
+                       r'is not allowed: \[96, 64\], as of a.onnx'):
+        seen.start()

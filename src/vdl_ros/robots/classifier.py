@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -11,6 +13,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from vdl_ros.common.onnx_file import OnnxFileError, load_onnx, onnx_inputs, open_onnx
+from vdl_ros.robots.contract import Contract, ContractError
+from vdl_ros.robots.task import Measured
 
 FORMAT = 1
 #: Names of the input, pictures, uint8 [B, height, width, 3], and of the output, float32 [B].
@@ -60,6 +64,65 @@ class Classifier:
     def _run(self, picture: NDArray[np.uint8]) -> NDArray[Any]:
         found: NDArray[Any] = self._session.run([PROBABILITY], {PICTURE: picture[None]})[0]
         return found
+
+
+class SuccessInPictures:
+    """Success of one episode at a time, by a classifier, from the pictures of its steps.
+
+    The classifier has to say so at as many ticks in a row as the contract says. Before that it has
+    to deny it as often: at the beginning of an episode nothing is reached.
+    """
+
+    def __init__(self, classifier: Classifier, contract: Contract, log: Callable[[str], None],
+                 clock: Callable[[], float]) -> None:
+        assert contract.success is not None
+        self._classifier, self._contract = classifier, contract
+        self._file = contract.success.classifier
+        self._image, self._times = contract.success.image, contract.success.times
+        self._log, self._clock, self._logged = log, clock, -math.inf
+        self._verdict, self._same, self._has_denied = False, 0, False
+
+    def begin(self, measured: Measured) -> None:
+        self._same, self._has_denied = 0, False
+        self.is_reached(measured)
+
+    def is_reached(self, measured: Measured) -> bool:
+        """Return whether the episode has succeeded; called once for each step."""
+        verdict = self._shows(measured.images[self._image])
+        self._same = self._same + 1 if verdict == self._verdict else 1
+        self._verdict = verdict
+        if self._same < self._times:
+            return False
+        if verdict and not self._has_denied and self._clock() - self._logged >= _AGAIN_S:
+            self._logged = self._clock()
+            self._log(f'{self._file} says success from the beginning of an '
+                      'episode on: that is not counted, before it says otherwise')
+        self._has_denied |= not verdict
+        return verdict and self._has_denied
+
+    def _shows(self, picture: NDArray[np.uint8]) -> bool:
+        wanted = self._classifier.metadata
+        if picture.shape[1::-1] != wanted.size:
+            raise ContractError(
+                f'{self._contract.name}.yaml: success: image: {self._image} of size '
+                f'{list(picture.shape[1::-1])} is not allowed: {list(wanted.size)}, as of '
+                f'{self._file}')
+        colored = np.broadcast_to(picture, (*picture.shape[:2], 3))
+        return self._classifier(colored) >= wanted.threshold
+
+
+# Time between lines about a classifier that says success too early, s.
+_AGAIN_S = 60.0
+
+
+def classifier_of(contract: Contract) -> Classifier | None:
+    """Return the classifier of a contract; ContractError: its file cannot be used."""
+    if contract.classifier is None:
+        return None
+    try:
+        return load_classifier(contract.classifier)
+    except OnnxFileError as error:
+        raise ContractError(f'{contract.name}.yaml: success: classifier: {error}') from None
 
 
 def load_classifier(path: Path) -> Classifier:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ class Measured:
         time: time since the episode began, s.
         actions: those in force in the latest ticks, the newest first, float64 [HISTORY, parts];
             the neutral one before the episode.
+        images: newest frames by name, after crop and size, uint8 [H, W, 1 or 3].
     """
 
     values: dict[str, float]
@@ -40,6 +41,7 @@ class Measured:
     ages: dict[str, float]
     time: float
     actions: NDArray[np.float64]
+    images: Mapping[str, NDArray[np.uint8]] = field(default_factory=dict)
 
     def __getitem__(self, feature: str) -> float:
         return self.values[feature]
@@ -131,7 +133,8 @@ class _FunctionTask(Task):
     def __init__(self, contract: Contract) -> None:
         super().__init__(contract)
         self._reward, self._success, self._failure = (
-            partial(_find(contract, key, call), **call.arguments) if call else lambda *_: False
+            partial(_find(contract, key, call), **call.arguments)
+            if call and call.function else lambda *_: False
             for key, call in (('reward', contract.reward), ('success', contract.success),
                               ('failure', contract.failure)))
 

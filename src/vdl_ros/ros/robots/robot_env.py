@@ -21,6 +21,7 @@ from rclpy.node import Node
 
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
+from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
 from vdl_ros.robots.session import Result
 from vdl_ros.robots.task import describe_task, make_task
@@ -74,6 +75,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
         self._tasks = [make_task(contract) for _ in range(num_envs)]
+        self._classifier = classifier_of(contract)
         self.single_observation_space = self._tasks[0].observation_space
         self.single_action_space = _action_space(contract.actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
@@ -91,7 +93,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if self._graph is None:
             self._graph = RobotGraph(
                 self._contract, self._interfaces, self._tasks, self._namespace, self._launch,
-                self._max_steps, takeovers=self._takeovers)
+                self._max_steps, takeovers=self._takeovers, classifier=self._classifier)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
         while missing.any():
