@@ -14,9 +14,10 @@ import pytest
 from PIL import ExifTags, Image
 
 from vdl_ros.arm import geometry
-from vdl_ros.camera import encodings, image_sources
+from vdl_ros.camera import image_sources
 from vdl_ros.camera.camera_config import CameraConfig, CameraPlacement
 from vdl_ros.camera.image_sources import RateLimiter, Reader, SourceError, TimedImage, open_source
+from vdl_ros.common import images
 from vdl_ros.common.settings import SettingError, build
 
 
@@ -90,7 +91,7 @@ def test_images_are_turned_as_their_metadata_say(tmp_path):
         Image.fromarray(pixels).save(tmp_path / 'a.png', exif=exif)
         for path in (tmp_path, tmp_path / 'a.png'):
             np.testing.assert_array_equal(open_source(str(path)).read().pixels, wanted)
-        np.testing.assert_array_equal(encodings.decode((tmp_path / 'a.png').read_bytes()), wanted)
+        np.testing.assert_array_equal(images.decode((tmp_path / 'a.png').read_bytes()), wanted)
     assert open_source(str(tmp_path), (20, 30)).read().pixels.shape == (30, 20, 3)
     with av.open(str(tmp_path / 'v.mp4'), 'w') as container:
         stream = container.add_stream('libx264', rate=10)

@@ -5,22 +5,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bag_files import MS, START_NS, BagBuilder
-from gymnasium.spaces import MultiDiscrete
+import yaml
+from bag_files import MS, START_NS, BagBuilder, picture, stamp, write_bag
+from geometry_msgs.msg import Twist, Vector3
+from gymnasium.spaces import Box, MultiDiscrete
+from nav_msgs.msg import Odometry
+from robot_contract import GOOD
+from std_msgs.msg import Header
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.bags.reader import EpisodeLabels
 from vdl_ros.common import memory
+from vdl_ros.common.images import pixels_of
 from vdl_ros.demonstrations import loading
 from vdl_ros.demonstrations.loading import load_demonstrations
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.owi535.reach import FEATURES
 from vdl_ros.envs.registration import REACH
-from vdl_ros.robots.contract import known_contracts, read_contract
+from vdl_ros.rl.learning.demonstrations import Demonstrations
+from vdl_ros.robots.contract import Reading, known_contracts, read_contract
+from vdl_ros.robots.observer import Observer, frame
+from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import make_task
+from vdl_ros.ros.messages.images import to_compressed_image, to_image
 from vdl_ros.tools.export_dataset import main as export_dataset
 
 # Seconds from the start of the recording, and motors that run until then.
@@ -162,3 +172,56 @@ def test_bags_of_another_robot_are_refused(tmp_path):
                                 factory.spaces(EnvConfig(env_id=env_id)), known_contracts())
         assert reason in str(error.value)
         assert '\n' not in str(error.value)
+
+
+def test_a_bag_with_images_becomes_what_a_live_session_observed(tmp_path):
+    (tmp_path / 'rewards.py').write_text('def speed(before, after):\n    return after["speed"]\n')
+    (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | {
+        'reward': {'function': 'rewards:speed'}, 'episode_steps': 1000, 'images': [
+            {'name': 'eye', 'topic': 'eye', 'size': [36, 40], 'stack': 3, 'crop': [0, 0, 48, 40]},
+            {'name': 'other', 'topic': 'other', 'type': 'sensor_msgs/msg/CompressedImage',
+             'size': [36, 40], 'grayscale': True}]}))
+    contract = read_contract(tmp_path / 'mine.yaml')
+    task, messages, live, now = make_task(contract), [], [], START_NS
+    session = Session(contract, task, None, lambda action: messages.append(
+        (now, '/cmd_vel', Twist(linear=Vector3(x=float(action[0]))))), print,
+        clock=lambda: now * 1e-9)
+
+    def say(key, topic, message, values, seen=None):
+        messages.append((now, f'/{topic}', message))
+        session.on_reading(key, Reading(values, now * 1e-9, 0.0, now * 1e-9, 0.0, seen))
+
+    for millisecond in range(2, 2000):
+        now = START_NS + millisecond * MS
+        pixels = picture(millisecond, (44, 52))
+        if millisecond % 13 == 0:
+            odom = Odometry(header=Header(stamp=stamp(now)))
+            odom.twist.twist.linear.x = 1e-4 * millisecond
+            say('odom', 'odom', odom, {'speed': 1e-4 * millisecond})
+        if millisecond % 33 == 0:
+            image = to_image(pixels, stamp(now), encoding='bgr8')
+            say('eye', 'eye', image, {}, frame(contract.images[0], pixels_of(image)))
+        if millisecond % 47 == 0:
+            image = to_compressed_image(pixels, stamp(now), 80)
+            say('other', 'other', image, {}, frame(contract.images[1], pixels_of(image)))
+        # From the first tick of the replay on: when all have come.
+        if millisecond >= 47 and (millisecond - 47) % 50 == 0:
+            session.tick(now * 1e-9)
+            if (result := session.take()) is not None:
+                live.append(result.observation)
+                session.act(np.array([0.5]), now * 1e-9)
+    write_bag(tmp_path / 'demos' / 'episode_0000', messages, EpisodeLabels('', True, 'mine'))
+    space = Observer(contract, task).space
+    found = load_demonstrations(
+        tmp_path / 'demos', 'robot/mine', (space, Box(-1.0, 1.0, (1,))),
+        {'mine': tmp_path / 'mine.yaml'})
+    assert space.image.shape == (40, 36, 10)
+    assert 30 < len(found.observations) <= len(live)
+    (images, numbers), (seen, known) = (
+        space.split(np.asarray(each)) for each in (found.observations, live[:len(found.actions)]))
+    np.testing.assert_array_equal(images, seen)
+    np.testing.assert_allclose(numbers, known, atol=1e-5)
+    assert images[10].std() > 10.0
+    with pytest.raises(ValueError, match='without an image|images of a robot'):
+        Demonstrations(np.zeros((2, 5), np.float32), found.actions[:2], 1, 'rows').fitted(
+            space, Box(-1.0, 1.0, (1,)))

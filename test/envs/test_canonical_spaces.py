@@ -10,7 +10,7 @@ from gymnasium.vector import SyncVectorEnv
 from gymnasium.vector.utils import concatenate, create_empty_array
 
 from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.envs.canonical_spaces import Actions, Observations
+from vdl_ros.envs.canonical_spaces import Actions, ObservationError, Observations
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 
 IMAGE = spaces.Box(0, 255, (3, 36, 40), np.uint8)
@@ -77,6 +77,13 @@ def test_an_image_is_beside_the_numbers_and_a_small_one_is_among_them():
             np.testing.assert_array_equal(image, camera)
             np.testing.assert_array_equal(vector, np.array(
                 [*spaces.flatten(parts['a'], one), *pose.flat], np.float32))
+    # Of an environment that joins them itself, such as a robot, the numbers are checked too.
+    rows = observations.convert(batched(space, samples))
+    joined = Observations(observations.space)
+    assert joined.convert(rows) is rows
+    joined.space.split(rows)[1][0, 0] = np.nan
+    with pytest.raises(ObservationError, match='nan is not allowed'):
+        joined.convert(rows)
     space = spaces.Dict({'tile': spaces.Box(0, 255, (1, 2, 2), np.uint8), 'x': NUMBERS})
     samples = sampled(space)
     np.testing.assert_allclose(Observations(space).convert(batched(space, samples))[:, :4],

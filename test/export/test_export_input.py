@@ -46,7 +46,7 @@ def test_images_that_cannot_be_exported_are_errors(tmp_path):
     made = bag('encoding', 0)
     made.add('camera/image_raw', START_NS, Image(
         height=2, width=2, encoding='bayer_rggb8', step=2, data=[0] * 4))
-    refuse(made.write(), tmp_path, "encoding 'bayer_rggb8' cannot be exported: rgb8, bgr8")
+    refuse(made.write(), tmp_path, "encoding 'bayer_rggb8' is not one of rgb8, bgr8")
     refuse(bag('odd', 3, size=(31, 48)).write(), tmp_path, '48 x 31 pixels make no h264 video',
            'lerobot')
     made = bag('old', 0)
@@ -92,7 +92,7 @@ def test_malformed_messages_are_skipped_and_counted(builder, tmp_path):
     found = export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     assert found.rows == 10
     notes = '\n'.join(found.notes)
-    assert 'left out 1 messages: camera/image_raw: an image with a wrong number of bytes' in notes
+    assert 'left out 1 messages: camera/image_raw: an image that is damaged' in notes
     assert 'left out 1 messages: arm/motors_sent: a motor is commanded' in notes
     assert 'left out 1 messages: arm/joint_states: names and values' in notes
 

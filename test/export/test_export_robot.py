@@ -85,7 +85,8 @@ def test_the_contract_of_the_arm_exports_its_joints_and_motors_as_without_it(tel
 def test_compressed_images_of_a_contract_become_pictures(builder, tmp_path):
     (tmp_path / 'owi535.yaml').write_text(find_resource('config/robots/owi535.yaml').read_text())
     contract = tmp_path / 'compressed.yaml'
-    contract.write_text('include: owi535.yaml\ncamera: camera/image_raw/compressed\n')
+    contract.write_text('include: owi535.yaml\nimages: [{name: camera, topic: camera/image_raw/'
+                        'compressed, type: sensor_msgs/msg/CompressedImage}]\n')
     for row in range(20):
         at = START_NS + row * 50 * MS
         builder.joints(at, positions(at))

@@ -38,7 +38,8 @@ def write(tmp_path):
 
 def test_the_contracts_of_the_package_can_be_read():
     known = known_contracts()
-    real, twin = (read_contract(known[name]) for name in ('owi535', 'owi535_sim'))
+    real, twin, seeing = (
+        read_contract(known[name]) for name in ('owi535', 'owi535_sim', 'owi535_camera'))
     assert isinstance(real.reset, TrajectoryReset)
     assert isinstance(twin.reset, ServiceReset)
     # The twin has another reset and another clock, nothing else.
@@ -46,15 +47,17 @@ def test_the_contracts_of_the_package_can_be_read():
             if name not in ('path', 'resets', 'clock')}
     assert same.items() <= asdict(twin).items()
     assert (real.simulated_clock, twin.simulated_clock) == (False, True)
+    assert real.recorded == seeing.recorded[:-1]
+    assert [[*each.inputs] for each in (real, seeing)] == [['joints'], ['joints', 'camera']]
 
 
 def test_an_include_gives_the_keys_that_are_not_there_and_a_null_takes_them_away(write):
-    write(GOOD | {'camera': 'camera/image_raw'}, 'base.yaml')
+    write(GOOD | {'images': [{'name': 'camera', 'topic': 'camera/image_raw'}]}, 'base.yaml')
     found = read_contract(write({
-        'include': 'base.yaml', 'camera': None, 'reward': None, 'rate': 5.0,
+        'include': 'base.yaml', 'images': None, 'reward': None, 'rate': 5.0,
         'task': {'function': 'tasks:Drive', 'arguments': {'goal': None}}}))
     assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
-    assert (found.camera, found.reward) == ('', None)
+    assert (found.images, found.reward) == ((), None)
     assert found.task.arguments == {'goal': None}
 
 
@@ -65,6 +68,11 @@ def refused(function, *arguments):
     assert 'mine.yaml: ' in str(error.value)
     assert '\n' not in str(error.value)
     return str(error.value)
+
+
+def images(*changes):
+    return [{'name': f'eye_{index}', 'topic': f'eye_{index}', 'size': [64, 48], **each}
+            for index, each in enumerate(changes)]
 
 
 # Others are those of any schema: common/test_schema.py.
@@ -89,6 +97,12 @@ MISTAKES = [
     ('success', {'classifier': '../a.onnx', 'image': 'camera'},
      "success: classifier: '../a.onnx' is not allowed: a file beside the contract"),
     ('limits', [{'feature': 'hip', 'low': 0, 'high': 1}], "limits[0]: feature: 'hip'"),
+    ('images', images({'size': [64, 8]}), 'images[0]: size[1]: 8 is not allowed: a whole number'),
+    ('images', images({}, {'size': [64, 64]}),
+     'images[1]: size: (64, 64) is not allowed: (64, 48), as of the image eye_0'),
+    ('images', images({'name': 'odom'}), "images[0]: name: 'odom' is not allowed: a name that no"),
+    ('images', images({'stack': 6}, {'stack': 6}), 'images: stack: 36 is not allowed: at most 35'),
+    ('images', images({'type': 'sensor_msgs/msg/PointCloud2'}), 'images[0]: type: '),
     ('copies', 2, 'copies: 2 is not allowed: 1, or a namespace such as robot_{}'),
     ('include', '../other.yaml', "include: '../other.yaml' is not allowed"),
     ('include', 'mine.yaml', "include: 'mine.yaml' is not allowed: a file of the same folder, "

@@ -14,6 +14,7 @@ from vdl_ros.common.consent import YIELD_S
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import (
     ContractError,
+    ImageTopic,
     LateAction,
     Limit,
     Reading,
@@ -23,6 +24,7 @@ from vdl_ros.robots.contract import (
     TakeoverPart,
     read_contract,
 )
+from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import ResetError, Resetter, Session, State, StopState
 from vdl_ros.robots.task import Task
 
@@ -34,6 +36,7 @@ class Forward(Task):
     """Reward: the speed; success at a speed of 1."""
 
     def reward(self, before, after):
+        self.seen = after
         return after['speed']
 
     def success(self, after):
@@ -61,9 +64,10 @@ class Robot:
 
     def __init__(self, path, launch='', takeovers=False, classifier=None, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
-        contract = replace(read_contract(path / 'mine.yaml'), **changes)
+        self.contract = contract = replace(read_contract(path / 'mine.yaml'), **changes)
+        self.task = Forward(contract)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
-        self.session = Session(contract, Forward(contract), self.resetter,
+        self.session = Session(contract, self.task, self.resetter,
                                lambda action: self.sent.append(float(action[0])),
                                self.log.append, name='/robot', clock=lambda: self.now,
                                takeovers=takeovers, classifier=classifier,
@@ -687,3 +691,43 @@ def test_an_image_of_another_size_than_the_classifier_sees_is_named(seen):
     with pytest.raises(ContractError, match=r'mine.yaml: success: image: camera of size \[2, 1\] '
                        r'is not allowed: \[96, 64\], as of a.onnx'):
         seen.start()
+def grey(value):
+    return np.full((48, 64, 1), value, np.uint8)
+
+
+def test_an_observation_has_the_frames_of_the_latest_ticks_and_silence_loses_the_episode(robot):
+    robot = robot(images=(
+        ImageTopic(name='eye', topic='eye', size=(64, 48), stack=3, grayscale=True, timeout=0.15),
+        ImageTopic(name='other', topic='other')))
+    for _ in range(10):
+        assert robot.tick() is None
+    assert robot.log == ['waits: no message on eye yet']
+    space = Observer(robot.contract, robot.task).space
+
+    def look(value, act=None):
+        """Return image and numbers after a tick, before which the eye saw something."""
+        robot.session.on_reading('eye', Reading(
+            {}, robot.now, 0.02, robot.now, robot.now, grey(value)))
+        result = robot.tick(act=act)
+        return result and space.split(result.observation)
+
+    while not (first := look(7)):
+        pass
+    assert space.image.shape == first[0].shape == (48, 64, 3)
+    np.testing.assert_array_equal(first[0][0, 0], [7, 7, 7])
+    # Speed, ages of odom and eye, and twice no action.
+    np.testing.assert_allclose(first[1][:3], [0.1, 0.01 / 0.5, (PERIOD + 0.02) / 0.15], atol=1e-6)
+    np.testing.assert_array_equal(look(8, act=0.0)[0][0, 0], [7, 7, 8])
+    # A tick at which the agent is late has a frame of its own.
+    look(9, act=0.0)
+    assert look(10) is None
+    np.testing.assert_array_equal(look(11, act=0.0)[0][0, 0], [9, 10, 11])
+    # The same image twice, if none has come.
+    image = space.split(robot.tick(act=0.0).observation)[0]
+    np.testing.assert_array_equal(image[0, 0], [10, 11, 11])
+    np.testing.assert_array_equal(robot.task.seen.images['eye'], grey(11))
+    assert robot.tick(act=0.0) is None
+    assert robot.log[-1] == 'waits: eye: nothing newer than 0.15 s'
+    while not (first := look(3)):
+        pass
+    np.testing.assert_array_equal(first[0][0, 0], [3, 3, 3])

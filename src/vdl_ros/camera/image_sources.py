@@ -18,7 +18,7 @@ from av.video.reformatter import VideoReformatter
 from numpy.typing import NDArray
 from PIL import ExifTags, Image
 
-from vdl_ros.camera.encodings import check_size
+from vdl_ros.common.images import check_size
 from vdl_ros.common.memory import memory_limit
 
 Pixels = NDArray[np.uint8]

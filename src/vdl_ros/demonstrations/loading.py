@@ -17,20 +17,28 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.bags.reader import BagReader, find_bags, read_labels
+from vdl_ros.common.images import ImageError
 from vdl_ros.common.memory import check_size, limited_memory
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import matching, read_json
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import ROBOT, EnvConfig, EnvModulesConfig
-from vdl_ros.export.messages import ArmBag, of_contract
+from vdl_ros.export.messages import ArmBag, Picture, of_contract
 from vdl_ros.export.writer import require_module
 from vdl_ros.rl.algorithms import sac
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations, Outcomes
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.settings import BcConfig, SacConfig, TrainConfig
-from vdl_ros.robots.contract import Contract, known_contracts, read_contract
+from vdl_ros.robots.contract import (
+    Contract,
+    ImageTopic,
+    Topic,
+    known_contracts,
+    read_contract,
+)
+from vdl_ros.robots.observer import Observer, frame
 from vdl_ros.robots.takeover import executed_actions
 from vdl_ros.robots.task import HISTORY, Measured, Task, make_task
 
@@ -47,12 +55,14 @@ _READING, _CHECKED = 1000, 10_000
 class StateReading(NamedTuple):
     """A message of the robot's state.
 
-    ``at`` is when it arrived, ``stamp`` its own time, s; ``values`` are features by name.
+    ``at`` is when it arrived, ``stamp`` its own time, s; ``values`` are features by name, of an
+    image there is the ``frame`` that the robot sees instead.
     """
 
     at: float
     stamp: float
     values: dict[str, float]
+    frame: NDArray[np.uint8] | None = None
 
 
 @dataclass
@@ -61,7 +71,7 @@ class RobotEpisode:
 
     Attributes:
         source: where it is from, for messages.
-        readings: by key of the contract's topics, in the order of their arrival.
+        readings: by key of the contract's topics and images, in the order of their arrival.
         commands: time, s, and numbers of each command, in their order.
         is_success: a person has saved it as one.
     """
@@ -75,19 +85,20 @@ class RobotEpisode:
 class _Replayed(NamedTuple):
     """Observations [N, D] and actions, of the contract's action space, [N, A], of an episode."""
 
-    observations: NDArray[np.float32]
+    observations: NDArray[Any]
     actions: NDArray[np.float64]
     outcomes: Outcomes | None = None
 
 
 def _replay(
-    episode: RobotEpisode, contract: Contract, task: Task, outcomes: bool = False,
+    episode: RobotEpisode, contract: Contract, task: Task, observer: Observer,
+    outcomes: bool = False,
 ) -> _Replayed:
     """Return what was observed and done, from the first motion to a second after the last one.
 
     With ``outcomes`` what followed, too, with all rests, up to success or failure.
     """
-    missing = [topic.topic for key, topic in contract.topics.items()
+    missing = [topic.topic for key, topic in contract.inputs.items()
                if not episode.readings.get(key)]
     if missing:
         raise ValueError(f'{episode.source}: no message on {", ".join(missing)}')
@@ -108,13 +119,14 @@ def _replay(
     history = np.concatenate([np.tile(neutral, (HISTORY, 1)), values[first:]])
     measured = _measure(episode, ticks[first:stop + outcomes], history)
     fresh = np.array([
-        all(each.ages[key] <= topic.timeout for key, topic in contract.topics.items())
+        all(each.ages[key] <= topic.timeout for key, topic in contract.inputs.items())
         for each in measured])
     task.begin_demonstrated(measured)
+    observer.begin()
     if outcomes:
-        return _with_outcomes(episode, contract.success_reward, task, measured, fresh,
+        return _with_outcomes(episode, contract.success_reward, task, observer, measured, fresh,
                               actions[first:stop])
-    observations = np.stack([task.observe(each) for each in measured])
+    observations = np.stack([observer.step(each) for each in measured])
     # Not what is beyond a short rest before the last motion; the first step moves.
     steps = np.arange(stop - first)
     still = steps - np.maximum.accumulate(np.where(moves[first:stop], steps, 0))
@@ -123,18 +135,19 @@ def _replay(
 
 
 def _with_outcomes(
-    episode: RobotEpisode, success_reward: float, task: Task, measured: Sequence[Measured],
-    fresh: NDArray[np.bool_], actions: NDArray[np.float64],
+    episode: RobotEpisode, success_reward: float, task: Task, observer: Observer,
+    measured: Sequence[Measured], fresh: NDArray[np.bool_], actions: NDArray[np.float64],
 ) -> _Replayed:
     """Return the steps between two ``fresh`` measurements, with the task's reward and end.
 
     A success of which only the person knows is worth ``success_reward``.
     """
-    observations, rewards, ended = [task.observe(measured[0])], list[float](), False
+    observations, rewards = [observer.step(measured[0])], list[float]()
+    ended = False
     for before, after in itertools.pairwise(measured):
         rewards.append(float(task.reward(before, after)))
         ended = task.success(after) | task.failure(after)
-        observations.append(task.observe(after))
+        observations.append(observer.step(after))
         if ended:
             break
     if success_reward and episode.is_success and not ended:
@@ -161,7 +174,8 @@ def _measure(
             {name: value for each in newest.values() for name, value in each.values.items()},
             {key: each.stamp for key, each in newest.items()},
             {key: max(0.0, tick - each.stamp) for key, each in newest.items()},
-            tick - float(ticks[0]), history[index:index + HISTORY][::-1]))
+            tick - float(ticks[0]), history[index:index + HISTORY][::-1],
+            {key: each.frame for key, each in newest.items() if each.frame is not None}))
     return found
 
 
@@ -331,16 +345,25 @@ def load_demonstrations(
         contract = _contract_of(data, contracts)
         if contract is None:
             return _of_environment(data, source, outcomes).fitted(*spaces, first_actions)
+        if contract.observed_images:
+            raise ValueError(f'{source}: the robot {contract.name!r} observes images, which are '
+                             'videos in a LeRobot data set and not read: bags of record_episodes')
         episodes = _episodes_of(data, contract, source)
     else:
         episodes, contract = _read_bags(folder, env_id, contracts)
     task = make_task(contract)
-    wanted, shape = spaces[0].shape, task.observation_space.shape
+    observer = Observer(contract, task)
+    wanted, shape = spaces[0].shape, observer.space.shape
     if shape != wanted:
         raise ValueError(
             f'{source}: of robot {contract.name!r}, whose observations of shape {list(shape)} do '
             f'not fit {env_id}: {list(wanted or ())}')
-    found = [_replay(each, contract, task, outcomes) for each in episodes]
+    found, size = list[_Replayed](), 0
+    for episode in episodes:
+        found.append(_replay(episode, contract, task, observer, outcomes))
+        # Twice as they are joined, and what followed.
+        size += found[-1].observations.nbytes * (4 if outcomes else 2)
+        check_size(size, source)
     known = [each.outcomes for each in found if each.outcomes is not None]
     return Demonstrations(
         np.concatenate([each.observations for each in found]),
@@ -431,14 +454,15 @@ def _read_bags(
 
 
 def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
-    topics = of_contract(contract).without_images()
-    keys = {topic.topic.strip('/'): key for key, topic in contract.topics.items()}
-    stamped = {topic.topic.strip('/'): topic.stamped for topic in contract.topics.values()}
-    episode, before = RobotEpisode(str(path), is_success=success), math.nan
+    images = {image.topic.strip('/') for image in contract.observed_images}
+    topics = of_contract(contract).without_images(but=images)
+    episode, before, size, checked = RobotEpisode(str(path), is_success=success), math.nan, 0, 0
     bag = ArmBag(path, topics=topics)
-    for count, entry in enumerate(bag.read(pixels=False)):
-        if count % _CHECKED == 0:
-            check_size(_READING * count, str(path))
+    for entry in bag.read(pixels=bool(images)):
+        size += _READING
+        if size > checked:
+            check_size(size, str(path))
+            checked = size + _READING * _CHECKED
         # Stamps of simulated time are not of the recorder's clock.
         at = (entry.stamp_ns if contract.simulated_clock else entry.logged_ns) * 1e-9
         if at - before > _MAX_S or at - before < -_MAX_BACK_S:
@@ -446,14 +470,30 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
                           'before that is left out', stacklevel=1)
             episode = RobotEpisode(str(path), is_success=success)
         before = at
-        if isinstance(entry.value, dict):
-            stamp = entry.stamp_ns * 1e-9 if stamped[entry.topic] and topics.by_stamp else at
-            readings = episode.readings.setdefault(keys[entry.topic], [])
-            if not readings or at >= readings[-1].at:
-                readings.append(StateReading(at, stamp, entry.value))
+        if isinstance(entry.value, dict | Picture):
+            for key, topic in contract.inputs.items():
+                readings = episode.readings.setdefault(key, [])
+                if topic.topic.strip('/') != entry.topic or (readings and at < readings[-1].at):
+                    continue
+                stamp = entry.stamp_ns * 1e-9 if topic.stamped and topics.by_stamp else at
+                try:
+                    readings.append(_reading(topic, at, stamp, entry.value))
+                    size += getattr(readings[-1].frame, 'nbytes', 0)
+                except ImageError as error:
+                    bag.refused[f'{entry.topic}: {error}'] += 1
         elif isinstance(entry.value, tuple):
             episode.commands.append((at, entry.value))
     for line in (*bag.faults, *(f'{path}: left out {count} messages: {why}'
                                 for why, count in bag.refused.most_common(5))):
         warnings.warn(line, stacklevel=1)
     return episode
+
+
+def _reading(
+    topic: Topic, at: float, stamp: float, value: Picture | dict[str, float],
+) -> StateReading:
+    if isinstance(value, dict):
+        return StateReading(at, stamp, value)
+    assert isinstance(topic, ImageTopic)
+    assert value.pixels is not None
+    return StateReading(at, stamp, {}, frame(topic, value.pixels))

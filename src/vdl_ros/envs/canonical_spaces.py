@@ -57,7 +57,10 @@ class _Part:
     def checked(self, observations: Any) -> NDArray[Any]:
         """Return this part as :meth:`of`; ObservationError: a number that is not allowed."""
         values = self.of(observations)
-        if reason := number_error(values):
+        numbers = values
+        if isinstance(self.space, ImageAndVector):
+            numbers = self.space.split(values)[1]
+        if reason := number_error(numbers):
             raise self.error(reason)
         return values
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.bags.messages import MessageError, decode, is_stamped, stamp_of, values_by_name
 from vdl_ros.bags.reader import BagReader
-from vdl_ros.camera import encodings
-from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.common.images import EncodingError, ImageError, pixels_of
 from vdl_ros.common.quoting import shown
 from vdl_ros.pose.frames import Frames
 from vdl_ros.robots.contract import (
+    COMPRESSED_IMAGE,
+    IMAGE,
     ActionPart,
     Contract,
     Feature,
@@ -32,7 +33,6 @@ from vdl_ros.robots.contract import (
 # Times of captured frames only number them.
 _FIRST_NS, _PERIOD_NS = 10**9, 33_333_333
 _JOINT_STATES = 'arm/joint_states'
-IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 _IMAGES = (IMAGE, COMPRESSED_IMAGE)
 
 
@@ -63,11 +63,12 @@ class BagTopics:
     def has_camera(self) -> bool:
         return self.types[self.rows] in _IMAGES
 
-    def without_images(self) -> BagTopics:
+    def without_images(self, but: Collection[str] = ()) -> BagTopics:
         """Return the topics of which each message of the first state is a row."""
         return replace(
             self, rows=next(iter(self.states)),
-            types={name: kind for name, kind in self.types.items() if kind not in _IMAGES})
+            types={name: kind for name, kind in self.types.items()
+                   if kind not in _IMAGES or name in but})
 
 
 def _joints(message: Any) -> dict[str, float]:
@@ -100,9 +101,9 @@ def of_contract(contract: Contract) -> BagTopics:
     command = (contract.actions.echo or contract.actions.topic).strip('/')
     types[command] = contract.actions.type
     rows = next(iter(states))
-    if contract.camera:
-        rows = contract.camera.strip('/')
-        types[rows] = COMPRESSED_IMAGE if rows.endswith('/compressed') else IMAGE
+    if contract.images:
+        rows = contract.images[0].topic.strip('/')
+        types |= {image.topic.strip('/'): image.type for image in contract.images}
     parts = (*contract.actions.parts, *contract.actions.recorded)
     return BagTopics(
         types, states, command, partial(_parts, parts), rows,
@@ -190,10 +191,8 @@ class ArmBag:
         topics = self.topics
         message = decode(data, topics.types[topic])
         value: Value
-        if topics.types[topic] == IMAGE:
+        if topics.types[topic] in _IMAGES:
             value = _picture(message, pixels)
-        elif topics.types[topic] == COMPRESSED_IMAGE:
-            value = _decompressed(bytes(message.data), pixels)
         elif topic in topics.states:
             value = topics.states[topic](message)
         elif topic == topics.command:
@@ -242,24 +241,13 @@ class CapturedFrames(ArmBag):
                 yield Entry(topic, ns, ns, value)
 
 
-def _picture(image: Any, pixels: bool) -> Picture:
-    if image.encoding not in ENCODINGS:
-        raise ValueError(f'images of encoding {image.encoding[:40]!r} cannot be exported: '
-                         f'{", ".join(ENCODINGS)}')
-    if not image.width or not image.height:
-        raise MessageError('an image without pixels')
-    if (len(image.data) != image.step * image.height
-            or image.step < image.width * channels_of(image.encoding)):
-        raise MessageError('an image with a wrong number of bytes')
-    return Picture((image.width, image.height), to_rgb(
-        image.data.reshape(image.height, image.step), image.width, image.encoding)
-        if pixels else None)
-
-
-def _decompressed(data: bytes, pixels: bool) -> Picture:
+def _picture(message: Any, pixels: bool) -> Picture:
     # Decoded each time the bag is read: a whole header does not say that the rest is there.
     try:
-        found = encodings.decode(data)
-    except encodings.JpegError as error:
-        raise MessageError('a compressed image that is damaged or too large') from error
+        found = pixels_of(message)
+    except EncodingError as error:
+        raise ValueError(str(error)) from error
+    except ImageError as error:
+        raise MessageError('an image that is damaged, too large, or has a wrong number of '
+                           'bytes') from error
     return Picture((found.shape[1], found.shape[0]), found if pixels else None)

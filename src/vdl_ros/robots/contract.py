@@ -10,9 +10,12 @@ import re
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
+import numpy as np
 from msgspec import Meta, Struct, field
+from numpy.typing import NDArray
 
 from vdl_ros.common.files import find_resource
+from vdl_ros.common.observation_spaces import SMALLEST_IMAGE
 from vdl_ros.common.plain_yaml import YamlError, read_yaml
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import choice, converted, matching
@@ -23,6 +26,8 @@ UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'H
          'V', 'W', 'K', 'Pa', 'T')
 #: What can be computed from a field that is a quaternion, rad.
 CONVERSIONS = ('roll', 'pitch', 'yaw')
+#: Types of messages that are images.
+IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 
 _NAME = '[A-Za-z][A-Za-z0-9_]*'
 _PATH = f'/?{_NAME}(/{_NAME})*'
@@ -37,6 +42,11 @@ _Index = Annotated[int, Meta(ge=-1, le=1_000_000)]
 # Finite: NaN is not above a limit.
 _Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
 _Seconds = Annotated[float, Meta(ge=0.001, le=3600.0)]
+_Pixel = Annotated[int, Meta(ge=0, le=16_384)]
+_Length = Annotated[int, Meta(ge=1, le=16_384)]
+_Side = Annotated[int, Meta(ge=SMALLEST_IMAGE, le=1024)]
+# Of all images: fewer than pixels on a side, so that networks know which are which.
+_MAX_CHANNELS = SMALLEST_IMAGE - 1
 
 
 class ContractError(ValueError):
@@ -67,6 +77,27 @@ class Topic(_Section, kw_only=True):
     type: _Message
     timeout: _Seconds
     stamped: bool = True
+
+
+class ImageTopic(Topic, kw_only=True):
+    """A topic of images; the robot is measured by those with a ``size``, others are recorded only.
+
+    An observation has the frames at the latest ``stack`` ticks, of the part ``crop`` (x, y, width,
+    height) of each image, in width and height ``size``; pixels.
+    """
+
+    name: Annotated[str, matching(_NAME, 'a name such as camera')]
+    type: Annotated[str, choice(IMAGE, COMPRESSED_IMAGE)] = IMAGE
+    timeout: _Seconds = 0.5
+    size: tuple[_Side, _Side] | None = None
+    crop: tuple[_Pixel, _Pixel, _Length, _Length] | None = None
+    stack: Annotated[int, Meta(ge=1, le=16)] = 1
+    grayscale: bool = False
+
+    @property
+    def channels(self) -> int:
+        """Channels of one frame."""
+        return 1 if self.grayscale else 3
 
 
 class Feature(_Range, kw_only=True):
@@ -293,7 +324,7 @@ class Contract(_Section, kw_only=True):
     limits: tuple[Limit, ...] = ()
     limit_penalty: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
     episode_steps: Annotated[int, Meta(ge=1, le=1_000_000_000)]
-    camera: _OtherTopic = ''
+    images: tuple[ImageTopic, ...] = ()
     namespace: Annotated[str, matching(
         r'([A-Za-z][A-Za-z0-9_/]*(\{\})?)?', 'such as robot_{}')] = ''
     copies: Annotated[int, Meta(ge=1, le=4096)] = 1
@@ -307,6 +338,7 @@ class Contract(_Section, kw_only=True):
                                + ', '.join(map(repr, self.topics)))
             if feature.name in names[:index]:
                 raise _refusal(f'{place}: name', feature.name, 'a name that no other feature has')
+        self._check_images()
         for index, limit in enumerate(self.limits):
             _check_name(f'limits[{index}]: feature', limit.feature, names)
         for part in self.takeover.parts if self.takeover else ():
@@ -325,6 +357,30 @@ class Contract(_Section, kw_only=True):
             raise ValueError(f'{"success: function" if judges else "failure"}: not beside a task')
         if self.copies > 1 and '{}' not in self.namespace:
             raise _refusal('copies', self.copies, '1, or a namespace such as robot_{}')
+
+    def _check_images(self) -> None:
+        names, first = [*self.topics], next(iter(self.observed_images), None)
+        for index, image in enumerate(self.images):
+            if image.name in names:
+                raise _refusal(f'images[{index}]: name', image.name,
+                               'a name that no other image and no topic has')
+            names.append(image.name)
+            if first and image.size and image.size != first.size:
+                raise _refusal(f'images[{index}]: size', image.size,
+                               f'{first.size}, as of the image {first.name}')
+        channels = sum(image.stack * image.channels for image in self.observed_images)
+        if channels > _MAX_CHANNELS:
+            raise _refusal('images: stack', channels, f'at most {_MAX_CHANNELS} channels of all '
+                           'together, 3 a frame, 1 with grayscale')
+
+    @property
+    def observed_images(self) -> list[ImageTopic]:
+        return [image for image in self.images if image.size]
+
+    @property
+    def inputs(self) -> dict[str, Topic]:
+        """Return what the robot is measured by: topics, then images, by key."""
+        return self.topics | {image.name: image for image in self.observed_images}
 
     @property
     def classifier(self) -> Path | None:
@@ -355,7 +411,7 @@ class Contract(_Section, kw_only=True):
         """Return the topics of a recording, as the contract names them."""
         names = [*(topic.topic for topic in self.topics.values()), self.actions.topic,
                  self.actions.echo, *(stop.topic for stop in self.stops if stop.field),
-                 self.camera, '/clock' if self.simulated_clock else '']
+                 *(image.topic for image in self.images), '/clock' if self.simulated_clock else '']
         return list(dict.fromkeys(filter(None, names)))
 
     def topics_of(self, copy: int) -> str:
@@ -377,6 +433,7 @@ class Reading(NamedTuple):
         lag: time from its stamp to its arrival, s.
         arrived: of the robot's clock, s.
         arrived_wall: of the monotonic clock, s.
+        frame: what the robot sees, of a topic of images, uint8 [H, W, C].
     """
 
     values: dict[str, float]
@@ -384,6 +441,7 @@ class Reading(NamedTuple):
     lag: float
     arrived: float
     arrived_wall: float
+    frame: NDArray[np.uint8] | None = None
 
     def age(self, now: float) -> float:
         return self.lag + max(0.0, now - self.arrived)

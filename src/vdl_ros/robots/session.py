@@ -23,6 +23,7 @@ from vdl_ros.common.consent import (
 from vdl_ros.robots.classifier import Classifier, SuccessInPictures
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract, Reading, StopTopic
+from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.takeover import Takeover, allowed
 from vdl_ros.robots.task import HISTORY, Measured, Task
 
@@ -110,7 +111,7 @@ class Result:
     """What the agent gets after a tick.
 
     Attributes:
-        observation: float32, of the task's space.
+        observation: of the space of :class:`Observer`.
         is_first: it is the first of an episode; then the others have no meaning.
         observation_age: of the oldest measurement in it, s.
         action_age: time from the observation before to the action that followed, s.
@@ -121,7 +122,7 @@ class Result:
             number of its level; None: nobody did.
     """
 
-    observation: NDArray[np.float32]
+    observation: NDArray[Any]
     is_first: bool
     reward: float = 0.0
     terminated: bool = False
@@ -191,6 +192,7 @@ class Session:
         classifier: Classifier | None = None, clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._contract, self._task, self._resetter = contract, task, resetter
+        self._observer = Observer(contract, task)
         self._send, self._log = send, log
         self._pictures = None if classifier is None else SuccessInPictures(
             classifier, contract, log, clock)
@@ -428,7 +430,7 @@ class Session:
         # Others who command a robot that runs have ended its episode, or taken it over.
         if pause := self.consent.halt if self.state is State.RUNNING else self.consent.pause:
             return pause
-        for key, topic in self._contract.topics.items():
+        for key, topic in self._contract.inputs.items():
             reading = self._readings.get(key)
             if reading is None:
                 return f'no message on {topic.topic} yet'
@@ -478,6 +480,7 @@ class Session:
 
     def _begin(self, now: float) -> None:
         self._in_force, self._episode = self._neutral, self._new_episode(now)
+        self._observer.begin()
         measured = self._measure(now)
         self._task.begin(measured, self._random)
         if self._pictures is not None:
@@ -488,7 +491,7 @@ class Session:
         if self._logged:
             self._logged = ''
             self._log('goes on')
-        self._deliver(measured, now, self._task.observe(measured), is_first=True)
+        self._deliver(measured, now, is_first=True)
 
     def _run(self, now: float) -> None:
         """Give the agent what its action led to; without an action, keep or stop the robot."""
@@ -529,10 +532,10 @@ class Session:
         terminated = success or bool(episode.broken) or failure
         truncated = not terminated and episode.steps >= self._contract.episode_steps
         self._deliver(
-            measured, now, self._task.observe(measured), is_first=False, reward=reward,
-            terminated=terminated, truncated=truncated, success=success,
-            observation_age=max(measured.ages.values()), action_age=episode.action_age,
-            late=episode.late, executed=None if executed is None else executed[0])
+            measured, now, is_first=False, reward=reward, terminated=terminated,
+            truncated=truncated, success=success, observation_age=max(measured.ages.values()),
+            action_age=episode.action_age, late=episode.late,
+            executed=None if executed is None else executed[0])
         self._takeover.end_step()
         if terminated or truncated:
             self.state = State.OVER
@@ -552,11 +555,9 @@ class Session:
             return reward
         return (reward if math.isfinite(reward) else 0.0) - self._contract.limit_penalty
 
-    def _deliver(
-        self, measured: Measured, now: float, observation: NDArray[np.float32], **values: Any,
-    ) -> None:
+    def _deliver(self, measured: Measured, now: float, **values: Any) -> None:
         newest = max(self._readings.values(), key=lambda each: each.arrived_wall)
-        self._result = Result(observation, arrived_wall=newest.arrived_wall,
+        self._result = Result(self._observer.observe(measured), arrived_wall=newest.arrived_wall,
                               observation_lag=newest.lag, **values)
         episode = self._episode
         episode.before, episode.observed, episode.action_age = measured, now, None
@@ -574,11 +575,14 @@ class Session:
                 self._command(self._neutral)
 
     def _measure(self, now: float) -> Measured:
-        return Measured(
-            self._values(),
-            {key: each.stamp for key, each in self._readings.items()},
-            {key: each.age(now) for key, each in self._readings.items()},
-            now - self._episode.began, np.array(self._episode.history))
+        readings = self._readings
+        measured = Measured(
+            self._values(), {key: each.stamp for key, each in readings.items()},
+            {key: each.age(now) for key, each in readings.items()},
+            now - self._episode.began, np.array(self._episode.history),
+            {key: each.frame for key, each in readings.items() if each.frame is not None})
+        self._observer.tick(measured)
+        return measured
 
     def _values(self) -> dict[str, float]:
         return {name: value for each in self._readings.values()

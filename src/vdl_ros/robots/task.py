@@ -28,8 +28,8 @@ class Measured:
 
     Attributes:
         values: features by name, in their units; NaN for one that is optional and missing.
-        stamps: times of the measurements by topic, of the clock of the stamps, s.
-        ages: times since the measurements by topic, s.
+        stamps: times of the measurements by topic or image, of the clock of the stamps, s.
+        ages: times since the measurements by topic or image, s.
         time: time since the episode began, s.
         actions: those in force in the latest ticks, the newest first, float64 [HISTORY, parts];
             the neutral one before the episode.
@@ -56,7 +56,8 @@ class Task:
 
     Features are scaled so that ``low`` and ``high`` of the contract are -1 and 1, and clipped; a
     missing one is 0. An age is divided by the time-out of its topic. Actions are scaled like
-    features. Subclasses override :meth:`reward`, and what else they need; for each step
+    features. Images stand beside these numbers, by :class:`~vdl_ros.robots.observer.Observer`.
+    Subclasses override :meth:`reward`, and what else they need; for each step
     :meth:`reward`, :meth:`success`, :meth:`failure` and :meth:`observe` are called once, in this
     order.
     """
@@ -75,7 +76,7 @@ class Task:
         self._names = [feature.name for feature in features]
         self._low, self._span = _scale([(each.low, each.high) for each in features])
         self._action_low, self._action_span = _scale([(each.low, each.high) for each in parts])
-        size = (len(features) + len(self.goals) + len(contract.topics) + LAST_ACTIONS * len(parts))
+        size = (len(features) + len(self.goals) + len(contract.inputs) + LAST_ACTIONS * len(parts))
         self._space = spaces.Box(-1.0, 1.0, (size,), np.float32)
 
     @staticmethod
@@ -108,8 +109,8 @@ class Task:
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
         values = np.array([measured.values[name] for name in self._names])
-        timeouts = [topic.timeout for topic in self.contract.topics.values()]
-        ages = [measured.ages[key] for key in self.contract.topics]
+        timeouts = [topic.timeout for topic in self.contract.inputs.values()]
+        ages = [measured.ages[key] for key in self.contract.inputs]
         actions = measured.actions[:LAST_ACTIONS] - self._action_low
         found = np.concatenate([
             np.nan_to_num((values - self._low) / self._span * 2.0 - 1.0), self.goal(measured),

@@ -3,6 +3,7 @@
 import array
 import sys
 import types
+import zlib
 
 import numpy as np
 import pytest
@@ -61,6 +62,14 @@ def claims(width, height):
     return bytes(data)
 
 
+def png(width, height):
+    """Return a PNG that claims to be so large."""
+    size = width.to_bytes(4, 'big') + height.to_bytes(4, 'big') + b'\x08\x02\0\0\0'
+    return b'\x89PNG\r\n\x1a\n' + b''.join(
+        len(data).to_bytes(4, 'big') + kind + data + zlib.crc32(kind + data).to_bytes(4, 'big')
+        for kind, data in ((b'IHDR', size), (b'IDAT', zlib.compress(bytes(1000)))))
+
+
 def test_a_compressed_picture_there_and_back_and_what_is_refused():
     pixels = ramp(120, 160)
     message = to_compressed_image(pixels, STAMP, 95)
@@ -74,6 +83,7 @@ def test_a_compressed_picture_there_and_back_and_what_is_refused():
     for data, reason in (
             (b'', 'neither JPEG nor PNG'), (b'GIF89a' + bytes(20), 'neither JPEG nor PNG'),
             (cut, 'damaged'), (claims(65_535, 65_535), 'neither JPEG nor PNG'),
+            (png(10_000, 10_000), '10000 x 10000 is not allowed'),
             (claims(9000, 9000), '9000 x 9000 is not allowed: at most 16777216 pixels')):
         line = refused(from_image, CompressedImage(format='jpeg', data=array.array('B', data)))
         assert f'image: {reason}' in line

@@ -1,5 +1,6 @@
 """Robots on real topics: what an agent gets, what stops them, and which contracts are refused."""
 
+import numpy as np
 import pytest
 import rclpy
 import yaml
@@ -7,7 +8,7 @@ from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistStamped
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
-from sensor_msgs.msg import Joy
+from sensor_msgs.msg import CompressedImage, Joy
 from std_msgs.msg import Bool
 
 from vdl_ros.envs import factory
@@ -18,6 +19,7 @@ from vdl_ros.robots.contract import find_contract, read_contract
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
+from vdl_ros.ros.messages.images import to_compressed_image
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
 
@@ -62,6 +64,38 @@ def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(peer,
         robot.until_still()
         agent.end()
         assert isinstance(agent.error, EnvStopped)
+
+
+def test_an_agent_sees_the_images_of_a_topic_and_a_damaged_one_leaves_the_one_before(
+        peer, robot, act, printed):
+    agent = act({'episode_steps': 10_000, 'images': [{
+        'name': 'eye', 'topic': 'eye', 'type': 'sensor_msgs/msg/CompressedImage',
+        'size': [48, 36], 'timeout': 60.0}]})
+    eye = peer.node.create_publisher(CompressedImage, 'eye', qos.SENSOR)
+
+    def show(level, length=None):
+        message = to_compressed_image(
+            np.full((480, 640, 3), level, np.uint8), peer.node.get_clock().now().to_msg(), 95)
+        message.data = message.data[:length]
+        eye.publish(message)
+
+    def sees(level):
+        image, numbers = agent.env.single_observation_space.split(agent.steps[-1][0][0])
+        assert (image.shape, numbers.shape) == ((36, 48, 3), (5,))
+        return len(agent.steps) > 5 and np.all(image == level)
+
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: 'robot/mine waits: no message on eye yet' in printed(), 'the reason')
+        assert agent.steps == []
+        peer.until(lambda: agent.steps and sees(50), 'the image', say=lambda: show(50), every=0.05)
+        peer.until(lambda: 'eye refused: compressed image: ' in printed(), 'the refusal',
+                   say=lambda: show(90, 1500), every=0.05)
+        count = len(agent.steps)
+        peer.until(lambda: len(agent.steps) > count + 3, 'steps')
+        assert sees(50)
+        peer.until(lambda: sees(200), 'the next image', say=lambda: show(200), every=0.05)
+        assert not any(map(lost, agent.steps))
+        assert np.all(agent.env.render()[0] == np.full((36, 48, 3), 200))
 
 
 @pytest.mark.parametrize('profile', [qos.LATCHED, qos.COMMAND, qos.LATEST])

@@ -20,12 +20,20 @@ from vdl_ros.arm.geometry import ArmGeometry, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
-from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, RATE, JointReading, feature_space
+from vdl_ros.envs.owi535.arm_env import (
+    IN_FLIGHT,
+    RATE,
+    Feature,
+    JointReading,
+    bounded,
+    feature_space,
+)
 from vdl_ros.envs.owi535.arm_task import CLOSE, CUBE, HOLD, Workspace, world
 from vdl_ros.envs.owi535.reach import (
     FEATURES,
     MOTORS,
     POSES_AT_TARGET,
+    SPACE,
     ReachObserver,
     dense_reward,
     describe,
@@ -46,6 +54,7 @@ CLOCK_SKEW = 0.05
 # Joints without which there is no observation; of the wrist there is one by camera.
 _NEEDED = np.array([name in ('base', 'shoulder', 'elbow') for name in JOINTS])
 _WRIST = MOTORS.index('wrist')
+_COMMANDS = [feature for feature in FEATURES if '_command_' in feature.name]
 _AWAY = [index for index, feature in enumerate(FEATURES)
          if feature.name in ('target_from_tool_x', 'target_from_tool_y', 'target_from_tool_z')]
 
@@ -261,12 +270,19 @@ class ReachRunner:
 class ReachOnRobot(Task):
     """A random reachable target in each episode; it ends ``HOLD`` after ``tool0`` is there.
 
+    Args:
+        joints: whether measured joints are observed, and not only rewarded. Without them the
+            observation is the place of the target, the latest commands, and the ages of images.
+
     Raises:
         ContractError: the contract lacks a joint, or has other actions.
     """
 
-    def __init__(self, contract: Contract) -> None:
+    def __init__(self, contract: Contract, joints: bool = True) -> None:
         super().__init__(contract)
+        self._seen = SPACE if joints else feature_space([
+            *_COMMANDS, *(Feature(f'target_{axis}', 'm', 1.0) for axis in 'xyz'),
+            *(Feature(f'{image.name}_age', 's', 1.0) for image in contract.observed_images)])
         missing = {*JOINTS} - {feature.name for feature in contract.features}
         if missing:
             raise ContractError(f'features: {", ".join(sorted(missing))}: missing: the joints '
@@ -288,14 +304,19 @@ class ReachOnRobot(Task):
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:
-        """As of the environment of the same task; of one arm, which nobody measured."""
+        """As of the environment of the same task; of one arm, which nobody measured.
+
+        Without joints it is another task, for no other program.
+        """
+        if contract.task is not None and not contract.task.arguments.get('joints', True):
+            return {}
         found = describe(rate=contract.rate)
         del found['twins']
         return found | {'robot': contract.name}
 
     @property
     def observation_space(self) -> spaces.Box:
-        return feature_space(FEATURES)
+        return self._seen
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         """Draw a target that this arm can reach."""
@@ -318,6 +339,10 @@ class ReachOnRobot(Task):
         return action
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
+        if self._seen is not SPACE:
+            ages = [measured.ages[image.name] for image in self.contract.observed_images]
+            return bounded(
+                [measured.actions[:IN_FLIGHT].ravel(), self.target, np.array(ages)], self._seen)
         stamp = measured.stamps[self._source]
         reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
         return self._past.observe(

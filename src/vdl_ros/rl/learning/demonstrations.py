@@ -10,6 +10,7 @@ import gymnasium
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.data.unroll import Unroll, UnrollSchema
 from vdl_ros.rl.learning.flow_stats import FlowStats
 
@@ -56,19 +57,28 @@ class Demonstrations:
 
         ``first`` are the least numbers of discrete actions here; the result counts from 0.
         """
+        mixed = isinstance(observation_space, ImageAndVector)
         if not isinstance(observation_space, gymnasium.spaces.Box) or (
-                observation_space.dtype != np.float32 or len(observation_space.shape) != 1):
-            raise ValueError(f'{self.source}: observations of the space {observation_space} '
-                             'cannot be learned from demonstrations: numbers, without an image')
-        found = np.asarray(self.observations, np.float32)
+                observation_space.dtype != (self.observations.dtype if mixed else np.float32)
+                or len(observation_space.shape) != 1):
+            raise ValueError(
+                f'{self.source}: observations of the space {observation_space} cannot be learned '
+                'from demonstrations: numbers, and images of a robot that was recorded in bags')
+        found = np.asarray(self.observations, observation_space.dtype)
         if found.shape[1:] != observation_space.shape:
             raise ValueError(
                 f'{self.source}: observations of shape {list(found.shape[1:])} do not fit the '
                 f'environment: {list(observation_space.shape)}')
         outcomes = self.outcomes
+
+        def numbers(rows: NDArray[Any]) -> NDArray[Any]:
+            return observation_space.split(rows)[1] if isinstance(
+                observation_space, ImageAndVector) else rows
+
         for name, values, largest in (
-                ('observations', found, _MAX_OBSERVATION), ('actions', self.actions, _MAX_ACTION),
-                *((('observations', outcomes.observations, _MAX_OBSERVATION),
+                ('observations', numbers(found), _MAX_OBSERVATION),
+                ('actions', self.actions, _MAX_ACTION),
+                *((('observations', numbers(outcomes.observations), _MAX_OBSERVATION),
                    ('rewards', outcomes.rewards, _MAX_OBSERVATION)) if outcomes else ())):
             # NaN is not within any bounds.
             if not (np.abs(values) <= largest).all():

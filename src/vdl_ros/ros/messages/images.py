@@ -11,7 +11,7 @@ import copy
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -21,9 +21,9 @@ from rclpy.node import Node
 from sensor_msgs.msg import CameraInfo, CompressedImage, Image
 from std_msgs.msg import Header
 
-from vdl_ros.camera import encodings
 from vdl_ros.camera.camera_config import COMPRESSED
-from vdl_ros.camera.encodings import ENCODINGS, channels_of, to_rgb
+from vdl_ros.common import images
+from vdl_ros.common.images import ENCODINGS, ImageError, channels_of
 from vdl_ros.common.plain_yaml import read_yaml
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.common.settings import SettingError
@@ -43,14 +43,10 @@ def subscribe_to_images(
             else 'camera/image_raw', on_image)
 
 
-class ImageError(ValueError):
-    """An image that cannot be converted; the message names its property and what is allowed."""
-
-
 def to_image(
     pixels: NDArray[np.uint8], stamp: Time, frame_id: str = CAMERA_FRAME, encoding: str = 'rgb8',
 ) -> Image:
-    """Return the message of an image of ``encodings.ENCODINGS``; its bytes are copied once.
+    """Return the message of an image of ``ENCODINGS``; its bytes are copied once.
 
     ``pixels`` are uint8 [height, width, channels], or [height, width] for mono8.
     """
@@ -72,46 +68,22 @@ def to_compressed_image(pixels: NDArray[np.uint8], stamp: Time, quality: int) ->
     """Return the message of an image, RGB, uint8 [height, width, 3], as JPEG."""
     return CompressedImage(
         header=Header(stamp=stamp, frame_id=CAMERA_FRAME), format='rgb8; jpeg compressed bgr8',
-        data=array.array('B', encodings.encode(pixels, quality)))
+        data=array.array('B', images.encode(pixels, quality)))
 
 
 def from_image(message: Image | CompressedImage) -> NDArray[np.uint8]:
-    """Return the image in a message, RGB, uint8 [height, width, 3]; raises ImageError.
-
-    A message of rgb8 without padding is not copied: the result is a read-only view of it.
-    """
+    """Return the image in a message as :func:`images.pixels_of`, of other encodings, too."""
     try:
-        if isinstance(message, CompressedImage):
-            return encodings.decode(bytes(message.data))
-        height, width = int(message.height), int(message.width)
-        encodings.check_size(width, height)
-    except encodings.JpegError as error:
-        raise ImageError(str(error)) from error
-    if not height or not width:
-        raise ImageError(f'image: {width} x {height} has no pixels')
-    step, size = int(message.step), len(message.data)
-    if size != step * height:
-        raise ImageError(
-            f'image: {size} bytes are not the {step * height} of {height} rows of {step}')
-    if message.encoding not in ENCODINGS:
-        return _by_cv_bridge(message)
-    channels = channels_of(message.encoding)
-    if step < width * channels:
-        raise ImageError(f'image: {step} bytes a row are fewer than the {width * channels} of '
-                         f'{width} pixels of {message.encoding}')
-    rows = np.frombuffer(message.data, np.uint8).reshape(height, step)
-    pixels = to_rgb(rows, width, message.encoding)
-    pixels.flags.writeable = False
-    return pixels
+        return images.pixels_of(message)
+    except images.EncodingError as error:
+        return _by_cv_bridge(message, error)
 
 
-def _by_cv_bridge(message: Image) -> NDArray[np.uint8]:
+def _by_cv_bridge(message: Any, unknown: ImageError) -> NDArray[np.uint8]:
     try:
         cv_bridge = importlib.import_module('cv_bridge')
     except ImportError:
-        raise ImageError(
-            f'image: encoding {quoted(message.encoding)} is not one of {", ".join(ENCODINGS)}; '
-            'install cv_bridge to convert others') from None
+        raise ImageError(f'{unknown}; install cv_bridge to convert others') from None
     try:
         found = cv_bridge.CvBridge().imgmsg_to_cv2(message, desired_encoding='rgb8')
     # The exceptions depend on OpenCV's version; none may end the node.

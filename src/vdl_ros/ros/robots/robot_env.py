@@ -23,6 +23,7 @@ from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
+from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import Result
 from vdl_ros.robots.task import describe_task, make_task
 from vdl_ros.ros.robots.resetters import check_reset
@@ -69,6 +70,9 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
                            f'{contract.copies}, as many as its contract has copies')
         self.num_envs, self.render_mode = num_envs, render_mode
+        if contract.observed_images:
+            self.metadata = self.metadata | {
+                'render_modes': ['rgb_array'], 'render_fps': contract.rate}
         self._contract, self._namespace, self._stop = contract, namespace, stop
         self._launch, self._takeovers = launch, takeovers
         self._max_steps = max_episode_steps
@@ -76,12 +80,14 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         check_reset(contract)
         self._tasks = [make_task(contract) for _ in range(num_envs)]
         self._classifier = classifier_of(contract)
-        self.single_observation_space = self._tasks[0].observation_space
+        self._observer = Observer(contract, self._tasks[0])
+        self.single_observation_space = self._observer.space
         self.single_action_space = _action_space(contract.actions)
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
         self._graph: RobotGraph | None = None
-        self._observations = np.zeros((num_envs, *self.single_observation_space.shape), np.float32)
+        self._observations: NDArray[Any] = np.zeros(
+            (num_envs, *self._observer.space.shape), self._observer.space.dtype)
         self._returned = time.monotonic()
 
     def reset(
@@ -139,6 +145,10 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             **({'intervened': intervened, 'executed_actions': executed}
                if self._takeovers else {})}
 
+    def render(self) -> tuple[NDArray[np.uint8], ...]:
+        """Return what each robot sees by its first image, uint8 [H, W, 3]."""
+        return tuple(self._observer.shown(self._observations))
+
     def close_extras(self, **kwargs: Any) -> None:
         if self._graph is not None:
             self._graph.close()
@@ -192,7 +202,6 @@ def _creator(path: Path, namespace: str, stop: threading.Event, launch: str) -> 
         return RobotVectorEnv(
             num_envs, contract=read_contract(path), namespace=namespace, stop=stop, launch=launch,
             **arguments)
-    make.metadata = RobotVectorEnv.metadata  # type: ignore[attr-defined]
     make.checkpoint_description = (  # type: ignore[attr-defined]
         lambda: describe_task(read_contract(path)))
     return make

@@ -185,6 +185,7 @@ class RobotGraph:
             period = 1.0 / self._contract.rate
             self._due = max(self._due + period, now + 0.5 * period)
             for robot, session in zip(self._robots, self._sessions, strict=True):
+                robot.look_at_images()
                 session.tick(now, is_received=robot.is_received(),
                              clock_problem=self._clock_problem)
                 robot.show(now)

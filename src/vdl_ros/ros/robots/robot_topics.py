@@ -26,9 +26,19 @@ from std_msgs.msg import Header, String
 from std_srvs.srv import Trigger
 
 from vdl_ros.bags.reader import BagError
+from vdl_ros.common.images import ImageError, pixels_of
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots import contract as contracts
-from vdl_ros.robots.contract import Contract, ContractError, Reading, ReadingError, follow
+from vdl_ros.robots.contract import (
+    Contract,
+    ContractError,
+    ImageTopic,
+    Reading,
+    ReadingError,
+    Topic,
+    follow,
+)
+from vdl_ros.robots.observer import frame
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
@@ -197,9 +207,9 @@ class RobotInterfaces:
     def __init__(self, contract: Contract) -> None:
         self.contract, file = contract, f'{contract.name}.yaml'
         self.types = {key: _resolve_message(f'{file}: topics: {key}: type', topic.type)
-                      for key, topic in contract.topics.items()}
+                      for key, topic in contract.inputs.items()}
         self.readers: dict[str, list[tuple[str, Callable[[Any], float]]]] = {
-            key: [] for key in contract.topics}
+            key: [] for key in contract.inputs}
         for index, feature in enumerate(contract.features):
             self.readers[feature.source].append((feature.name, _feature_reader(
                 f'{file}: features[{index}]', self.types[feature.source], feature)))
@@ -280,7 +290,10 @@ class RobotTopics:
         self._namespace = contract.topics_of(copy)
         self._name = node.get_fully_qualified_name()
         self._session: Session | None = None
-        self._refusal = ''
+        # Why the latest message of each topic that was refused was so, without numbers.
+        self._refusals: dict[str, str] = {}
+        # Images that have come since the last tick, the newest of each, not decoded yet.
+        self._images: dict[str, tuple[Reading, Any]] = {}
         self._sent: tuple[float, list[Any]] | None = None
         self._found = math.inf
         self._stop_listeners: dict[int, Subscription] = {}
@@ -325,7 +338,7 @@ class RobotTopics:
 
     def connect(self, session: Session) -> None:
         self._session, interfaces = session, self._interfaces
-        topics, actions = interfaces.contract.topics, interfaces.contract.actions
+        topics, actions = interfaces.contract.inputs, interfaces.contract.actions
 
         def listen(kind: Any, name: str, call: Callable[[Any], None], profile: QoSProfile) -> None:
             self._node.create_subscription(kind, self.full(name), call, profile)
@@ -391,7 +404,7 @@ class RobotTopics:
         self._publisher.wait_for_all_acked(Duration(seconds=seconds))
 
     def _on_message(self, key: str, message: Any) -> None:
-        topic = self._interfaces.contract.topics[key]
+        topic = self._interfaces.contract.inputs[key]
         wall, now = time.monotonic(), self._now()
         if now == -math.inf:
             return  # the simulated clock has not begun
@@ -405,13 +418,35 @@ class RobotTopics:
                     raise ReadingError('its stamp is of the future or too old: synchronise the '
                                        'clocks, or stamped: false')
         except ReadingError as error:
-            if str(error) != self._refusal:
-                self._refusal = str(error)
-                self._node.get_logger().warning(f'{self.full(topic.topic)} refused: {error}')
+            self._refuse(topic, error)
+            return
+        reading = Reading(values, stamp, max(0.0, lag), now, wall)
+        if isinstance(topic, ImageTopic):
+            self._images[key] = reading, message
             return
         assert self._session is not None
         with self._lock:
-            self._session.on_reading(key, Reading(values, stamp, max(0.0, lag), now, wall))
+            self._session.on_reading(key, reading)
+
+    def look_at_images(self) -> None:
+        """Decode the images that count at this tick; a damaged one leaves the one before."""
+        assert self._session is not None
+        for key, (reading, message) in self._images.items():
+            image = self._interfaces.contract.inputs[key]
+            assert isinstance(image, ImageTopic)
+            try:
+                seen = frame(image, pixels_of(message))
+            except ImageError as error:
+                self._refuse(image, error)
+                continue
+            self._session.on_reading(key, reading._replace(frame=seen))
+        self._images.clear()
+
+    def _refuse(self, topic: Topic, error: ValueError) -> None:
+        reason = re.sub(r'\d+', '', str(error))
+        if self._refusals.get(topic.topic) != reason:
+            self._refusals[topic.topic] = reason
+            self._node.get_logger().warning(f'{self.full(topic.topic)} refused: {error}')
 
     def _on_stop(
         self, index: int, read: Callable[[Any], Any], mark: Callable[[Any], Any], message: Any,
