@@ -6,11 +6,14 @@ import threading
 import numpy as np
 import onnx
 import pytest
+import yaml
 from bag_files import MS, START_NS, BagBuilder
 from PIL import Image
+from robot_contract import GOOD
 
 from vdl_ros.bags.reader import EpisodeLabels
 from vdl_ros.common.onnx_file import KEY, OnnxFileError
+from vdl_ros.common.schema import converted
 from vdl_ros.demonstrations import success
 from vdl_ros.demonstrations.success import (
     Shown,
@@ -19,11 +22,14 @@ from vdl_ros.demonstrations.success import (
     read_episodes,
     split,
 )
-from vdl_ros.robots.classifier import frame, load_classifier
+from vdl_ros.robots.classifier import classifier_of, load_classifier
+from vdl_ros.robots.contract import ContractError, ImageTopic, read_contract
+from vdl_ros.robots.observer import frame
 from vdl_ros.tools.train_success import main
 
-CONFIG = SuccessConfig(size=(40, 32), crop=(0, 0, 64, 44), steps=40,
-                       positive_seconds=0.4, unsure_seconds=0.5)
+CONFIG = SuccessConfig(steps=40, positive_seconds=0.4, unsure_seconds=0.5)
+CAMERA = {'name': 'camera', 'topic': 'camera/image_raw', 'size': [40, 36], 'crop': [0, 0, 64, 44]}
+IMAGE = converted(CAMERA, ImageTopic, 'image', ValueError)
 
 
 def scene(place, random):
@@ -54,23 +60,32 @@ def demos(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def run(tmp_path):
+    """Return what runs the tool with the contract of a robot that has a camera."""
+    robot = tmp_path / 'mine.yaml'
+    robot.write_text(yaml.safe_dump(GOOD | {'images': [CAMERA, {'name': 'x', 'topic': 'y'}]}))
+    return lambda data, output, *rest: main([
+        '--data', str(data), '--robot', str(robot), '--output', str(tmp_path / output), *rest])
+
+
 @pytest.fixture(scope='module')
 def trained(demos):
     """Return a file, and what was printed of it."""
-    path, lines = demos.parent / 'trained.onnx', []
+    path = demos.parent / 'trained.onnx'
     data, counts = success.train(
-        read_episodes(demos, CONFIG, lines.append), CONFIG, lines.append, threading.Event())
+        read_episodes(demos, IMAGE, CONFIG, print), IMAGE, CONFIG, print, threading.Event())
     path.write_bytes(data)
     return path, counts
 
 
 def test_the_end_of_a_success_shows_it_and_nobody_knows_of_what_is_just_before(demos):
-    episodes = read_episodes(demos, CONFIG, print)
+    episodes = read_episodes(demos, IMAGE, CONFIG, print)
     won, lost = episodes[0], episodes[2]
     # Of 20 pictures the last five are within 0.4 s of the last one; five before are left out.
     assert won.labels.tolist() == [False] * 10 + [True] * 5
     assert lost.labels.tolist() == [False] * 20
-    assert won.pictures.shape == (15, 32, 40, 3)
+    assert won.pictures.shape == (15, 36, 40, 3)
 
 
 def test_whole_episodes_of_either_kind_are_held_out():
@@ -91,18 +106,18 @@ def test_pictures_of_other_episodes_are_told_apart_by_the_file_as_by_pytorch(dem
     classify = load_classifier(path)
     random = np.random.default_rng(99)
     assert classify.metadata.threshold == counts.threshold
-    reached, not_yet = (classify(frame(scene(place, random), CONFIG.size, CONFIG.crop))
+    reached, not_yet = (classify(frame(IMAGE, scene(place, random)))
                         for place in (1.0, 0.3))
     assert reached >= counts.threshold > not_yet
     stated = json.loads(onnx.load(path).metadata_props[0].value)
     assert stated['held_out']['precision'] == 1.0
-    assert (stated['size'], stated['training']['crop']) == ([40, 32], [0, 0, 64, 44])
+    assert (stated['size'], stated['image']['crop']) == ([40, 36], [0, 0, 64, 44])
 
 
-def test_a_file_that_differs_from_pytorch_is_not_written(demos, tmp_path, monkeypatch, capsys):
+def test_a_file_that_differs_from_pytorch_is_not_written(
+        demos, run, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(success.Classifier, '__call__', lambda *_: 0.4)
-    assert main(['--data', str(demos), '--output', str(tmp_path / 'a.onnx'), '--steps', '1',
-                 '--size', '32', '32']) == 2
+    assert run(demos, 'a.onnx', '--steps', '1') == 2
     assert 'differs from PyTorch by' in capsys.readouterr().err
     assert not [*tmp_path.glob('a.onnx*')]
 
@@ -116,21 +131,20 @@ def test_a_picture_that_is_no_success_counts_twice_in_the_threshold():
     assert apart.threshold == pytest.approx(0.7, abs=0.02)
 
 
-def test_a_person_may_have_sorted_the_pictures(tmp_path, capsys):
+def test_a_person_may_have_sorted_the_pictures(run, tmp_path, capsys):
     for name, places in (('success', (1.0, 1.0)), ('failure', (0.0, 0.6))):
         (tmp_path / name).mkdir()
         for number in range(30):
             random = np.random.default_rng(number)
             Image.fromarray(scene(random.uniform(*places), random)).save(
                 tmp_path / name / f'{number:02d}.png')
-    assert main(['--data', str(tmp_path), '--output', str(tmp_path / 'sorted.onnx'), '--size',
-                 '32', '32', '--steps', '40']) == 0
+    assert run(tmp_path, 'sorted.onnx', '--steps', '40') == 0
     printed = capsys.readouterr().out
     assert '6 successes found, 0 missed; 6 others told apart, 0 taken for success' in printed
     assert 'precision 1.000, recall 1.000' in printed
 
 
-def test_what_cannot_be_learned_from_is_refused_in_one_line(demos, tmp_path, capsys):
+def test_what_cannot_be_learned_from_is_refused_in_one_line(demos, run, tmp_path, capsys):
     def folder(name, *kinds, **options):
         for number, kind in enumerate(kinds):
             record(tmp_path / name, number, kind, **options)
@@ -155,11 +169,11 @@ def test_what_cannot_be_learned_from_is_refused_in_one_line(demos, tmp_path, cap
             (folder('blind', *[True] * 5, frames=0), 'a.onnx', 'no image on camera/image_raw'),
             (cut, 'a.onnx', 'what follows in it is left out; move this episode out of the '),
             (torn, 'a.onnx', 'a.png: compressed image: '),
-            (demos, 'a.onnx --crop 0 0 64 99', 'crop: 0, 0, 64, 99 is not allowed: a part of 64'),
+            (demos, 'a.onnx --image x', "image 'x' is not allowed: names of images with a size: "
+             'camera'),
             (demos, 'there.onnx', 'there.onnx exists; name another file'),
             (demos, 'a.pt', 'a.pt does not end in .onnx')):
-        given = ['--data', str(data), '--output', *str(tmp_path / output).split()]
-        assert main(given) == 2, reason
+        assert run(data, *output.split()) == 2, reason
         found = capsys.readouterr().err
         assert reason in found
         assert found.count('\n') == 1, reason
@@ -188,3 +202,18 @@ def test_a_file_of_something_else_is_refused(trained, tmp_path):
         with pytest.raises(OnnxFileError, match=str(path)) as error:
             load_classifier(path)
         assert reason in str(error.value)
+
+
+def test_a_contract_has_the_image_that_the_classifier_sees(trained, tmp_path):
+    (tmp_path / 'a.onnx').write_bytes(trained[0].read_bytes())
+    for size in ([40, 36], [64, 48]):
+        (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | {
+            'images': [CAMERA | {'size': size}],
+            'success': {'classifier': 'a.onnx', 'image': 'camera'}}))
+        contract = read_contract(tmp_path / 'mine.yaml')
+        if size == [40, 36]:
+            assert classifier_of(contract).metadata.size == (40, 36)
+    with pytest.raises(ContractError) as error:
+        classifier_of(contract)
+    assert str(error.value) == ('mine.yaml: success: image: camera of size [64, 48] is not '
+                                'allowed: [40, 36], as of a.onnx')

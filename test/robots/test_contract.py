@@ -94,6 +94,8 @@ MISTAKES = [
     ('task', {'function': 'a:B'}, 'reward: not beside a task, which has its own'),
     ('success', {}, 'success: one of function and classifier'),
     ('success', {'classifier': 'a.onnx'}, 'success: image: missing'),
+    ('success', {'classifier': 'a.onnx', 'image': 'eye'},
+     "success: image: 'eye' is not allowed: names of images with a size"),
     ('success', {'classifier': '../a.onnx', 'image': 'camera'},
      "success: classifier: '../a.onnx' is not allowed: a file beside the contract"),
     ('limits', [{'feature': 'hip', 'low': 0, 'high': 1}], "limits[0]: feature: 'hip'"),
@@ -119,7 +121,7 @@ def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):
 
 
 def test_success_in_pictures_needs_no_reward_beside_what_it_is_worth(write):
-    seen = {'success': {'classifier': 'seen/a.onnx', 'image': 'camera'}}
+    seen = {'success': {'classifier': 'seen/a.onnx', 'image': 'eye_0'}, 'images': images({})}
     found = read_contract(write(GOOD | seen | {'reward': None, 'success_reward': 1.0}))
     assert make_task(found).reward(None, None) == 0.0
     assert 'reward: missing' in refused(read_contract, write(GOOD | seen | {'reward': None}))

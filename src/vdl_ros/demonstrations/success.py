@@ -16,17 +16,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from msgspec import to_builtins
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
 from vdl_ros.bags.reader import find_bags, read_labels
-from vdl_ros.camera import encodings
+from vdl_ros.common import images
 from vdl_ros.common.memory import check_size
 from vdl_ros.common.onnx_file import serialize_onnx
-from vdl_ros.export.messages import ARM, COMPRESSED_IMAGE, IMAGE, ArmBag, Picture
+from vdl_ros.export.messages import ARM, ArmBag, Picture
 from vdl_ros.pose.estimator import relight, to_float
-from vdl_ros.robots.classifier import FORMAT, PICTURE, PROBABILITY, Classifier, frame
+from vdl_ros.robots.classifier import FORMAT, PICTURE, PROBABILITY, Classifier, colored
+from vdl_ros.robots.contract import ImageTopic
+from vdl_ros.robots.observer import frame
 
 Say = Callable[[str], None]
 Pictures = NDArray[np.uint8]
@@ -37,17 +40,11 @@ class SuccessConfig:
     """Settings of a training.
 
     Attributes:
-        topic: of the images.
-        size: width and height of what the network sees, pixels, of the part ``crop`` (x, y,
-            width, height) of each image; None: of all of it.
         positive_seconds: the end of an episode that shows success, s.
         unsure_seconds: what is left out before it, because nobody says when success began, s.
         steps: of the optimizer; ``minutes`` end them earlier.
     """
 
-    topic: str = 'camera/image_raw'
-    size: tuple[int, int] = (96, 96)
-    crop: tuple[int, int, int, int] | None = None
     positive_seconds: float = 0.5
     unsure_seconds: float = 1.0
     steps: int = 600
@@ -82,8 +79,10 @@ class Progress:
             self._say(text)
 
 
-def read_episodes(folder: Path, config: SuccessConfig, say: Say) -> list[Shown]:
-    """Return what a folder shows.
+def read_episodes(
+    folder: Path, image: ImageTopic, config: SuccessConfig, say: Say,
+) -> list[Shown]:
+    """Return what a folder shows, as a robot sees an image by its contract.
 
     It has bags of ``record_episodes``, or folders ``success`` and ``failure`` of pictures; of
     these, neighbours in the order of their names count as an episode.
@@ -94,9 +93,9 @@ def read_episodes(folder: Path, config: SuccessConfig, say: Say) -> list[Shown]:
     if not folder.is_dir():
         raise ValueError(f'{folder} is no folder')
     progress, found = Progress(say), list[Shown]()
-    sources = (_sorted_pictures(folder, config)
+    sources = (_sorted_pictures(folder, image)
                if any((folder / name).is_dir() for name in _SORTED) else
-               _episodes(folder, config, say))
+               _episodes(folder, image, config, say))
     for number, episode in enumerate(sources, 1):
         found.append(episode)
         size = sum(each.pictures.nbytes for each in found)
@@ -113,11 +112,13 @@ def read_episodes(folder: Path, config: SuccessConfig, say: Say) -> list[Shown]:
     return found
 
 
-def _episodes(folder: Path, config: SuccessConfig, say: Say) -> Iterator[Shown]:
-    topic = config.topic.strip('/')
-    kind = COMPRESSED_IMAGE if topic.endswith('/compressed') else IMAGE
+def _episodes(
+    folder: Path, image: ImageTopic, config: SuccessConfig, say: Say,
+) -> Iterator[Shown]:
+    topic = image.topic.strip('/')
+    topics = replace(ARM, types={topic: image.type}, states={}, rows=topic)
     for bag in find_bags(folder):
-        reader = ArmBag(bag, topics=replace(ARM, types={topic: kind}, states={}, rows=topic))
+        reader = ArmBag(bag, topics=topics)
         success, stamps, pictures = read_labels(bag).success, list[int](), list[Pictures]()
         if success is None:
             say(f'{bag} is left out: it was not saved as a success or a failure')
@@ -127,12 +128,12 @@ def _episodes(folder: Path, config: SuccessConfig, say: Say) -> Iterator[Shown]:
                 assert isinstance(entry.value, Picture)
                 assert entry.value.pixels is not None
                 stamps.append(entry.stamp_ns)
-                pictures.append(frame(entry.value.pixels, config.size, config.crop))
+                pictures.append(colored(frame(image, entry.value.pixels)))
         if reader.faults:
             # Its last picture need not be the end of the episode.
             raise ValueError(f'{reader.faults[0]}; move this episode out of the folder')
         if not pictures:
-            raise ValueError(f'{bag}: no image on {config.topic}: --topic names another one')
+            raise ValueError(f'{bag}: no image on {image.topic}, that of --image {image.name}')
         before = (stamps[-1] - np.array(stamps)) * 1e-9
         labels = before <= config.positive_seconds if success else before < 0.0
         sure = labels | (before > config.positive_seconds + config.unsure_seconds) | (not success)
@@ -142,7 +143,7 @@ def _episodes(folder: Path, config: SuccessConfig, say: Say) -> Iterator[Shown]:
 _SORTED = ('success', 'failure')
 
 
-def _sorted_pictures(folder: Path, config: SuccessConfig) -> Iterator[Shown]:
+def _sorted_pictures(folder: Path, image: ImageTopic) -> Iterator[Shown]:
     for name in _SORTED:
         files = sorted(each for each in (folder / name).glob('*')
                        if each.suffix.lower() in ('.png', '.jpg', '.jpeg'))
@@ -152,8 +153,7 @@ def _sorted_pictures(folder: Path, config: SuccessConfig) -> Iterator[Shown]:
             pictures = []
             for file in part:
                 try:
-                    pictures.append(frame(
-                        encodings.decode(file.read_bytes()), config.size, config.crop))
+                    pictures.append(colored(frame(image, images.decode(file.read_bytes()))))
                 except ValueError as error:
                     raise ValueError(f'{file}: {error}') from None
             yield Shown(np.stack(pictures), np.full(len(pictures), name == 'success'))
@@ -172,7 +172,7 @@ def split(episodes: Sequence[Shown]) -> tuple[list[Shown], list[Shown]]:
 class SuccessNetwork(nn.Module):
     """Four convolutions; logits [B] for pictures, float [B, 3, height, width] from 0 to 1."""
 
-    def __init__(self, size: tuple[int, int]) -> None:
+    def __init__(self, size: Sequence[int]) -> None:
         super().__init__()
         widths, layers, sides = (3, 16, 32, 64, 64), list[nn.Module](), size
         for before, after in itertools.pairwise(widths):
@@ -240,7 +240,8 @@ def choose_threshold(probabilities: NDArray[np.float32], labels: NDArray[np.bool
 
 
 def train(
-    episodes: Sequence[Shown], config: SuccessConfig, say: Say, stop: threading.Event,
+    episodes: Sequence[Shown], image: ImageTopic, config: SuccessConfig, say: Say,
+    stop: threading.Event,
 ) -> tuple[bytes, Counts]:
     """Train on labelled episodes; return the bytes of the file, and how it did on the held out.
 
@@ -261,10 +262,10 @@ def train(
             for each in np.array_split(held_out[0], math.ceil(len(held_out[0]) / 256))])
     counts = choose_threshold(probabilities, held_out[1])
     metadata: dict[str, Any] = {
-        'format': FORMAT, 'kind': 'success', 'size': config.size, 'threshold': counts.threshold,
+        'format': FORMAT, 'kind': 'success', 'size': image.size, 'threshold': counts.threshold,
         'held_out': {**asdict(counts), 'precision': counts.precision,
                      'recall': counts.recall},
-        'training': asdict(config)}
+        'training': asdict(config), 'image': to_builtins(image)}
     data = serialize_onnx(graph, {PICTURE: torch.from_numpy(held_out[0][:2])}, [PROBABILITY],
                           metadata)
     classify = Classifier(data)
@@ -297,7 +298,7 @@ def _fit(
     """Return a network that has learned, of either kind from half of each batch."""
     torch.manual_seed(config.seed)
     generator = torch.Generator().manual_seed(config.seed)
-    network, progress = SuccessNetwork(config.size), Progress(say)
+    network, progress = SuccessNetwork(pictures.shape[1:3]), Progress(say)
     optimizer = torch.optim.AdamW(network.parameters(), _RATE, weight_decay=_DECAY)
     kinds = [torch.from_numpy(np.flatnonzero(labels == kind)) for kind in (True, False)]
     targets = torch.arange(_BATCH).lt(_BATCH // 2).float()

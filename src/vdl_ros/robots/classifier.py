@@ -10,7 +10,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from vdl_ros.common.onnx_file import OnnxFileError, load_onnx, onnx_inputs, open_onnx
 from vdl_ros.robots.contract import Contract, ContractError
@@ -76,8 +75,7 @@ class SuccessInPictures:
     def __init__(self, classifier: Classifier, contract: Contract, log: Callable[[str], None],
                  clock: Callable[[], float]) -> None:
         assert contract.success is not None
-        self._classifier, self._contract = classifier, contract
-        self._file = contract.success.classifier
+        self._classifier, self._file = classifier, contract.success.classifier
         self._image, self._times = contract.success.image, contract.success.times
         self._log, self._clock, self._logged = log, clock, -math.inf
         self._verdict, self._same, self._has_denied = False, 0, False
@@ -101,14 +99,7 @@ class SuccessInPictures:
         return verdict and self._has_denied
 
     def _shows(self, picture: NDArray[np.uint8]) -> bool:
-        wanted = self._classifier.metadata
-        if picture.shape[1::-1] != wanted.size:
-            raise ContractError(
-                f'{self._contract.name}.yaml: success: image: {self._image} of size '
-                f'{list(picture.shape[1::-1])} is not allowed: {list(wanted.size)}, as of '
-                f'{self._file}')
-        colored = np.broadcast_to(picture, (*picture.shape[:2], 3))
-        return self._classifier(colored) >= wanted.threshold
+        return self._classifier(colored(picture)) >= self._classifier.metadata.threshold
 
 
 # Time between lines about a classifier that says success too early, s.
@@ -119,10 +110,17 @@ def classifier_of(contract: Contract) -> Classifier | None:
     """Return the classifier of a contract; ContractError: its file cannot be used."""
     if contract.classifier is None:
         return None
+    assert contract.success is not None
     try:
-        return load_classifier(contract.classifier)
+        found = load_classifier(contract.classifier)
     except OnnxFileError as error:
         raise ContractError(f'{contract.name}.yaml: success: classifier: {error}') from None
+    image = contract.image(contract.success.image)
+    if image.size != found.metadata.size:
+        raise ContractError(
+            f'{contract.name}.yaml: success: image: {image.name} of size {list(image.size or ())} '
+            f'is not allowed: {list(found.metadata.size)}, as of {contract.success.classifier}')
+    return found
 
 
 def load_classifier(path: Path) -> Classifier:
@@ -130,18 +128,6 @@ def load_classifier(path: Path) -> Classifier:
     return load_onnx(path, Classifier)
 
 
-def frame(
-    picture: NDArray[np.uint8], size: tuple[int, int], crop: tuple[int, int, int, int] | None,
-) -> NDArray[np.uint8]:
-    """Return the part ``crop`` (x, y, width, height) of a picture, in width and height ``size``.
-
-    Pictures are uint8 [height, width, 3]; ValueError: it has no such part.
-    """
-    height, width = picture.shape[:2]
-    x, y, across, down = crop or (0, 0, width, height)
-    if x + across > width or y + down > height:
-        raise ValueError(f'crop: {x}, {y}, {across}, {down} is not allowed: a part of '
-                         f'{width} x {height}')
-    part = Image.fromarray(picture[y:y + down, x:x + across])
-    # The mean of all pixels of an area: thin things do not fall between two of them.
-    return np.asarray(part.resize(size, Image.Resampling.BOX))
+def colored(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture, uint8 [height, width, 1 or 3], with three channels."""
+    return np.broadcast_to(picture, (*picture.shape[:2], 3))

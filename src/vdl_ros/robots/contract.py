@@ -277,7 +277,7 @@ class FunctionCall(_Section, kw_only=True):
 
 
 class Success(FunctionCall, kw_only=True):
-    """What says that an episode has succeeded: a function, or a classifier of an image.
+    """What says that an episode has succeeded: a function, or a classifier of an observed image.
 
     A ``classifier`` is an ONNX file beside the contract, or in a folder there. It has to say so
     at ``times`` ticks in a row, and in each episode it has to deny it first.
@@ -368,6 +368,9 @@ class Contract(_Section, kw_only=True):
             if first and image.size and image.size != first.size:
                 raise _refusal(f'images[{index}]: size', image.size,
                                f'{first.size}, as of the image {first.name}')
+        if self.success is not None and self.success.classifier:
+            _check_name('success: image', self.success.image,
+                        [each.name for each in self.observed_images], 'images with a size')
         channels = sum(image.stack * image.channels for image in self.observed_images)
         if channels > _MAX_CHANNELS:
             raise _refusal('images: stack', channels, f'at most {_MAX_CHANNELS} channels of all '
@@ -376,6 +379,15 @@ class Contract(_Section, kw_only=True):
     @property
     def observed_images(self) -> list[ImageTopic]:
         return [image for image in self.images if image.size]
+
+    def image(self, name: str) -> ImageTopic:
+        """Return an observed image; '': the first one; or ContractError."""
+        found = {each.name: each for each in self.observed_images}
+        name = name or next(iter(found), '')
+        if name not in found:
+            raise ContractError(f'{self.name}.yaml: image {quoted(name)} is not allowed: names of '
+                                f'images with a size: {", ".join(found) or "there are none"}')
+        return found[name]
 
     @property
     def inputs(self) -> dict[str, Topic]:

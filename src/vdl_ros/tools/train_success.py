@@ -21,13 +21,12 @@ from vdl_ros.common.command_line import (
 )
 from vdl_ros.common.files import atomic_file
 from vdl_ros.demonstrations.success import SuccessConfig, read_episodes, train
+from vdl_ros.robots.contract import find_contract
 
 
 def main(args: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(args))
-    folder, output = options.pop('data'), options.pop('output')
-    for name in ('size', 'crop'):
-        options[name] = options[name] and tuple(options[name])
+    folder, output, robot, name = map(options.pop, ('data', 'output', 'robot', 'image'))
     config, stop = SuccessConfig(**options), stop_on_signals()
 
     def work() -> None:
@@ -35,7 +34,9 @@ def main(args: Sequence[str] | None = None) -> int:
             raise ValueError(f'--output: {output} does not end in .onnx')
         if output.exists():
             raise ValueError(f'--output: {output} exists; name another file')
-        data, counts = train(read_episodes(folder, config, say), config, say, stop)
+        image = find_contract(robot).image(name)
+        data, counts = train(
+            read_episodes(folder, image, config, say), image, config, say, stop)
         with atomic_file(output) as partial:
             partial.write_bytes(data)
         say(f'pictures of episodes held out: {counts.found} successes found, {counts.missed} '
@@ -55,11 +56,9 @@ def _parser() -> argparse.ArgumentParser:
     add('--data', type=Path, required=True, metavar='FOLDER', help='the folder of '
         'record_episodes, or one with the folders success and failure of *.png or *.jpg')
     add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
-    add('--topic', default=default['topic'], help=f'topic of the images [{default["topic"]}]')
-    add('--size', type=whole_number(32, 256), nargs=2, default=default['size'],
-        metavar=('WIDTH', 'HEIGHT'), help='of what the network sees, pixels [96 96]')
-    add('--crop', type=whole_number(0, 16_384), nargs=4, metavar=('X', 'Y', 'WIDTH', 'HEIGHT'),
-        help='the part of each image that it sees [all of it]')
+    add('--robot', required=True, metavar='NAME', help='the contract that uses it: '
+        'FOLDER/NAME.yaml, or one of this package')
+    add('--image', default='', metavar='NAME', help='the image of the contract [the first one]')
     for name, kind, text in (
             ('positive_seconds', number(0, 3600, 's'), 'the end of an episode that was saved as a '
              'success, which shows it'),
