@@ -1,7 +1,6 @@
 """A classifier of success: which frames show it, what is held out, the file, what is refused."""
 
 import json
-import threading
 
 import numpy as np
 import onnx
@@ -74,7 +73,7 @@ def trained(demos):
     """Return a file, and what was printed of it."""
     path = demos.parent / 'trained.onnx'
     data, counts = success.train(
-        read_episodes(demos, IMAGE, CONFIG, print), IMAGE, CONFIG, print, threading.Event())
+        read_episodes(demos, IMAGE, CONFIG, print), IMAGE, CONFIG, print)
     path.write_bytes(data)
     return path, counts
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -241,7 +240,6 @@ def choose_threshold(probabilities: NDArray[np.float32], labels: NDArray[np.bool
 
 def train(
     episodes: Sequence[Shown], image: ImageTopic, config: SuccessConfig, say: Say,
-    stop: threading.Event,
 ) -> tuple[bytes, Counts]:
     """Train on labelled episodes; return the bytes of the file, and how it did on the held out.
 
@@ -254,7 +252,7 @@ def train(
             raise ValueError(f'of what is {name}, all pictures show success: too few others')
     say(f'{len(episodes)} episodes; {_numbers(learned[1])} to learn from, '
         f'{_numbers(held_out[1])} held out')
-    network = _fit(*learned, config, say, stop)
+    network = _fit(*learned, config, say)
     graph = _Graph(network)
     with torch.inference_mode():
         probabilities = np.concatenate([
@@ -293,7 +291,6 @@ def _numbers(labels: NDArray[np.bool_]) -> str:
 
 def _fit(
     pictures: Pictures, labels: NDArray[np.bool_], config: SuccessConfig, say: Say,
-    stop: threading.Event,
 ) -> SuccessNetwork:
     """Return a network that has learned, of either kind from half of each batch."""
     torch.manual_seed(config.seed)
@@ -307,8 +304,6 @@ def _fit(
         share = max(step / config.steps, (time.monotonic() - began) / rest)
         if share >= 1.0:
             break
-        if stop.is_set():
-            raise ValueError('stopped; nothing is written')
         for group in optimizer.param_groups:
             group['lr'] = _RATE * (0.505 + 0.495 * math.cos(math.pi * share))
         chosen = torch.cat([kind[torch.randint(len(kind), (_BATCH // 2,), generator=generator)]

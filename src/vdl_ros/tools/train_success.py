@@ -7,16 +7,18 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from vdl_ros.common.command_line import (
+    EXIT_INTERRUPTED,
     OneLineParser,
+    interrupt_on_signals,
     number,
     number_above_0,
     run_tool,
     say,
-    stop_on_signals,
     whole_number,
 )
 from vdl_ros.common.files import atomic_file
@@ -27,7 +29,8 @@ from vdl_ros.robots.contract import find_contract
 def main(args: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(args))
     folder, output, robot, name = map(options.pop, ('data', 'output', 'robot', 'image'))
-    config, stop = SuccessConfig(**options), stop_on_signals()
+    config = SuccessConfig(**options)
+    interrupt_on_signals()
 
     def work() -> None:
         if output.suffix != '.onnx':
@@ -35,8 +38,7 @@ def main(args: Sequence[str] | None = None) -> int:
         if output.exists():
             raise ValueError(f'--output: {output} exists; name another file')
         image = find_contract(robot).image(name)
-        data, counts = train(
-            read_episodes(folder, image, config, say), image, config, say, stop)
+        data, counts = train(read_episodes(folder, image, config, say), image, config, say)
         with atomic_file(output) as partial:
             partial.write_bytes(data)
         say(f'pictures of episodes held out: {counts.found} successes found, {counts.missed} '
@@ -44,7 +46,11 @@ def main(args: Sequence[str] | None = None) -> int:
         say(f'{output}: precision {counts.precision:.3f}, recall {counts.recall:.3f} at the '
             f'threshold {counts.threshold:.2f}; {len(data) / 1e3:,.0f} kB')
 
-    return run_tool('train_success', work)
+    try:
+        return run_tool('train_success', work)
+    except KeyboardInterrupt:
+        print(f'\ntrain_success: interrupted: {output} was not made', file=sys.stderr)
+        return EXIT_INTERRUPTED
 
 
 def _parser() -> argparse.ArgumentParser:
