@@ -1,6 +1,9 @@
 """Distributed reinforcement learning on the ROS 2 graph: actors, learners, a robot arm."""
 
 import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
 #: Who started this process, noted before anything is imported that takes long.
 PARENT_PID = os.getppid()
@@ -19,3 +22,12 @@ def gymnasium_error() -> str:
         return ''
     return '' if Version(found) >= Version(_MIN_GYMNASIUM) else (
         f"gymnasium {found} is too old: pip install 'gymnasium>={_MIN_GYMNASIUM}'")
+
+
+def load_policy(path: str | Path) -> Any:
+    """Return a :class:`vdl_ros.play.predictor.Predictor`, a policy for plain Python.
+
+    It is of a checkpoint, a run's folder, or an ONNX file. ValueError: it cannot be read.
+    """
+    # By its name: the modules that import this one must not depend on it.
+    return import_module('vdl_ros.play.predictor').load_policy(path)

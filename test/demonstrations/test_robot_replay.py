@@ -1,6 +1,8 @@
 """Bags of the arm, and data sets exported from them, as demonstrations of reaching."""
 
 import shutil
+import threading
+from operator import itemgetter
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +33,7 @@ from vdl_ros.robots.observer import Observer, frame
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros.messages.images import to_compressed_image, to_image
+from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 from vdl_ros.tools.export_dataset import main as export_dataset
 
 # Seconds from the start of the recording, and motors that run until then.
@@ -129,10 +132,85 @@ def test_the_exported_data_set_demonstrates_the_same(demos, spaces, tmp_path):
         '--only-successes', '--robot', 'owi535']) == 0
     bags, data = (load_demonstrations(each, REACH, spaces, known_contracts())
                   for each in (demos, output))
-    assert bags.actions.shape == data.actions.shape
-    assert np.any(bags.actions != data.actions, axis=1).sum() <= 4
+    np.testing.assert_array_equal(bags.actions, data.actions)
     tool = [NAMES.index(f'tool_{axis}') for axis in 'xyz']
     np.testing.assert_allclose(bags.observations[:, tool], data.observations[:, tool], atol=0.01)
+
+
+_LEVELS = {'levels': [-0.5, 0.0, 1.0]}
+
+
+@pytest.mark.parametrize('parts', [
+    [{'low': -1, 'high': 1}], [_LEVELS], [_LEVELS, {'levels': [-0.5, 0.0, 0.5, 1.0]}]])
+def test_a_taken_over_episode_its_bag_and_its_data_set_are_the_same_steps(tmp_path, parts):
+    """To the bit: what a person commands is one demonstration by each of the three ways."""
+    (tmp_path / 'rewards.py').write_text(
+        'def speed(before, after):\n    return before["speed"] + 2.0 * after["speed"]\n')
+    path = tmp_path / 'mine.yaml'
+    path.write_text(yaml.safe_dump(GOOD | {
+        'rate': 10.0, 'episode_steps': 100, 'reward': {'function': 'rewards:speed'},
+        'actions': GOOD['actions'] | {'parts': [
+            {'name': name, 'field': field, 'unit': '', **part} for part, (name, field) in zip(
+                parts, [('forward', 'linear.x'), ('turn', 'angular.z')], strict=False)]}}))
+    random, contract = np.random.default_rng(1), read_contract(path)
+    # Numbers of float32, as in a data set.
+    speeds = random.integers(-256, 256, 25) / 256
+    # All off would end the episode, and a replay begins at the first motion.
+    commands = [(index * 37 * MS, random.choice([-0.5, 1.0] if index > 2 else [1.0], len(
+        parts)).tolist()) for index in range(64)]
+    live = live_steps(contract, speeds, commands)
+    messages = [(index * 100 * MS, '/odom', odometry(speed)) for index, speed in enumerate(speeds)]
+    messages += [(ns, '/cmd_vel', twist(values)) for ns, values in commands]
+    write_bag(tmp_path / 'demos/episode_0000',
+              [(START_NS + ns, *rest) for ns, *rest in sorted(messages, key=itemgetter(0))],
+              EpisodeLabels('drive', True, 'mine'))
+    assert export_dataset([
+        str(tmp_path / 'demos'), '--format', 'lerobot', '--output', str(tmp_path / 'data'),
+        '--no-images', '--robot', str(path)]) == 0
+    spaces = make_task(contract).observation_space, RobotVectorEnv(
+        1, contract=contract, namespace='', stop=threading.Event()).single_action_space
+    for folder in ('demos', 'data'):
+        found = load_demonstrations(
+            tmp_path / folder, 'robot/mine', spaces, {'mine': path}, outcomes=True)
+        for ours, theirs in zip(live, (
+                found.observations, found.actions, found.outcomes.rewards), strict=True):
+            np.testing.assert_array_equal(
+                np.squeeze(ours), np.squeeze(theirs)[:len(ours)], folder)
+    assert len(live[0]) == 24
+
+
+def live_steps(contract, speeds, commands):
+    """Return observations, actions and rewards of an episode that a person commands throughout."""
+    now, steps = -0.1, []
+    session = Session(contract, make_task(contract), None, lambda _: None, print,
+                      name='/robot', takeovers=True, clock=lambda: now)
+    session.on_reading('odom', Reading({'speed': 0.0}, now, 0.0, now, now))
+    session.tick(now)
+    waiting = list(commands)
+    for index, speed in enumerate(speeds):
+        while waiting and waiting[0][0] < index * 100 * MS:
+            at, values = waiting.pop(0)
+            session.on_other('/teleop', at / 1e9, moving=any(values), values=values)
+        now = index / 10
+        session.on_reading('odom', Reading({'speed': speed}, now, 0.0, now, now))
+        session.tick(now)
+        steps.append(session.take())
+        session.act(np.array(contract.actions.neutral), now)
+    before = [each.observation for each in steps[:-1]]
+    return np.stack(before), np.stack([each.executed for each in steps[1:]]).astype(
+        np.float32), np.array([each.reward for each in steps[1:]])
+
+
+def odometry(speed):
+    message = Odometry()
+    message.twist.twist.linear.x = speed
+    return message
+
+
+def twist(values):
+    message = Twist()
+    message.linear.x, message.angular.z = *values, *[0.0] * (2 - len(values))
+    return message
 
 
 def test_a_damaged_bag_is_learned_up_to_the_damage_with_a_warning(demos, spaces, tmp_path):

@@ -141,14 +141,15 @@ def test_a_joint_that_is_unknown_at_first_or_published_apart_is_in_every_row(bui
                                    [[number, number] for number in range(2, 20)])
 
 
-def test_motors_are_off_before_the_first_command_and_the_last_one_is_kept(builder, tmp_path):
+def test_an_action_is_what_is_commanded_until_the_next_row_and_the_last_one_is_kept(
+        builder, tmp_path):
     stamps = [START_NS + number * 50 * MS for number in range(60)]
     for number, ns in enumerate(stamps):
         builder.image(ns, picture(number))
         builder.joints(ns, [0.0] * 5)
-    builder.motors(stamps[3] - 1, [1, 0, -1, 0, 0])
-    # Of the very moment after an image: not its action.
-    builder.motors(stamps[4] + 1, [0, 1, 0, 0, 1])
+    # Of most of the time before the next image, and of little of it.
+    builder.motors(stamps[3] + 20 * MS, [1, 0, -1, 0, 0])
+    builder.motors(stamps[5] - 20 * MS, [0, 1, 0, 0, 1])
     export(builder.write(), tmp_path / 'out', 'hdf5', ExportOptions())
     with h5py.File(tmp_path / 'out/dataset.hdf5') as file:
         assert file['data/demo_0/actions'][:].tolist() == [

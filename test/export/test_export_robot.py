@@ -53,7 +53,9 @@ def test_a_robot_without_a_camera_becomes_a_data_set(driven, tmp_path, capsys):
     # As LeRobot has one number: not in a list.
     rows, speeds = rows_of(output), 0.01 * np.arange(30)
     np.testing.assert_allclose([row['observation.state'] for row in rows], speeds, atol=1e-6)
-    np.testing.assert_allclose([row['action'] for row in rows], 0.5 - speeds, atol=1e-6)
+    # In the last of 50 ms of each row the next command is in force.
+    commands = 0.5 - speeds - 0.01 * np.array([0.02] * 29 + [0.0])
+    np.testing.assert_allclose([row['action'] for row in rows], commands, atol=1e-6)
     assert run(driven, tmp_path / 'hdf5', 'hdf5', contract) == 0
     with h5py.File(tmp_path / 'hdf5/dataset.hdf5') as file:
         demo = file['data/demo_0']

@@ -79,7 +79,7 @@ def test_experiments_searches_and_shows_the_best(follow):
 
 def test_attacks_lose_what_noise_does_not(follow):
     output = follow('attacks.md', ('total_steps:=300000', 'total_steps:=20000'))
-    lost = [float(each) for each in re.findall(r'return lost ([-\d.]+)', output)]
+    lost = [-float(each) for each in re.findall(r'of the return ([-+\d.]+)', output)]
     assert len(lost) == 4
     assert lost[0] < 10 < 30 < lost[1]
     assert lost[2] > 30

@@ -13,6 +13,7 @@ import pytest
 import rclpy
 from gymnasium.envs.classic_control import CartPoleEnv
 from gymnasium.envs.registration import EnvSpec
+from rclpy.executors import SingleThreadedExecutor
 
 from vdl_ros.attacks.attack_config import SurrogateConfig
 from vdl_ros.common.settings import as_dict
@@ -54,10 +55,11 @@ def actor(niceness, request, monkeypatch):
     rclpy.shutdown()
 
 
-def policy(config, learner_id='learner', version=0, **changed):
+def policy(config, learner_id='learner', version=0, algorithm='impala', **changed):
     """Return a policy message with the weights that ``SETTINGS`` ask for."""
+    train = TrainConfig(hidden_size=4, algorithm=algorithm)
     arrays = weights(make_policy(
-        TrainConfig(hidden_size=4), *factory.spaces(EnvConfig()))) | changed
+        train, *factory.spaces(EnvConfig()), make_algorithm_config(train, {}))) | changed
     return Policy(
         learner_id=learner_id, version=version, tensors=to_tensors(arrays),
         config=config if isinstance(config, str) else json.dumps(config))
@@ -182,6 +184,34 @@ def test_an_actor_leaves_cores_to_its_learner_but_in_real_time_and_warns_if_it_c
     monkeypatch.setattr(os, 'setpriority', refuse)
     take({**SETTINGS, 'realtime_fps': 50.0}, version=1)
     assert 'actions may be late: start the actor again' in said()
+
+
+@pytest.mark.parametrize(('algorithm', 'fps', 'versions'), [
+    ('dqn', 1000.0, [0, 1, 1, 1]), ('dqn', 0.0, [0] * 4), ('impala', 1000.0, [0] * 4)])
+def test_in_real_time_newer_weights_are_used_from_the_next_step_on(
+        actor, take, algorithm, fps, versions):
+    """Steps of a replay are of many policies; an unroll for V-trace is of one."""
+    executor, used = SingleThreadedExecutor(), []
+    executor.add_node(actor)
+    listen(actor)
+    config = {**SETTINGS, 'unroll_length': 4, 'realtime_fps': fps, 'algorithm': algorithm}
+    take(config, algorithm=algorithm)
+    mode = actor._mode
+    act_until(actor, mode.is_ready, 'a subscriber')
+    step = mode.actor.envs.step
+
+    def receive_during(actions):
+        used.append(mode.actor.policy_version)
+        # Another learner's waits for the end of the unroll.
+        sent = ('learner', 1) if len(used) < 3 else ('another', 2)
+        actor._policies.put(policy(config, *sent, algorithm))
+        return step(actions)
+
+    mode.actor.envs.step = receive_during
+    act_until(actor, lambda: len(used) >= 4, 'an unroll')
+    assert used[:4] == versions
+    act_until(actor, lambda: actor._mode.actor.policy_version == 2, 'the other learner')
+    executor.shutdown()
 
 
 def listen(actor):

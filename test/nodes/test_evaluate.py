@@ -44,13 +44,31 @@ def test_published_episodes_say_how_they_ended_before_environments_are_closed(mo
     assert {each.policy_version for each in published} == {7}
 
 
-def test_a_video_that_cannot_be_drawn_is_refused_before_the_episodes(refused, tmp_path):
+@pytest.fixture
+def checkpoint(tmp_path):
     env, config = EnvConfig(env_id='vdl/Counter-v0'), TrainConfig(hidden_size=4)
     settings = make_algorithm_config(config, {})
     learner = Learner(config, *factory.spaces(env), algorithm_config=settings)
-    checkpoint = tmp_path / 'checkpoint.pt'
-    save_checkpoint(checkpoint, config=as_dict(env, config, settings), learner=learner.state(),
+    path = tmp_path / 'checkpoint.pt'
+    save_checkpoint(path, config=as_dict(env, config, settings), learner=learner.state(),
                     progress={})
+    return path
+
+
+def test_two_policies_are_compared_and_the_figures_are_written(checkpoint, tmp_path, capfd):
+    figures = tmp_path / 'figures.json'
+    assert main([str(checkpoint), '--ros-args', '-p', f'against:={checkpoint}', '-p',
+                 f'json:={figures}', '-p', 'episodes:=6']) == 0
+    found = json.loads(figures.read_text())
+    # Its returns do not depend on the actions.
+    assert found['against']['mean'] == found['mean'] > 0.0
+    assert found['difference'] == {
+        'pairs': 6, 'return': {'mean': 0.0, 'interval': 0.0}, 'success': None}
+    assert 'difference in 6 pairs of episodes: of the return +0.00 +-0.00' in capfd.readouterr()[1]
+
+
+def test_a_video_that_cannot_be_drawn_is_refused_before_the_episodes(
+        refused, checkpoint, tmp_path):
     assert refused(main, f'checkpoint:={checkpoint}', f'video:={tmp_path / "x.mp4"}').endswith(
         'env_id: vdl/Counter-v0 cannot render images')
 

@@ -77,14 +77,14 @@ def test_figures_of_a_training_are_shown():
     found = status(**{
         'charts/SPS': 15256.4, 'charts/episodic_return': 9.5, 'flow/policy_lag_mean': 1.25,
         'losses/policy_loss': -0.0123456, 'reaction_time/p50_ms': 41.5,
-        'charts/success_rate': 0.5, 'other/thing': 1.0})
+        'charts/success_rate': 0.5, 'takeovers/share': 0.25, 'other/thing': 1.0})
     found.bottleneck = (
         'actors wait 60% of their time: the learner is the bottleneck (60% decoding '
         'trajectories); no core is free: try a GPU, or num_learners:=2 with another host')
     text = training_text(found, 11.0)
     for line in ('**CartPole-v1 · impala**', '| agent steps | 1,234 of 3,000,000 |',
                  '| steps per second | 15,256 |', '| return | 9.50 |', '| success | 50% |',
-                 '| reaction time: p50 ms | 41.5 |'):
+                 '| reaction time: p50 ms | 41.5 |', "| a person's steps | 25% |"):
         assert line in text
     assert '**Bottleneck:** actors wait 60\\% of their time' in text
     assert 'with another host.' in text, 'not cut'

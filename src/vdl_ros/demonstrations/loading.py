@@ -456,26 +456,31 @@ def _read_bags(
 def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
     images = {image.topic.strip('/') for image in contract.observed_images}
     topics = of_contract(contract).without_images(but=images)
-    episode, before, size, checked = RobotEpisode(str(path), is_success=success), math.nan, 0, 0
+    episode, before, origin = RobotEpisode(str(path), is_success=success), math.nan, 0
+    size = checked = 0
     bag = ArmBag(path, topics=topics)
     for entry in bag.read(pixels=bool(images)):
         size += _READING
         if size > checked:
             check_size(size, str(path))
             checked = size + _READING * _CHECKED
-        # Stamps of simulated time are not of the recorder's clock.
-        at = (entry.stamp_ns if contract.simulated_clock else entry.logged_ns) * 1e-9
+        # Stamps of simulated time are not of the recorder's clock; large numbers would be inexact.
+        ns = entry.stamp_ns if contract.simulated_clock else entry.logged_ns
+        at = (ns - origin) / 1e9 if origin else 0.0
         if at - before > _MAX_S or at - before < -_MAX_BACK_S:
-            warnings.warn(f'{path}: its clock goes from {before:.1f} to {at:.1f} s: what comes '
-                          'before that is left out', stacklevel=1)
-            episode = RobotEpisode(str(path), is_success=success)
+            warnings.warn(f'{path}: its clock goes from {before + origin / 1e9:.1f} to '
+                          f'{ns / 1e9:.1f} s: what comes before that is left out', stacklevel=1)
+            episode, at = RobotEpisode(str(path), is_success=success), 0.0
+        if not at:
+            origin = ns
         before = at
         if isinstance(entry.value, dict | Picture):
             for key, topic in contract.inputs.items():
                 readings = episode.readings.setdefault(key, [])
                 if topic.topic.strip('/') != entry.topic or (readings and at < readings[-1].at):
                     continue
-                stamp = entry.stamp_ns * 1e-9 if topic.stamped and topics.by_stamp else at
+                has_stamp = topic.stamped and topics.by_stamp
+                stamp = (entry.stamp_ns - origin) / 1e9 if has_stamp else at
                 try:
                     readings.append(_reading(topic, at, stamp, entry.value))
                     size += getattr(readings[-1].frame, 'nbytes', 0)

@@ -230,9 +230,25 @@ def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[A
 
 def first_actions(envs: VectorEnvironment) -> NDArray[Any]:
     """Return the least number of each part of an action, as the environment itself counts them."""
+    return _checked(envs).first_actions
+
+
+def raw_spaces(envs: VectorEnvironment) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:
+    """Return the observation and action space that one copy has by itself, with its wrappers.
+
+    EnvError: what a policy observes is made of more, such as its last actions.
+    """
+    checked = _checked(envs)
+    if checked.single_observation_space != envs.single_observation_space:
+        raise EnvError('observe_last_actions: the environment alone does not have the '
+                       'observations')
+    return checked.env.single_observation_space, checked.env.single_action_space
+
+
+def _checked(envs: VectorEnvironment) -> CheckedVectorEnv:
     while not isinstance(envs, CheckedVectorEnv):
         envs = envs.env  # type: ignore[attr-defined]
-    return envs.first_actions
+    return envs
 
 
 def frames_per_observation(config: EnvConfig) -> int:

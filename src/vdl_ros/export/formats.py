@@ -98,7 +98,8 @@ def _rows(bag: ArmBag, scan: Synchronized, found: BagSummary) -> Iterator[tuple[
     """Yield the number of its episode in the bag and each row."""
     columns = [bag.topics.names.index(name) for name in found.joints]
     state, command, camera = (
-        each.astype(np.float32) for each in (scan.state[:, columns], scan.command, scan.camera))
+        each.astype(np.float32) for each in (
+            scan.state[:, columns], scan.executed(bag.topics.parts, found.fps), scan.camera))
     images = (entry.value for entry in bag.read(pixels=True) if entry.topic == bag.topics.rows)
     last: Row | None = None
     episode = 0

@@ -43,7 +43,7 @@ class BagTopics:
     Attributes:
         types: ``package/msg/Name`` of each.
         states: function of each topic of the robot's state; it returns numbers by name.
-        read_command: returns its numbers, in the order of ``motors``.
+        read_command: returns its numbers, in the order of ``parts`` of an action.
         rows: topic whose messages become rows: the images, or of a robot without a camera the
             first of ``states``.
         by_stamp: messages belong together by their stamps; else by when they were recorded.
@@ -55,9 +55,13 @@ class BagTopics:
     read_command: Callable[[Any], tuple[float, ...]]
     rows: str
     names: tuple[str, ...]
-    motors: tuple[str, ...]
+    parts: tuple[ActionPart, ...]
     robot: str
     by_stamp: bool = True
+
+    @property
+    def motors(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.parts)
 
     @property
     def has_camera(self) -> bool:
@@ -86,7 +90,8 @@ def _motors(message: Any) -> tuple[float, ...]:
 ARM = BagTopics(
     {'camera/image_raw': IMAGE, 'arm/joint_states': 'sensor_msgs/msg/JointState',
      'arm/motors_sent': 'vdl_ros/msg/MotorCommand', 'capture/scene': 'vdl_ros/msg/CaptureScene'},
-    {'arm/joint_states': _joints}, 'arm/motors_sent', _motors, 'camera/image_raw', JOINTS, JOINTS,
+    {'arm/joint_states': _joints}, 'arm/motors_sent', _motors, 'camera/image_raw', JOINTS,
+    tuple(ActionPart(name=name, field=name, unit='', levels=(-1.0, 0.0, 1.0)) for name in JOINTS),
     'owi535')
 
 
@@ -108,7 +113,7 @@ def of_contract(contract: Contract) -> BagTopics:
     return BagTopics(
         types, states, command, partial(_parts, parts), rows,
         tuple(feature.name for feature in contract.features),
-        tuple(part.name for part in parts), contract.name, all(map(is_stamped, types.values())))
+        parts, contract.name, all(map(is_stamped, types.values())))
 
 
 def _features(features: list[Feature], message: Any) -> dict[str, float]:

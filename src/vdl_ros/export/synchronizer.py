@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from vdl_ros.export.messages import ArmBag, Entry, Picture
 from vdl_ros.export.writer import Layout
+from vdl_ros.robots.contract import ActionPart
+from vdl_ros.robots.takeover import executed_values
 
 #: Longer episodes are split: LeRobot finds a video's pictures by float32 seconds within 0.0001 s,
 #: a resolution that float32 does not have beyond 1024 s.
@@ -153,23 +155,27 @@ class _Series:
     def stamps(self) -> NDArray[np.int64]:
         return np.array(self._stamps, np.int64)
 
-    def at(self, rows: _Series, oldest_ns: int, *, keep_last: bool = False) -> NDArray[np.float64]:
+    @property
+    def logged(self) -> NDArray[np.int64]:
+        return np.array(self._logged, np.int64)
+
+    @property
+    def values(self) -> NDArray[np.float64]:
+        return np.array(self._values).reshape(-1, self._width)
+
+    def at(self, rows: _Series, oldest_ns: int) -> NDArray[np.float64]:
         """Return for each row the newest numbers at or before its stamp, NaN if there are none.
 
         Each number is the newest on its own: messages may hold some of them.
-        ``keep_last``: also a message that was recorded long before the row.
         """
         # A file without an index is in its own order.
-        order = np.argsort(np.array(self._logged, np.int64), kind='stable')
-        logged, stamps = np.array(self._logged, np.int64)[order], self.stamps[order]
-        values = np.array(self._values).reshape(-1, self._width)[order]
+        order = np.argsort(self.logged, kind='stable')
+        logged, stamps, values = self.logged[order], self.stamps[order], self.values[order]
         columns, never = np.arange(self._width), np.iinfo(np.int64).min
         found = np.full((len(rows.stamps), self._width), np.nan)
-        moments = np.array(rows._logged, np.int64)
+        moments = rows.logged
         ends = np.searchsorted(logged, moments + _NEAR_NS, 'right')
         begins = np.searchsorted(logged, moments - _NEAR_NS)
-        if keep_last:
-            begins = np.maximum(begins - 1, 0)
         for row, (stamp, begin, end) in enumerate(zip(rows.stamps, begins, ends, strict=True)):
             # Of equal stamps the last.
             near, numbers = stamps[begin:end][::-1], values[begin:end][::-1]
@@ -208,16 +214,36 @@ class Synchronized:
     Attributes:
         stamps: int64 [images], ns.
         state: float64 [images, names], NaN where unknown.
-        command: of each motor, float64 [images, motors]; 0 before the first command.
         camera: distance (m), elevation, azimuth (rad), float64 [images, 3]; NaN unless captured.
+        logged: when they were recorded, int64 [images], ns.
+        commands: when each was recorded, ns, and its numbers, [commands, motors].
         placements: of each image; empty until :func:`scan_bags` has placed them.
     """
 
     stamps: NDArray[np.int64]
     state: NDArray[np.float64]
-    command: NDArray[np.float64]
     camera: NDArray[np.float64]
+    logged: NDArray[np.int64]
+    commands: tuple[NDArray[np.int64], NDArray[np.float64]]
     placements: list[Placement] = field(default_factory=list)
+
+    def executed(self, parts: Sequence[ActionPart], fps: int) -> NDArray[np.float64]:
+        """Return what was commanded from each row to the next, float64 [images, motors].
+
+        Both count from when they were recorded, as in a training, where an image is known once it
+        has arrived. Of the last row of an episode it is for a period; 0 of what becomes no row.
+        """
+        found = np.zeros((len(self.stamps), len(parts)))
+        kept = np.array([not each.dropped for each in self.placements], np.bool_)
+        if kept.any():
+            begins = [each.begins for each in self.placements if not each.dropped]
+            times, (given_at, given) = self.logged[kept], self.commands
+            ends = times[[*begins[1:], True]] + round(1e9 / fps)
+            origin = times.min()
+            ticks = np.unique(np.concatenate([times, ends])) - origin
+            values = executed_values((given_at - origin) / 1e9, given, ticks / 1e9, parts)
+            found[kept] = values[np.searchsorted(ticks, times - origin)]
+        return found
 
 
 def scan_bags(
@@ -304,8 +330,8 @@ def _scan(
         raise ValueError(f'{bag.path}: {len(rows.stamps)} images, but no '
                          f'{" or ".join(topics.states)} at their times: the positions of the '
                          'joints are unknown')
-    return Synchronized(rows.stamps, state, np.nan_to_num(
-        commands.at(rows, 1 << 62, keep_last=True)), scenes.at(rows, 0))
+    return Synchronized(rows.stamps, state, scenes.at(rows, 0), rows.logged,
+                        (commands.logged, commands.values))
 
 
 def _rate(bag: ArmBag, found: BagSummary) -> int:

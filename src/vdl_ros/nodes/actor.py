@@ -111,6 +111,24 @@ class ActorNode(BaseNode):
             self._config = config
         self._mode.on_policy(message)
 
+    def _refresh(self) -> None:
+        """Load newer weights within an unroll: a robot does not wait for its end.
+
+        For algorithms that learn from a replay, whose steps are of many policies.
+        """
+        assert self._mode is not None
+        assert self.executor is not None
+        call_back(self.executor, 0.0)
+        message = self._policies.take()
+        if message is None:
+            return
+        if self._policies.choice.is_with(message.learner_id) and (
+                policy_config(message) == self._config):
+            with self.timer('receive'):
+                self._mode.on_policy(message)
+        else:
+            self._policies.put_back(message)
+
     def _make_mode(self, config: dict[str, Any]) -> ActorMode:
         env, train, attack = (
             select(EnvConfig, config), select(TrainConfig, config), select(AttackConfig, config))
@@ -123,9 +141,10 @@ class ActorNode(BaseNode):
         self._say_state(f'makes {self._settings.num_envs or env.num_envs} x {env.env_id}')
         # An attack and a learner that chooses actions need the step into the next episode.
         acts_here = attack.adversarial_mode == NONE and train.inference == 'actor'
+        with_replay = isinstance(algorithm_config, ReplayConfig)
         envs = factory.make(
             env, seed, num_envs=self._settings.num_envs or None, same_step=acts_here,
-            takeovers=acts_here and isinstance(algorithm_config, ReplayConfig))
+            takeovers=acts_here and with_replay)
         self._say_state(f'has made {envs.num_envs} x {env.env_id}, and resets them')
         attacked = None
         if attack.adversarial_mode != NONE:
@@ -136,7 +155,8 @@ class ActorNode(BaseNode):
         context = ActorContext(
             self, self._id, self._start_id, seed, self._settings.actor_threads,
             self._settings.credit_timeout, self.timer, self._on_acted,
-            self._policies.choice.heard, self._stopping, self._reaction_time.add)
+            self._policies.choice.heard, self._stopping, self._reaction_time.add,
+            **{'refresh': self._refresh} if env.in_real_time and with_replay else {})
         try:
             if train.inference == 'learner':
                 mode = CentralInferenceMode(context, envs, frames, sequence=self._sequence)

@@ -1,6 +1,7 @@
 """The evaluate node: plays episodes with a checkpoint's policy and prints their mean return.
 
-With an attack it plays them twice, without and with it: ``ros2 run vdl_ros evaluate runs/<name>``.
+With an attack, or another checkpoint, it plays them twice and compares the results:
+``ros2 run vdl_ros evaluate runs/<name>``.
 """
 
 from __future__ import annotations
@@ -12,13 +13,14 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
-from vdl_ros.common.files import checkpoint_file
+from vdl_ros.common.files import atomic_file, checkpoint_file
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
@@ -26,7 +28,7 @@ from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.play.saved_policy import load_policy, load_surrogate
-from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
+from vdl_ros.rl.acting.evaluation import Evaluation, difference, evaluate
 from vdl_ros.rl.policy.policy import choose_precision
 from vdl_ros.rl.settings import EvaluateConfig
 from vdl_ros.ros.base_node import BaseNode
@@ -57,11 +59,15 @@ class EvaluateNode(BaseNode):
         register(self._modules, self, threading.Event())
         loaded = load_policy(Path(path), env_id=self._config.env_id,
                              algorithm=self._config.algorithm)
+        self._other = load_policy(
+            Path(against), env_id=loaded.env.env_id) if (against := self._config.against) else None
         self._saved, self._env = loaded, replace(
             loaded.env, time_limit=self._config.time_limit or loaded.env.time_limit)
         self._attack = self.settings(AttackConfig)
         self._train = verify_attack(
             self._attack, replace(loaded.train, precision='auto', inference='actor'))
+        if self.is_attack and self._other:
+            raise SettingError(f'against: {against!r} is not allowed with an attack')
         if self.is_attack:
             # Also without the attack, so that both play with the same policy.
             choose_precision(loaded.policy, self._train.precision)
@@ -83,8 +89,13 @@ class EvaluateNode(BaseNode):
         return self._attack.adversarial_mode != NONE
 
     def play(self, stop: threading.Event, before: Evaluation | None = None) -> Evaluation:
-        """Play, publish and report the episodes; under the attack if there is a result before."""
-        settings = self._config
+        """Play, publish and report the episodes.
+
+        If there is a result before, it is by the other checkpoint, or under the attack.
+        """
+        settings, saved = self._config, self._saved
+        if before and self._other:
+            saved = self._other
         count = min(settings.num_envs, settings.episodes)
         if self._env.env_id.startswith(ROBOT):
             # As many robots as there were.
@@ -94,12 +105,12 @@ class EvaluateNode(BaseNode):
         env = replace(self._env, episodic_life=False)
         with set_up():
             envs = factory.make(env, settings.seed, num_envs=count, same_step=not self.is_attack)
-            if before:
+            if before and self.is_attack:
                 envs = attack_environments(
                     envs, self._attack, self._train, settings.seed, self._surrogate)
-        act = self._saved.act(settings.deterministic)
+        act = saved.act(settings.deterministic)
         if isinstance(envs, AttackedEnv):
-            envs.follow(self._saved.policy, act.next_state)
+            envs.follow(saved.policy, act.next_state)
             if text := warning(self._attack, envs):
                 self.get_logger().warning(text)
         try:
@@ -109,7 +120,7 @@ class EvaluateNode(BaseNode):
             for episode in result.episodes:
                 self._episodes.publish(to_episode(
                     episode, stamp=self.get_clock().now(),
-                    actor_id=self.get_fully_qualified_name(), policy_version=self._saved.version))
+                    actor_id=self.get_fully_qualified_name(), policy_version=saved.version))
             if result.returns:
                 self._report(result, before)
         finally:
@@ -134,22 +145,29 @@ class EvaluateNode(BaseNode):
             return EXIT_OK
         if not result.returns:
             return EXIT_OK
-        if self.is_attack and not stop.is_set():
-            self.play(stop, result)
+        second = None
+        if (self.is_attack or self._other) and not stop.is_set():
+            second = self.play(stop, result)
+        if self._config.json:
+            self._write(Path(self._config.json), result, second)
         if self._config.video and not stop.is_set():
             self.record(Path(self._config.video), stop)
         return EXIT_OK
 
     def _report(self, result: Evaluation, before: Evaluation | None) -> None:
         # Where the environment says so.
-        known = [each.success for each in result.episodes if each.success is not None]
-        success = f', success {sum(known) / len(known):.0%}' if known else ''
+        success = ''
+        if found := result.success:
+            low, high = found.interval
+            success = f', success {found.rate:.0%} (95 %: {low:.0%} to {high:.0%})'
         # One episode has no interval.
         interval = '' if math.isnan(result.interval) else (
             f'95 % of the mean +-{result.interval:.2f}, ')
-        what = 'attacked: ' if before else ''
+        what = '' if before is None else 'attacked: ' if self.is_attack else (
+            f'{self._config.against}: ')
+        lost = f', {result.lost} lost' if result.lost else ''
         self.get_logger().info(
-            f'{what}{len(result.returns)} episodes: mean {result.mean:.2f}, '
+            f'{what}{len(result.returns)} episodes{lost}: mean {result.mean:.2f}, '
             f'std {result.std:.2f}, {interval}from {min(result.returns):g} to '
             f'{max(result.returns):g}, '
             f'length {sum(result.lengths) / len(result.lengths):.1f}{success}')
@@ -157,12 +175,28 @@ class EvaluateNode(BaseNode):
             self.get_logger().info(
                 f'reaction time {figures["mean"]:.0f} ms (p50 {figures["p50"]:.0f}, p99 '
                 f'{figures["p99"]:.0f}), {result.late_actions} late actions')
-        if before:
+        if before and self.is_attack:
             self.get_logger().info(
                 f'adversary: l2 {result.adversary_l2:.6g}, '
                 f'{result.injects} of {sum(result.lengths)} observations perturbed '
-                f'({result.injects / sum(result.lengths):.0%}), '
-                f'return lost {before.mean - result.mean:.2f}')
+                f'({result.injects / sum(result.lengths):.0%})')
+        if before and (pairs := difference(before, result)):
+            success = '' if pairs.success is None else (
+                f', of success {100 * pairs.success[0]:+.0f} +-{100 * pairs.success[1]:.0f} %')
+            self.get_logger().info(
+                f'difference in {pairs.pairs} pairs of episodes: of the return {pairs.mean:+.2f} '
+                f'+-{pairs.interval:.2f} (95 %){success}')
+
+    def _write(self, path: Path, result: Evaluation, second: Evaluation | None) -> None:
+        found: dict[str, Any] = {
+            'checkpoint': self._config.checkpoint, 'env_id': self._env.env_id,
+            'seed': self._config.seed, **result.figures()}
+        if second is not None and second.returns:
+            pairs = difference(result, second)
+            found['attacked' if self.is_attack else 'against'] = second.figures()
+            found['difference'] = pairs and pairs.figures()
+        with set_up(), atomic_file(path) as partial:
+            partial.write_text(json.dumps(found, indent=1) + '\n')
 
 
 def main(args: Sequence[str] | None = None) -> int:

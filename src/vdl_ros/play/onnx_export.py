@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gymnasium
+import msgspec
 import numpy as np
 import torch
+from gymnasium.vector import VectorEnv
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -19,9 +21,11 @@ from vdl_ros.common.onnx_file import OnnxFileError, serialize_onnx
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.canonical_spaces import Column
+from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play.onnx_policy import FORMAT, ActionError, OnnxPolicy
+from vdl_ros.play.plain_spaces import to_plain
 from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
 from vdl_ros.rl.policy.distributions import EpsilonGreedy
@@ -52,6 +56,7 @@ def _inputs_of(space: gymnasium.spaces.Box) -> list[dict[str, Any]]:
 
 def _describe(
     saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column], starts: list[int],
+    raw: list[Any] | None,
 ) -> dict[str, Any]:
     """Return the metadata, plain values in SI units."""
     policy, described = saved.policy, saved.described
@@ -79,7 +84,16 @@ def _describe(
         'value': 'the largest action value' if saved.train.algorithm == 'dqn'
                  else 'expected discounted return, of rewards as the training scales them',
         'state': _state(saved),
+        'spaces': raw,
     }
+
+
+def _raw_spaces(envs: VectorEnv) -> list[Any] | None:
+    """Return the spaces of one environment as plain values; None if the policy needs more."""
+    try:
+        return [msgspec.to_builtins(to_plain(each)) for each in factory.raw_spaces(envs)]
+    except EnvError:
+        return None
 
 
 def _action(saved: SavedPolicy, starts: list[int]) -> dict[str, Any]:
@@ -295,7 +309,8 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
             outer = outer.env
         try:
             data = _serialize(saved, envs.single_observation_space, outer.observation_columns,
-                              np.ravel(factory.first_actions(envs)).tolist())
+                              np.ravel(factory.first_actions(envs)).tolist(),
+                              _raw_spaces(envs))
             found = check_parity(saved, OnnxPolicy(data), envs)
         except (OnnxFileError, ExportError) as error:
             raise ExportError(f'{checkpoint}: cannot be exported: {error}') from None
@@ -308,6 +323,7 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
 
 def _serialize(
     saved: SavedPolicy, space: gymnasium.spaces.Box, columns: list[Column], starts: list[int],
+    raw: list[Any] | None,
 ) -> bytes:
     """Return the bytes of the file."""
     inputs = {each['name']: torch.zeros((2, *each['shape']), dtype=getattr(torch, each['dtype']))
@@ -317,4 +333,4 @@ def _serialize(
         inputs['state'] = torch.zeros(2, saved.policy.state_size)
         outputs.append('next_state')
     return serialize_onnx(PolicyGraph(saved.policy, saved.action_space, starts), inputs, outputs,
-                          _describe(saved, space, columns, starts))
+                          _describe(saved, space, columns, starts, raw))

@@ -17,6 +17,7 @@ from vdl_ros.common.onnx_file import (
     open_onnx,
     reason_of,
 )
+from vdl_ros.play.plain_spaces import PlainSpace
 
 FORMAT = 1
 # Numbers of an observation or a state.
@@ -102,6 +103,8 @@ class PolicyMetadata(msgspec.Struct, frozen=True):
     observation: _Observation
     action: _Action
     state: _State | None
+    # Of the environment's observations and actions; files of earlier versions have none.
+    spaces: tuple[PlainSpace, PlainSpace] | None = None
 
     @property
     def state_size(self) -> int:
@@ -177,9 +180,13 @@ class OnnxPolicy:
             self._state[:, found.last_reward] = np.clip(rewards, -1.0, 1.0)
         if is_reset is not None:
             self._state[is_reset] = 0.0
-        outputs = self._run(self._split(observations), self._state)
+        outputs = self.advance(observations, self._state)
         self._state = outputs.state.copy()
         return outputs
+
+    def advance(self, observations: NDArray[Any], state: NDArray[np.float32]) -> Outputs:
+        """Return what the policy makes of observations and a state, [B, ...] and [B, S]."""
+        return self._run(self._split(observations), state)
 
     def _run(self, inputs: dict[str, NDArray[Any]], state: NDArray[Any]) -> Outputs:
         """Return checked outputs for inputs of the graph and a state [B, S]."""

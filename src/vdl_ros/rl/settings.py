@@ -416,6 +416,9 @@ class EvaluateConfig:
         0, "An episode is truncated after this; 0: the training's limit.", minimum=0,
         maximum=1_000_000_000, unit='steps')
     video: str = setting('', 'Also record one episode to this .mp4 file.')
+    against: str = setting(
+        '', 'Also play another checkpoint, with the same seeds, and compare the two.')
+    json: str = setting('', 'Also write the figures to this file.')
 
 
 def exploration_schedule(

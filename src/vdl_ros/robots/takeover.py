@@ -18,12 +18,32 @@ def executed_actions(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return for each tick but the last the action, and its values in the contract's units.
 
-    An action is the mean of what is commanded until the next tick, of ``levels`` the nearest one;
-    before the first command it is neutral. ``commands`` are times, s, and values, [parts] or more.
+    An action is what is commanded until the next tick, as of :func:`executed_values`; ``commands``
+    are times, s, and values, [parts] or more.
     """
     parts = contract.actions.parts
-    times = np.array([-np.inf, *(time for time, _ in commands)])
-    given = np.array([contract.actions.neutral, *(each[:len(parts)] for _, each in commands)])
+    values = executed_values(
+        np.array([time for time, _ in commands], np.float64),
+        np.array([each[:len(parts)] for _, each in commands]).reshape(-1, len(parts)),
+        ticks, parts)
+    if not contract.actions.is_discrete:
+        low, high = (np.array([getattr(part, end) for part in parts]) for end in ('low', 'high'))
+        return 2.0 * (values - low) / (high - low) - 1.0, values
+    return np.stack([_nearest(part, values[:, index]) for index, part in enumerate(parts)],
+                    axis=1).astype(float), values
+
+
+def executed_values(
+    times: NDArray[np.float64], given: NDArray[np.float64], ticks: NDArray[np.float64],
+    parts: Sequence[ActionPart],
+) -> NDArray[np.float64]:
+    """Return what was commanded between ticks, float64 [ticks - 1, parts].
+
+    It is the mean until the next tick, of ``levels`` the nearest one; before the first command it
+    is neutral. ``given`` are the commands, float64 [commands, parts].
+    """
+    times = np.concatenate([[-np.inf], times])
+    given = np.concatenate([[[part.neutral for part in parts]], given])
     order = np.argsort(times, kind='stable')
     times, given = times[order], given[order]
     # The integral of what is commanded, from the first tick.
@@ -33,13 +53,10 @@ def executed_actions(
         np.zeros((1, len(parts))), np.cumsum(in_force * np.diff(edges)[:, None], axis=0)])
     at_ticks = integral[np.searchsorted(edges, ticks)]
     means = np.diff(at_ticks, axis=0) / np.diff(ticks)[:, None]
-    if not contract.actions.is_discrete:
-        low, high = (np.array([getattr(part, end) for part in parts]) for end in ('low', 'high'))
-        values = means.clip(low, high)
-        return 2.0 * (values - low) / (high - low) - 1.0, values
-    indices = np.stack([_nearest(part, means[:, index]) for index, part in enumerate(parts)], 1)
-    return indices.astype(float), np.stack([
-        np.array(part.levels)[indices[:, index]] for index, part in enumerate(parts)], axis=1)
+    return np.stack([
+        np.array(part.levels)[_nearest(part, mean)] if part.levels
+        else mean.clip(part.low, part.high) for part, mean in zip(parts, means.T, strict=True)],
+        axis=1)
 
 
 def allowed(values: NDArray[np.float64], contract: Contract) -> NDArray[np.float64]:

@@ -16,6 +16,8 @@ from vdl_ros.view.state_text import plain
 CURVES = {
     'charts/episodic_return': 'return, mean of the last 100 episodes',
     'charts/success_rate': 'success rate',
+    'takeovers/success_alone': 'success without help',
+    'takeovers/share': "share of a person's steps",
     'charts/SPS': 'steps per second',
     'losses/loss': 'loss',
     'losses/entropy': 'entropy',
@@ -28,6 +30,8 @@ _ROWS = (
     ('charts/SPS', 'steps per second', ',.0f'),
     ('charts/episodic_return', 'return', '.2f'),
     ('charts/success_rate', 'success', '.0%'),
+    ('takeovers/success_alone', 'success without help', '.0%'),
+    ('takeovers/share', "a person's steps", '.0%'),
     ('charts/episodic_length', 'episode length', ',.1f'),
     ('flow/policy_lag_mean', 'policy lag, updates', '.1f'),
     ('flow/trajectories_lost', 'trajectories lost', ',.0f'),

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
-from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.acting.evaluation import Act, Evaluation, Success, difference, evaluate
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import DqnConfig, TrainConfig
@@ -62,6 +63,45 @@ def test_mean_standard_deviation_and_confidence_interval():
     # The sample standard deviation, with N - 1.
     assert result.interval == pytest.approx(1.96 * np.sqrt(14 / 3) / 2)
     assert np.isnan(Evaluation(result.episodes[:1]).interval)
+
+
+@pytest.mark.parametrize(('count', 'episodes', 'interval'), [
+    # Of Newcombe 1998, doi:10.1002/(SICI)1097-0258(19980430)17:8<857::AID-SIM777>3.0.CO;2-E.
+    (81, 263, (0.2553, 0.3662)), (15, 148, (0.0624, 0.1605)), (0, 20, (0.0, 0.1611)),
+    (1, 29, (0.0061, 0.1718))])
+def test_the_interval_of_success_is_that_of_wilson(count, episodes, interval):
+    assert Success(count, episodes).interval == pytest.approx(interval, abs=5e-5)
+
+
+def test_the_same_episode_of_two_policies_is_a_pair():
+    def played(*episodes):
+        return Evaluation(tuple(FinishedEpisode(environment, total, 1, True, False, success)
+                                for environment, total, success in episodes))
+
+    # They end in another order, and the second policy played one more in environment 0.
+    found = difference(played((0, 1.0, True), (1, 5.0, False), (0, 2.0, False)),
+                       played((1, 6.0, True), (0, 3.0, True), (0, 6.0, True), (0, 9.0, True)))
+    assert found.pairs == 3
+    # Of 2, 4 and 1; and of 0, 1 and 1.
+    assert found.mean == pytest.approx(7 / 3)
+    assert found.interval == pytest.approx(1.96 * np.std([2, 4, 1]) / np.sqrt(2))
+    assert found.success == pytest.approx((2 / 3, 1.96 * np.std([0, 1, 1]) / np.sqrt(2)))
+    assert difference(played(), played((0, 1.0, None))) is None
+
+
+def test_episodes_that_a_robot_lost_are_counted_apart():
+    steps = iter([(0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 1), (1, 0, 0), (0, 0, 0), (0, 1, 0)])
+
+    def step(actions):
+        terminated, truncated, lost = (np.array([each], bool) for each in next(steps))
+        return np.zeros((1, 2)), np.ones(1), terminated, truncated, {'is_lost': lost}
+
+    envs = SimpleNamespace(num_envs=1, metadata={}, single_action_space=ACTIONS, step=step,
+                           reset=lambda seed: (np.zeros((1, 2)), {}))
+    result = evaluate(envs, lambda *_: np.zeros(1, np.int64), 2, 0)
+    # The episode that goes on after the lost one has one step; the next begins with a reset.
+    assert (result.lost, result.lengths) == (1, [1, 1])
+    assert result.figures()['lost'] == 1
 
 
 def test_act_receives_episode_starts_and_previous_rewards():

@@ -143,8 +143,13 @@ class Actor(ABC):
     def append_last_action(self, actions: NDArray[Any], rewards: NDArray[Any]) -> None:
         """Put the last actions and rewards into the state, if they are inputs of the policy."""
 
-    def unroll(self, stop: threading.Event | None = None) -> tuple[Arrays, list[FinishedEpisode]]:
+    def unroll(
+        self, stop: threading.Event | None = None, refresh: Callable[[], None] = lambda: None,
+    ) -> tuple[Arrays, list[FinishedEpisode]]:
         """Step T times; return the arrays of ``unroll.py`` and the episodes that ended.
+
+        Args:
+            refresh: called before each step; it may :meth:`load` newer weights.
 
         Raises:
             Interrupted: ``stop`` is set; it is looked at before each step, which may take seconds.
@@ -154,6 +159,7 @@ class Actor(ABC):
             while not is_complete:
                 if stop is not None and stop.is_set():
                     raise Interrupted
+                refresh()
                 actions = self.begin_step()
                 with self._timer('step'):
                     outcome = self.envs.step(actions)

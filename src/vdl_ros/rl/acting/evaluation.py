@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,15 +24,21 @@ from vdl_ros.rl.policy.policy import Policy
 
 # Time until the first line of progress, s.
 _TELL_S = 10.0
+# Of 95 % of a normal distribution, standard deviations.
+_Z = 1.96
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Episodes in the order in which they ended, and how late actions were."""
+    """Episodes in the order in which they ended, and how late actions were.
+
+    ``lost`` counts the episodes of robots that ended without a result; they are no others.
+    """
 
     episodes: tuple[FinishedEpisode, ...]
     reaction_time_ms: Mapping[str, float] = field(default_factory=dict)
     late_actions: int = 0
+    lost: int = 0
 
     @property
     def returns(self) -> list[float]:
@@ -65,8 +72,95 @@ class Evaluation:
     @property
     def interval(self) -> float:
         """Half the width of the mean's 95 % interval, by the normal distribution; NaN of one."""
-        count = len(self.returns)
-        return 1.96 * self.std / math.sqrt(count - 1) if count > 1 else math.nan
+        return _half_width(self.returns)
+
+    @property
+    def success(self) -> Success | None:
+        """Of the episodes whose success is known; None without any."""
+        known = [each.success for each in self.episodes if each.success is not None]
+        return Success(sum(known), len(known)) if known else None
+
+    def figures(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        return {
+            'episodes': len(self.episodes), 'mean': self.mean, 'std': self.std,
+            'interval': None if math.isnan(self.interval) else self.interval,
+            'min': min(self.returns), 'max': max(self.returns),
+            'length': float(np.mean(self.lengths)), 'lost': self.lost,
+            'late_actions': self.late_actions,
+            'success': None if self.success is None else self.success.figures()}
+
+
+@dataclass(frozen=True)
+class Success:
+    """How many of some episodes succeeded."""
+
+    count: int
+    episodes: int
+
+    @property
+    def rate(self) -> float:
+        return self.count / self.episodes
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the rate (Wilson 1927, doi:10.1080/01621459.1927.10502953)."""
+        square = _Z * _Z / self.episodes
+        center = (self.rate + square / 2.0) / (1.0 + square)
+        half = _Z / (1.0 + square) * math.sqrt(
+            self.rate * (1.0 - self.rate) / self.episodes + square / self.episodes / 4.0)
+        return max(0.0, center - half), min(1.0, center + half)
+
+    def figures(self) -> dict[str, Any]:
+        return {'count': self.count, 'episodes': self.episodes, 'rate': self.rate,
+                'interval': list(self.interval)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much larger the returns, and the rate of success, of a second evaluation are.
+
+    Pairs are episodes of the same number in the same environment. Half widths of the 95 %
+    intervals of the means are by the normal distribution, NaN of one pair; ``success`` is None
+    where it is unknown.
+    """
+
+    pairs: int
+    mean: float
+    interval: float
+    success: tuple[float, float] | None
+
+    def figures(self) -> dict[str, Any]:
+        """Return it as plain values; JSON has no NaN."""
+        mean, success = ({'mean': mean, 'interval': None if math.isnan(half) else half}
+                         for mean, half in ((self.mean, self.interval),
+                                            self.success or (0.0, math.nan)))
+        return {'pairs': self.pairs, 'return': mean, 'success': self.success and success}
+
+
+def difference(first: Evaluation, second: Evaluation) -> Difference | None:
+    """Compare two evaluations with the same seeds and environments; None: there is no pair."""
+    before, after = (
+        {(each.environment, number): each
+         for _, own in itertools.groupby(
+             sorted(found.episodes, key=lambda each: each.environment),
+             key=lambda each: each.environment)
+         for number, each in enumerate(own)} for found in (first, second))
+    pairs = [(before[place], after[place]) for place in before if place in after]
+    if not pairs:
+        return None
+    returns = [late.episode_return - early.episode_return for early, late in pairs]
+    successes = [float(late.success) - early.success for early, late in pairs
+                 if early.success is not None and late.success is not None]
+    return Difference(
+        len(pairs), float(np.mean(returns)), _half_width(returns),
+        (float(np.mean(successes)), _half_width(successes)) if successes else None)
+
+
+def _half_width(values: Sequence[float]) -> float:
+    """Return half the width of the mean's 95 % interval, by the normal distribution."""
+    count = len(values)
+    return _Z * float(np.std(values)) / math.sqrt(count - 1) if count > 1 else math.nan
 
 
 class Act:
@@ -129,9 +223,11 @@ def evaluate(
     shares = np.full(batch, episodes // batch)
     shares[:episodes % batch] += 1
     counted: list[FinishedEpisode] = []
-    reaction_time, late = ReactionTime(), 0
+    reaction_time, late, lost = ReactionTime(), 0, 0
+    is_lost: NDArray[Any] = np.zeros(batch, np.bool_)
     stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
     rewards: NDArray[Any] = np.zeros(batch)
+    is_over: NDArray[Any] = np.zeros(batch, np.bool_)
     start, due = clock(), _TELL_S
     while shares.any() and not (stop and stop.is_set()):
         is_reset = stepper.is_reset
@@ -139,6 +235,10 @@ def evaluate(
         rewards = step.reward
         reaction_time.extend(step.extras.get('reaction_time', ()))
         late += int(np.sum(step.extras.get('late_actions', 0)))
+        # A robot that is silent for many steps has lost one episode.
+        is_lost, was_lost = step.is_reset & ~is_over, is_lost
+        lost += int((is_lost & ~was_lost).sum())
+        is_over = step.terminated | step.truncated
         for episode in counter.add(step.arrays(is_reset)):
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
@@ -148,4 +248,4 @@ def evaluate(
             tell(f'{len(counted)} of {episodes} episodes have ended in {seconds:.0f} s; the '
                  f'longest of the others has {counter.longest:,} steps'
                  + ('' if counted else ', and time_limit would end it'))
-    return Evaluation(tuple(counted), in_ms(reaction_time.summary()), late)
+    return Evaluation(tuple(counted), in_ms(reaction_time.summary()), late, lost)

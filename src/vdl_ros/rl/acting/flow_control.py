@@ -153,6 +153,9 @@ class LearnerChoice:
         """Return whether its launch has started another one in its place: the policy is late."""
         return learner_id in self._earlier
 
+    def is_with(self, learner_id: str) -> bool:
+        return learner_id == self._learner_id
+
     def stay_with(self, learner_id: str) -> None:
         if learner_id != self._learner_id:
             if launch_of(learner_id) != launch_of(self._learner_id):

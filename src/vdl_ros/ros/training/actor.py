@@ -101,6 +101,9 @@ class PolicyInbox:
         return self.choice.allows(
             message.learner_id, self._node.count_publishers(self._subscription.topic_name))
 
+    def put_back(self, message: Policy) -> None:
+        self._policy = self._policy or message
+
     def take(self) -> Policy | None:
         if time.monotonic() > self._again_at:
             self._again_at = math.inf
@@ -168,6 +171,7 @@ class ActorContext:
     stop: threading.Event  # set when the process is to end
     # Called with the extras of steps, by the names of rl/data/unroll.py.
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
+    refresh: Callable[[], None] = lambda: None  # called before each step of an unroll
 
 
 class LocalInferenceMode:
@@ -219,7 +223,7 @@ class LocalInferenceMode:
         if not self.is_ready():
             return False
         try:
-            unroll = self.actor.unroll(self._context.stop)
+            unroll = self.actor.unroll(self._context.stop, self._context.refresh)
         except Interrupted:
             return False
         except EnvFailedError:
