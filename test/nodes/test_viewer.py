@@ -1,6 +1,6 @@
 """The view: its page shows the arm, and its buttons move it only while held.
 
-Three tests use a real browser, the others a program that talks to the view as its page does.
+Four tests use a real browser, the others a program that talks to the view as its page does.
 """
 
 import contextlib
@@ -16,6 +16,7 @@ import page_client
 import psutil
 import pytest
 from rclpy.qos import QoSProfile
+from rclpy.task import Future
 from sensor_msgs.msg import Image, JointState
 from std_msgs.msg import String
 from std_srvs.srv import Trigger
@@ -318,6 +319,66 @@ def test_buttons_of_episodes_work_while_there_is_a_recorder(view, peer):
             view.until(lambda name=name: name in called, label,
                        say=lambda label=label: page.press(label), every=0.5)
     assert list(dict.fromkeys(called)) == list(labels)
+
+
+def test_a_person_ends_the_episodes_of_a_training_and_sees_the_answer(page, peer, monkeypatch):
+    # A busy browser shows it late.
+    monkeypatch.setattr(viewer, 'ANSWERED_S', 1e9)
+    called = []
+
+    def judge(_, response):
+        called.append('success')
+        response.message = 'the episode ends: success'
+        return response
+
+    service = peer.node.create_service(Trigger, 'robot/success', judge)
+    page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons yet')
+    status = peer.talk('robot/status')
+    page.until(lambda: 'Discard the episode' in page.browser.text, 'the buttons',
+               say=lambda: status.publish(String(data='episode 7: the policy acts')))
+    page.browser.click('Success')
+    page.until(lambda: 'success: the episode ends: success' in page.browser.text, 'the answer')
+    assert called == ['success']
+    page.browser.click('Failure')
+    page.until(lambda: 'failure: no training takes it' in page.browser.text, 'that nobody answers')
+    # A training that does not answer holds up nothing.
+    page.browser.click('EMERGENCY STOP')
+    page.until(lambda: page.stops and page.stops[-1].engage, 'the stop')
+    peer.node.destroy_publisher(status)
+    page.until(lambda: 'Discard the episode' not in page.browser.text, 'no buttons')
+    peer.node.destroy_service(service)
+
+
+class Silent:
+    """A client of a service that does not answer."""
+
+    def __init__(self):
+        self.pending = []
+
+    def service_is_ready(self):
+        return True
+
+    def call_async(self, request):
+        self.pending.append(Future())
+        return self.pending[-1]
+
+    def remove_pending_request(self, future):
+        self.pending.remove(future)
+
+
+def test_one_verdict_at_a_time_waits_for_its_answer_and_not_for_ever():
+    silent = Silent()
+    verdicts = viewer.Verdicts(dict.fromkeys(('success', 'failure'), silent))
+    for now in (0.0, 0.1, 0.2):
+        verdicts.ask('success', now)
+        verdicts.ask('failure', now)
+    assert verdicts.text(0.3) == 'success: no answer yet'
+    assert len(silent.pending) == 1
+    verdicts.ask('failure', viewer.ANSWERED_S + 0.1)
+    assert len(silent.pending) == 1
+    assert verdicts.text(viewer.ANSWERED_S + 0.2) == 'failure: no answer yet'
+    assert verdicts.text(2 * viewer.ANSWERED_S + 0.2) == ''
+    assert silent.pending == []
 
 
 def test_images_are_shown_and_invalid_ones_refused(view, peer):

@@ -11,12 +11,13 @@ import torch
 from onnx import TensorProto, helper
 
 from vdl_ros.common.files import find_resource
+from vdl_ros.common.onnx_file import KEY, OnnxFileError
 from vdl_ros.envs.dummy import COUNTER
 from vdl_ros.envs.owi535.reach import describe
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play import onnx_export
 from vdl_ros.play.onnx_export import ExportError, PolicyGraph, export_policy
-from vdl_ros.play.onnx_policy import KEY, ActionError, OnnxFileError, OnnxPolicy, load_onnx_policy
+from vdl_ros.play.onnx_policy import ActionError, OnnxPolicy, load_onnx_policy
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.policy.policy import choose_precision
 from vdl_ros.tools import export_policy as tool
@@ -185,7 +186,7 @@ CHANGES = [
     (lambda model: model.functions.add(name='f', domain='x'),
      'functions and training graphs are not allowed'),
     (unknown_input, 'those of its metadata'),
-    (lambda model: model.ClearField('metadata_props'), 'it does not describe a policy'),
+    (lambda model: model.ClearField('metadata_props'), 'not a file of export_policy'),
     (describing(lambda found: found.update(format=2)), '`int` <= 1 - at `$.format`'),
     (describing(lambda found: found.pop('action')), 'missing required field `action`'),
     (describing(lambda found: found['action'].update(shape=[3])), 'shape (3,) of 1 sizes'),

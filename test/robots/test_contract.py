@@ -5,6 +5,7 @@ import yaml
 from msgspec.structs import asdict
 from robot_contract import GOOD
 
+from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import (
     ContractError,
     ServiceReset,
@@ -91,6 +92,12 @@ MISTAKES = [
     ('reward', None, 'reward: missing'),
     ('reward.function', 'os.system', "reward: function: 'os.system' is not allowed: module:name"),
     ('task', {'function': 'a:B'}, 'reward: not beside a task, which has its own'),
+    ('success', {}, 'success: one of function and classifier'),
+    ('success', {'classifier': 'a.onnx'}, 'success: image: missing'),
+    ('success', {'classifier': 'a.onnx', 'image': 'eye'},
+     "success: image: 'eye' is not allowed: names of images with a size"),
+    ('success', {'classifier': '../a.onnx', 'image': 'camera'},
+     "success: classifier: '../a.onnx' is not allowed: a file beside the contract"),
     ('limits', [{'feature': 'hip', 'low': 0, 'high': 1}], "limits[0]: feature: 'hip'"),
     ('images', images({'size': [64, 8]}), 'images[0]: size[1]: 8 is not allowed: a whole number'),
     ('images', images({}, {'size': [64, 64]}),
@@ -111,6 +118,15 @@ def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):
                             ('!!python/object:os.system {}', 'not YAML'),
                             ('a: &a {b: *a}', 'not YAML: *a is not allowed')):
         assert reason in refused(read_contract, write(content)), content
+
+
+def test_success_in_pictures_needs_no_reward_beside_what_it_is_worth(write):
+    seen = {'success': {'classifier': 'seen/a.onnx', 'image': 'eye_0'}, 'images': images({})}
+    found = read_contract(write(GOOD | seen | {'reward': None, 'success_reward': 1.0}))
+    assert make_task(found).reward(None, None) == 0.0
+    assert 'reward: missing' in refused(read_contract, write(GOOD | seen | {'reward': None}))
+    assert f'mine.yaml: success: classifier: {found.classifier}: no such file' in refused(
+        classifier_of, found)
 
 
 def test_functions_come_from_a_file_beside_the_contract(write):

@@ -1,6 +1,7 @@
 """One robot in real time: late actions, silence, stops, limits and resets, by a clock of hand."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from vdl_ros.robots.contract import (
     Limit,
     Reading,
     StopTopic,
+    Success,
     Takeover,
     TakeoverPart,
     read_contract,
@@ -58,7 +60,7 @@ class FakeResetter(Resetter):
 class Robot:
     """A session, and what it sent and logged; time goes on by ticks only."""
 
-    def __init__(self, path, launch='', takeovers=False, **changes):
+    def __init__(self, path, launch='', takeovers=False, classifier=None, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
         self.contract = contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.task = Forward(contract)
@@ -66,7 +68,7 @@ class Robot:
         self.session = Session(contract, self.task, self.resetter,
                                lambda action: self.sent.append(float(action[0])),
                                self.log.append, name='/robot', clock=lambda: self.now,
-                               takeovers=takeovers,
+                               takeovers=takeovers, classifier=classifier,
                                confirmation=Confirmation(
                                    path / 'unconfirmed' if launch else None, launch))
         for index, stop in enumerate(self.session.stops):
@@ -616,6 +618,76 @@ def test_a_person_ends_an_episode_by_a_word(robot, outcome):
         assert result.success is (outcome == 'success')
         assert result.reward == pytest.approx(5.2 if outcome == 'success' else 0.2)
     assert robot.sent[-1] == 0.0
+
+
+class Light:
+    """A classifier that takes a picture for a success that is not black."""
+
+    metadata = SimpleNamespace(threshold=0.5)
+
+    def __call__(self, picture):
+        assert picture.shape == (48, 64, 3)
+        return float(picture.max() > 0)
+
+
+@pytest.fixture
+def seen(robot):
+    """Return a robot with a camera, and what its pictures show at each further tick."""
+    robot = robot(classifier=Light(), success_reward=5.0, success=Success(
+        classifier='a.onnx', image='camera', times=2), images=(
+            ImageTopic(name='camera', topic='camera', size=(64, 48), grayscale=True),))
+
+    tick = robot.tick
+
+    def look_and_tick(*arguments, **options):
+        robot.session.on_reading('camera', Reading(
+            {}, robot.now, 0.0, robot.now, robot.now, np.full((48, 64, 1), robot.light, np.uint8)))
+        return tick(*arguments, **options)
+
+    def ticks(*lights):
+        found = []
+        for robot.light in lights:
+            found.append(robot.tick(0.25, act=0.1))
+        return [each.success for each in found], [each.reward for each in found], found[-1]
+
+    def start(light=False):
+        robot.light = light
+        # The end of the episode before.
+        robot.session.act(np.array([0.0]), robot.now)
+        robot.start()
+
+    robot.tick = look_and_tick
+    robot.ticks, robot.begin = ticks, start
+    return robot
+
+
+def test_pictures_that_agree_are_a_success_with_its_reward(seen):
+    seen.begin()
+    success, rewards, last = seen.ticks(False, True, False, True, True)
+    assert success == [False] * 4 + [True]
+    assert rewards == [0.25] * 4 + [5.25]
+    assert last.terminated
+    # A person who looks at it knows better.
+    seen.begin()
+    seen.ticks(False, True)
+    seen.session.judge('failure')
+    success, rewards, last = seen.ticks(True)
+    assert (success, rewards, last.terminated) == ([False], [0.25], True)
+
+
+def test_a_success_from_the_beginning_on_does_not_count_before_it_was_denied(seen):
+    seen.begin(True)
+    success, _, last = seen.ticks(*[True] * 5, False, True, True, False, False)
+    assert not any(success)
+    assert last.truncated
+    # In the next episode, too, which logs nothing: it would be a line for each episode.
+    seen.begin(True)
+    success, _, last = seen.ticks(True, False, False, True, True)
+    assert success == [False] * 4 + [True]
+    assert last.terminated
+    assert [each for each in seen.log if each.startswith('a.onnx')] == [
+        'a.onnx says success from the beginning of an episode on: that is not counted, before it '
+        'says otherwise']
 
 
 def grey(value):

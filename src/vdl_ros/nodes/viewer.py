@@ -1,4 +1,4 @@
-"""Browser view of the arm, with buttons that move it, and the buttons of ``record_episodes``.
+"""Browser view of the arm, with buttons that move it, record episodes and judge them.
 
 It commands the motors while a button is held, and publishes ``arm/viewer_alive`` while it handles
 input.
@@ -12,6 +12,8 @@ from collections.abc import Mapping
 
 import numpy as np
 from geometry_msgs.msg import PointStamped
+from rclpy.client import Client
+from rclpy.task import Future
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Empty, Header, String
 from std_srvs.srv import Trigger
@@ -41,6 +43,7 @@ from vdl_ros.view.page_server import serve
 from vdl_ros.view.panel import (
     EPISODES,
     HOLD_HZ,
+    VERDICTS,
     ClientClosed,
     DraggedTarget,
     EmergencyStop,
@@ -51,6 +54,7 @@ from vdl_ros.view.panel import (
     MoveTo,
     Panel,
     Release,
+    Verdict,
 )
 from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
@@ -64,10 +68,47 @@ RELEASE_S = 4.0 / HOLD_HZ
 STANDSTILL_S = 2.0
 # Period of its heartbeat, and how old the page server's last answer may be for one, s.
 ALIVE_S, ANSWER_S = 0.1, 0.5
+# So long the answer to a verdict is waited for, and shown, s.
+ANSWERED_S = 5.0
 # Maximum age of an estimate that is shown, s.
 GHOST_S = 1.0
 # Speed of trajectories relative to the motors, which have to keep up.
 SPEED_SHARE = 0.8
+
+
+class Verdicts:
+    """Verdicts of a person on a training's episodes, one at a time, and the answers to them."""
+
+    def __init__(self, clients: Mapping[str, Client]) -> None:
+        self._clients = clients
+        self._outcome, self._asked_at = '', -math.inf
+        self._answer: Future | None = None
+
+    def ask(self, outcome: str, now: float) -> None:
+        """Send a verdict; not while another one waits for its answer."""
+        if self._answer is not None and not self._answer.done() and self.text(now):
+            return
+        self._clear()
+        self._outcome, self._asked_at = outcome, now
+        if self._clients[outcome].service_is_ready():
+            self._answer = self._clients[outcome].call_async(Trigger.Request())
+
+    def text(self, now: float) -> str:
+        """Return what became of the latest one, '' some seconds later."""
+        if now - self._asked_at > ANSWERED_S:
+            self._clear()
+            return ''
+        if self._answer is None:
+            return f'{self._outcome}: no training takes it'
+        if not self._answer.done():
+            return f'{self._outcome}: no answer yet'
+        return f'{self._outcome}: {self._answer.result().message}'
+
+    def _clear(self) -> None:
+        if self._answer is not None:
+            # Of a training that ended before it answered.
+            self._clients[self._outcome].remove_pending_request(self._answer)
+        self._answer, self._asked_at = None, -math.inf
 
 
 class ViewerNode(BaseNode):
@@ -125,6 +166,8 @@ class ViewerNode(BaseNode):
         self.sub('record_episodes/state', self._on_episodes)
         self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
                           for name in EPISODES}
+        self._verdicts = Verdicts({name: self.create_client(Trigger, f'robot/{name}')
+                                   for name in VERDICTS})
 
     def stop(self) -> None:
         """Release every button and end the server."""
@@ -250,6 +293,10 @@ class ViewerNode(BaseNode):
                         self._request_release()
                 case MoveTo(positions):
                     self._move_to(positions)
+                case Verdict(outcome):
+                    # An old one would be of another episode.
+                    if not self._standstill.is_input_old:
+                        self._verdicts.ask(outcome, time.monotonic())
                 case Episode(request) if self._recorder_is_ready():
                     # Its answer comes as its state.
                     self._recorder[request].call_async(Trigger.Request())
@@ -298,6 +345,8 @@ class ViewerNode(BaseNode):
             self._panel.follow(self._positions.tolist())
             if not self.count_publishers(self._training.topic_name):
                 self._arm_status.training = ''
+            self._panel.show_training(self._arm_status.training and plain(
+                self._verdicts.text(now) or self._arm_status.training, 200))
             self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')
             self._panel.show_state(state_text(self._arm_status, self._positions, confident, now))
 

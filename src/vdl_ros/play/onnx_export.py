@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import copy
-import io
-import json
 import math
-import warnings
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,13 +17,14 @@ from torch.nn import functional
 
 from vdl_ros.common.files import atomic_file
 from vdl_ros.common.observation_spaces import ImageAndVector
+from vdl_ros.common.onnx_file import OnnxFileError, serialize_onnx
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.canonical_spaces import Column
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.registration import REACH
-from vdl_ros.play.onnx_policy import FORMAT, KEY, ActionError, OnnxFileError, OnnxPolicy
+from vdl_ros.play.onnx_policy import FORMAT, ActionError, OnnxPolicy
 from vdl_ros.play.plain_spaces import to_plain
 from vdl_ros.play.saved_policy import SavedPolicy, load_policy
 from vdl_ros.rl.acting.actor import EnvStepper
@@ -277,10 +275,6 @@ def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
     return Parity(largest, _STEPS * batch)
 
 
-# Version of the operators, which onnxruntime 1.17 and later know.
-_OPSET = 20
-
-
 class ExportError(ValueError):
     """A policy that cannot be exported; the message is one line."""
 
@@ -332,34 +326,11 @@ def _serialize(
     raw: list[Any] | None,
 ) -> bytes:
     """Return the bytes of the file."""
-    try:
-        import onnx
-    except ImportError:
-        raise ExportError('onnx is not installed here: pip install onnx onnxruntime') from None
-    inputs = [torch.zeros((2, *each['shape']), dtype=getattr(torch, each['dtype']))
-              for each in _inputs_of(space)]
-    names = [each['name'] for each in _inputs_of(space)]
+    inputs = {each['name']: torch.zeros((2, *each['shape']), dtype=getattr(torch, each['dtype']))
+              for each in _inputs_of(space)}
     outputs = ['parameters', 'action', 'value']
     if saved.policy.state_size:
-        inputs.append(torch.zeros(2, saved.policy.state_size))
-        names.append('state')
+        inputs['state'] = torch.zeros(2, saved.policy.state_size)
         outputs.append('next_state')
-    stream: Any = io.BytesIO()
-    with warnings.catch_warnings():
-        # Of the tracer, about shapes that do not change; and that there is another exporter.
-        warnings.simplefilter('ignore')
-        try:
-            torch.onnx.export(
-                PolicyGraph(saved.policy, saved.action_space, starts), tuple(inputs), stream,
-                input_names=names, output_names=outputs, opset_version=_OPSET, dynamo=False,
-                dynamic_axes={name: {0: 'batch'} for name in (*names, *outputs)})
-        except (torch.onnx.errors.OnnxExporterError, RuntimeError) as error:
-            reason = ' '.join(str(error).split())[:200]
-            raise ExportError(f'network {saved.train.network}: {reason}') from None
-    model = onnx.load_model_from_string(stream.getvalue())
-    model.producer_name = 'vdl_ros'
-    text = json.dumps(_describe(saved, space, columns, starts, raw), allow_nan=False)
-    onnx.helper.set_model_props(model, {KEY: text})
-    onnx.checker.check_model(model, full_check=True)
-    data: bytes = model.SerializeToString()
-    return data
+    return serialize_onnx(PolicyGraph(saved.policy, saved.action_space, starts), inputs, outputs,
+                          _describe(saved, space, columns, starts, raw))

@@ -1,13 +1,7 @@
-"""Policies in ONNX files of ``export_policy``, run by onnxruntime without PyTorch.
-
-A file has its weights inside and uses a few standard operators. What would lead out of the file,
-run other code or hide a part of the graph is refused before onnxruntime sees it: external data,
-functions, subgraphs, operators of other domains.
-"""
+"""Policies in ONNX files of ``export_policy``, run by onnxruntime without PyTorch."""
 
 from __future__ import annotations
 
-import functools
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
@@ -16,29 +10,20 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from vdl_ros.common.memory import memory_limit
-from vdl_ros.common.quoting import quoted
+from vdl_ros.common.onnx_file import (
+    OnnxFileError,
+    load_onnx,
+    onnx_inputs,
+    open_onnx,
+    reason_of,
+)
 from vdl_ros.play.plain_spaces import PlainSpace
 
-#: Operators that a policy consists of.
-OPERATORS = frozenset((
-    'Add', 'ArgMax', 'Cast', 'Clip', 'Concat', 'Constant', 'ConstantOfShape', 'Conv', 'Div', 'Elu',
-    'Equal', 'Expand', 'Flatten', 'Gather', 'Gemm', 'Identity', 'Max', 'MaxPool', 'Min', 'Mul',
-    'Not', 'OneHot', 'Pad', 'ReduceMax', 'Relu', 'Reshape', 'Shape', 'Sigmoid', 'Slice', 'Split',
-    'Squeeze', 'Sub', 'Tanh', 'Transpose', 'Unsqueeze', 'Where'))
-#: Of the JSON text in ``metadata_props``.
-KEY = 'vdl_ros'
 FORMAT = 1
-_MISSING = 'is not installed here: pip install onnx onnxruntime'
 # Numbers of an observation or a state.
 _MAX_NUMBERS = 1 << 26
-_MAX_BYTES = 1 << 30  # bytes
 # Types of onnxruntime by names of NumPy.
 _TYPES = {'float32': 'float', 'float64': 'double'}
-
-
-class OnnxFileError(ValueError):
-    """A file that is not a policy of this program; the message is one line."""
 
 
 class ActionError(RuntimeError):
@@ -132,43 +117,6 @@ class PolicyMetadata(msgspec.Struct, frozen=True):
         return self.state.last_reward_index if self.state else None
 
 
-def _check_graph(data: bytes) -> None:
-    """Refuse a serialized ``ModelProto`` that has what a policy does not have."""
-    try:
-        import onnx
-    except ImportError:
-        raise OnnxFileError(f'onnx {_MISSING}') from None
-    try:
-        model = onnx.load_model_from_string(data)
-    # The error of protobuf.
-    except Exception:
-        raise OnnxFileError('not an ONNX file, or cut short') from None
-    graph = model.graph
-    if model.functions or model.training_info:
-        raise OnnxFileError('functions and training graphs are not allowed')
-    for domain in (each.domain for each in (*model.opset_import, *graph.node)):
-        if domain not in ('', 'ai.onnx'):
-            raise OnnxFileError(f'operators of {quoted(domain, 40)} are not allowed')
-    tensors = list(graph.initializer)
-    for node in graph.node:
-        if node.op_type not in OPERATORS:
-            raise OnnxFileError(f'operator {quoted(node.op_type, 40)} is not allowed')
-        for each in node.attribute:
-            # Beside plain values an attribute may only have tensors.
-            if each.ref_attr_name or {field.name for field, _ in each.ListFields()} - _ATTRIBUTE:
-                raise OnnxFileError('subgraphs, sparse tensors and references are not allowed')
-            tensors += [each.t, *each.tensors]
-    if graph.sparse_initializer:
-        raise OnnxFileError('sparse weights are not allowed')
-    if any(each.external_data or each.data_location for each in tensors):
-        raise OnnxFileError('weights in other files (external data) are not allowed')
-
-
-# Fields of an attribute that a policy has.
-_ATTRIBUTE = {'name', 'type', 'doc_string', 'f', 'i', 's', 't', 'floats', 'ints', 'strings',
-              'tensors'}
-
-
 class Outputs(NamedTuple):
     """Outputs of a policy for B observations.
 
@@ -190,15 +138,8 @@ class OnnxPolicy:
     """
 
     def __init__(self, data: bytes) -> None:
-        _check_graph(data)
-        self._session = _open(data)
-        properties = self._session.get_modelmeta().custom_metadata_map
-        if KEY not in properties:
-            raise OnnxFileError('not a file of export_policy: it does not describe a policy')
-        try:
-            self.metadata = found = msgspec.json.decode(properties[KEY], type=PolicyMetadata)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise OnnxFileError(f'metadata {KEY}: {_reason(error)}') from None
+        self._session, self.metadata = open_onnx(data, PolicyMetadata, 'export_policy')
+        found = self.metadata
         self._names = ['parameters', 'action', 'value', *(['next_state'] if found.state_size
                                                          else [])]
         self._state = np.zeros((0, found.state_size), np.float32)
@@ -255,7 +196,7 @@ class OnnxPolicy:
             made = self._session.run(self._names, inputs)
         # onnxruntime's own errors have no common class.
         except Exception as error:
-            raise ActionError(_reason(error)) from None
+            raise ActionError(reason_of(error)) from None
         outputs = Outputs(*made, *([] if self.metadata.state_size else [state]))
         self._check(outputs, len(state))
         return outputs
@@ -279,8 +220,7 @@ class OnnxPolicy:
                   for each in found.observation.inputs}
         if found.state_size:
             wanted['state'] = ('float', (found.state_size,))
-        have = {each.name: (each.type[len('tensor('):-1], tuple(each.shape[1:]))
-                for each in self._session.get_inputs()}
+        have = onnx_inputs(self._session)
         if have != wanted:
             raise OnnxFileError(f'inputs: {have} are not {wanted}, those of its metadata')
         names = {each.name for each in self._session.get_outputs()}
@@ -314,54 +254,4 @@ def load_onnx_policy(path: Path) -> OnnxPolicy:
     Raises:
         OnnxFileError: it cannot be used; the message is one line that names the file.
     """
-    if not path.is_file():
-        raise OnnxFileError(f'{path}: no such file')
-    if path.stat().st_size > _MAX_BYTES:
-        raise OnnxFileError(f'{path}: larger than {_MAX_BYTES >> 30} GiB')
-    try:
-        return OnnxPolicy(path.read_bytes())
-    except OnnxFileError as error:
-        raise OnnxFileError(f'{path}: {error}') from None
-
-
-def _open(data: bytes) -> Any:
-    """Return a session of onnxruntime."""
-    try:
-        import onnxruntime
-    except ImportError:
-        raise OnnxFileError(f'onnxruntime {_MISSING}') from None
-    options = onnxruntime.SessionOptions()
-    # More threads do not pay for one observation.
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    # Errors are raised; it would print them as well.
-    options.log_severity_level = 4
-    # A small graph may make tensors of any size. Constants are computed by each run as well,
-    # because what computes them once has no limit.
-    _limit_memory()
-    options.add_session_config_entry('session.use_env_allocators', '1')
-    # Not its own format, which nobody has checked.
-    options.add_session_config_entry('session.load_model_format', 'ONNX')
-    try:
-        return onnxruntime.InferenceSession(
-            data, options, providers=['CPUExecutionProvider'],
-            disabled_optimizers=['ConstantFolding'])
-    # onnxruntime's own errors have no common class.
-    except Exception as error:
-        raise OnnxFileError(f'onnxruntime refuses it: {_reason(error)}') from None
-
-
-@functools.cache
-def _limit_memory() -> None:
-    """Limit the memory of all policies of this process, weights included."""
-    import onnxruntime
-    onnxruntime.create_and_register_allocator(
-        onnxruntime.OrtMemoryInfo('Cpu', onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0,
-                                  onnxruntime.OrtMemType.DEFAULT),
-        onnxruntime.OrtArenaCfg({'max_mem': min(_MAX_BYTES, memory_limit())}))
-
-
-def _reason(error: Exception) -> str:
-    text = ' '.join(str(error).split())
-    # Before it onnxruntime only says where in its source.
-    _, memory, rest = text.partition('Available memory')
-    return (memory + rest or text)[:200]
+    return load_onnx(path, OnnxPolicy)

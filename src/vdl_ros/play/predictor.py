@@ -15,8 +15,9 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from vdl_ros.common.files import checkpoint_file
+from vdl_ros.common.onnx_file import OnnxFileError
 from vdl_ros.envs.canonical_spaces import Actions, ObservationError, Observations
-from vdl_ros.play.onnx_policy import OnnxFileError, OnnxPolicy, load_onnx_policy
+from vdl_ros.play.onnx_policy import OnnxPolicy, load_onnx_policy
 from vdl_ros.play.plain_spaces import from_plain
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,20 +51,21 @@ def flip(
     return pictures, targets, points
 
 
-def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
-    """Return pictures in other light and colours, some blurred, noisy or part hidden.
+def _draws(
+    count: int, generator: torch.Generator,
+) -> tuple[Callable[..., Tensor], Callable[[float], Tensor]]:
+    """Return what draws numbers from ``low`` to ``high`` of a shape, and a share of a batch."""
+    return (lambda low, high, *shape: torch.empty(shape).uniform_(low, high, generator=generator),
+            lambda part: torch.rand(count, generator=generator) < part)
 
-    One in a hundred is blank: black, white or noise, for which a network must learn a large
-    standard deviation. Pictures are float [batch, 3, height, width] from 0 to 1.
+
+def relight(pictures: Tensor, generator: torch.Generator) -> Tensor:
+    """Return pictures in other light and colours, some blurred or noisy; not clamped.
+
+    Pictures are float [batch, 3, height, width] from 0 to 1.
     """
-    count, _, height, width = pictures.shape
-
-    def uniform(low: float, high: float, *shape: int) -> Tensor:
-        return torch.empty(shape).uniform_(low, high, generator=generator)
-
-    def share(part: float) -> Tensor:
-        return torch.rand(count, generator=generator) < part
-
+    count = len(pictures)
+    uniform, share = _draws(count, generator)
     blurred = share(_BLURRED)
     if blurred.any():
         # From a little to about a pixel: a lens out of focus.
@@ -81,6 +82,18 @@ def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
         strength = uniform(0.0, 0.04, int(noisy.sum()), 1, 1, 1)
         noise = torch.randn(pictures[noisy].shape, generator=generator)
         pictures[noisy] += noise * strength
+    return pictures
+
+
+def augment(pictures: Tensor, generator: torch.Generator) -> Tensor:
+    """Return pictures as :func:`relight` does, some part hidden.
+
+    One in a hundred is blank: black, white or noise, for which a network must learn a large
+    standard deviation. Pictures are float [batch, 3, height, width] from 0 to 1.
+    """
+    count, _, height, width = pictures.shape
+    uniform, share = _draws(count, generator)
+    pictures = relight(pictures, generator)
     for row in share(_ERASED).nonzero().flatten().tolist():
         size = torch.randint(6, 25, (2,), generator=generator).tolist()
         top = int(torch.randint(0, height - size[0], (1,), generator=generator))

@@ -266,11 +266,35 @@ class _Resets(_Section, kw_only=True):
             raise ValueError('one of service, trajectory, confirmation and none')
 
 
+_FUNCTION = r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*'
+
+
 class FunctionCall(_Section, kw_only=True):
     """A Python function or class of this host, ``module:name``, with its arguments."""
 
-    function: Annotated[str, matching(r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*', 'module:name')]
+    function: Annotated[str, matching(_FUNCTION, 'module:name')]
     arguments: dict[str, Any] = {}
+
+
+class Success(FunctionCall, kw_only=True):
+    """What says that an episode has succeeded: a function, or a classifier of an observed image.
+
+    A ``classifier`` is an ONNX file beside the contract, or in a folder there. It has to say so
+    at ``times`` ticks in a row, and in each episode it has to deny it first.
+    """
+
+    function: Annotated[str, matching(f'({_FUNCTION})?', 'module:name')] = ''
+    classifier: Annotated[str, matching(
+        r'([A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*\.onnx|',
+        'a file beside the contract, such as success.onnx')] = ''
+    image: Annotated[str, matching(f'({_NAME})?', 'the name of an image')] = ''
+    times: Annotated[int, Meta(ge=1, le=1000)] = 2
+
+    def __post_init__(self) -> None:
+        if bool(self.function) == bool(self.classifier):
+            raise ValueError('one of function and classifier')
+        if self.classifier and not self.image:
+            raise ValueError('image: missing')
 
 
 class Limit(_Range, kw_only=True):
@@ -294,7 +318,7 @@ class Contract(_Section, kw_only=True):
     resets: _Resets = field(name='reset')
     task: FunctionCall | None = None
     reward: FunctionCall | None = None
-    success: FunctionCall | None = None
+    success: Success | None = None
     failure: FunctionCall | None = None
     success_reward: Annotated[float, Meta(ge=0.0, le=1e6)] = 0.0
     limits: tuple[Limit, ...] = ()
@@ -328,8 +352,9 @@ class Contract(_Section, kw_only=True):
             raise ValueError('reward: not beside a task, which has its own')
         if not (self.task or self.reward or self.success_reward):
             raise ValueError('reward: missing: a reward, a task with its own, or success_reward')
-        if self.task is not None and (self.success or self.failure):
-            raise ValueError(f'{"success" if self.success else "failure"}: not beside a task')
+        judges = bool(self.success and self.success.function)
+        if self.task is not None and (judges or self.failure):
+            raise ValueError(f'{"success: function" if judges else "failure"}: not beside a task')
         if self.copies > 1 and '{}' not in self.namespace:
             raise _refusal('copies', self.copies, '1, or a namespace such as robot_{}')
 
@@ -343,6 +368,9 @@ class Contract(_Section, kw_only=True):
             if first and image.size and image.size != first.size:
                 raise _refusal(f'images[{index}]: size', image.size,
                                f'{first.size}, as of the image {first.name}')
+        if self.success is not None and self.success.classifier:
+            _check_name('success: image', self.success.image,
+                        [each.name for each in self.observed_images], 'images with a size')
         channels = sum(image.stack * image.channels for image in self.observed_images)
         if channels > _MAX_CHANNELS:
             raise _refusal('images: stack', channels, f'at most {_MAX_CHANNELS} channels of all '
@@ -352,10 +380,26 @@ class Contract(_Section, kw_only=True):
     def observed_images(self) -> list[ImageTopic]:
         return [image for image in self.images if image.size]
 
+    def image(self, name: str) -> ImageTopic:
+        """Return an observed image; '': the first one; or ContractError."""
+        found = {each.name: each for each in self.observed_images}
+        name = name or next(iter(found), '')
+        if name not in found:
+            raise ContractError(f'{self.name}.yaml: image {quoted(name)} is not allowed: names of '
+                                f'images with a size: {", ".join(found) or "there are none"}')
+        return found[name]
+
     @property
     def inputs(self) -> dict[str, Topic]:
         """Return what the robot is measured by: topics, then images, by key."""
         return self.topics | {image.name: image for image in self.observed_images}
+
+    @property
+    def classifier(self) -> Path | None:
+        """Return the file of the classifier of success."""
+        if self.success is None or not self.success.classifier:
+            return None
+        return Path(self.path).parent / self.success.classifier
 
     @property
     def name(self) -> str:

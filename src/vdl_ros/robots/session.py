@@ -20,6 +20,7 @@ from vdl_ros.common.consent import (
     is_program,
     time_since_boot,
 )
+from vdl_ros.robots.classifier import Classifier, SuccessInPictures
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract, Reading, StopTopic
 from vdl_ros.robots.observer import Observer
@@ -170,6 +171,7 @@ class Session:
         name: of the node that sends, as its messages name it.
         confirmation: keeps what a person has to confirm.
         takeovers: a person who moves the robot takes the episode over, and does not end it.
+        classifier: says by an image that an episode has succeeded, beside the task.
         clock: s, by which others, stops and standstills are judged.
 
     Attributes:
@@ -187,11 +189,13 @@ class Session:
         self, contract: Contract, task: Task, resetter: Resetter | None,
         send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None], *,
         name: str = '', confirmation: Confirmation | None = None, takeovers: bool = False,
-        clock: Callable[[], float] = time_since_boot,
+        classifier: Classifier | None = None, clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._observer = Observer(contract, task)
         self._send, self._log = send, log
+        self._pictures = None if classifier is None else SuccessInPictures(
+            classifier, contract, log, clock)
         self.state = State.WAITING
         self.ticks = self.late = self.begun = self.lost = 0
         self._outcome = ''
@@ -479,6 +483,8 @@ class Session:
         self._observer.begin()
         measured = self._measure(now)
         self._task.begin(measured, self._random)
+        if self._pictures is not None:
+            self._pictures.begin(measured)
         self._takeover.begin(now)
         self.begun, self._outcome = self.begun + 1, 'lost'
         self.state = State.RUNNING
@@ -516,10 +522,13 @@ class Session:
             return
         episode.steps += 1
         success, failure = self._task.success(measured), self._task.failure(measured)
+        seen = self._pictures is not None and self._pictures.is_reached(measured)
         if episode.judged:
             success, failure = episode.judged == 'success', episode.judged == 'failure'
+        elif seen:
+            success, failure = True, False
         success &= not episode.broken
-        reward += self._contract.success_reward * (success and bool(episode.judged))
+        reward += self._contract.success_reward * (success and (seen or bool(episode.judged)))
         terminated = success or bool(episode.broken) or failure
         truncated = not terminated and episode.steps >= self._contract.episode_steps
         self._deliver(

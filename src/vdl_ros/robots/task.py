@@ -134,7 +134,8 @@ class _FunctionTask(Task):
     def __init__(self, contract: Contract) -> None:
         super().__init__(contract)
         self._reward, self._success, self._failure = (
-            partial(_find(contract, key, call), **call.arguments) if call else lambda *_: False
+            partial(_find(contract, key, call), **call.arguments)
+            if call and call.function else lambda *_: False
             for key, call in (('reward', contract.reward), ('success', contract.success),
                               ('failure', contract.failure)))
 

@@ -119,6 +119,8 @@ _LABELS = {'base': ('left', 'right'), 'shoulder': ('down', 'up'), 'elbow': ('dow
 #: Buttons of ``record_episodes`` by its services.
 EPISODES = {'start': 'Start episode', 'success': 'Save as success', 'failure': 'Save as failure',
             'discard': 'Discard'}
+#: Buttons by which a person ends the episode of a training, by its services.
+VERDICTS = {'success': 'Success', 'failure': 'Failure', 'discard': 'Discard the episode'}
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,14 @@ class Episode:
     request: str
 
 
-Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo | Episode
+@dataclass(frozen=True)
+class Verdict:
+    """What a person says of the episode of a training, one of :data:`VERDICTS`."""
+
+    outcome: str
+
+
+Event = Hold | Release | ClientClosed | Lamp | EmergencyStop | MoveTo | Episode | Verdict
 
 
 class Panel:
@@ -206,12 +215,17 @@ class Panel:
         with self._motors_folder:
             self._add_motors()
         self._joints_folder = gui.add_folder('Joints: set, then go')
-        # The last one, so that no button moves when it comes.
+        # The last ones, so that no button moves when they come.
         self._episodes_folder = gui.add_folder('Demonstrations', visible=False)
         with self._episodes_folder:
             self._episodes_text = gui.add_markdown('')
             for request, label in EPISODES.items():
                 self._on(gui.add_button(label), partial(Episode, request))
+        self._training_folder = gui.add_folder('Training', visible=False)
+        with self._training_folder:
+            self._training_text = gui.add_markdown('')
+            for outcome, label in VERDICTS.items():
+                self._on(gui.add_button(label), partial(Verdict, outcome))
         self._on(self._stop, partial(EmergencyStop, True), on_stop)
         self._on(self._release, partial(EmergencyStop, False))
 
@@ -267,6 +281,11 @@ class Panel:
         """Show the state of ``record_episodes``, Markdown, with its buttons; '' hides them."""
         self._episodes_text.content = text
         self._episodes_folder.visible = bool(text)
+
+    def show_training(self, text: str) -> None:
+        """Show what a training does, Markdown, with its buttons; '' hides them."""
+        self._training_text.content = text
+        self._training_folder.visible = bool(text)
 
     def follow(self, positions: Sequence[float]) -> None:
         """Set the sliders to the joints' positions, rad, unless a user has moved one."""

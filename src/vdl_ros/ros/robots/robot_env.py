@@ -21,6 +21,7 @@ from rclpy.node import Node
 
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
+from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import Result
@@ -78,6 +79,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
         self._tasks = [make_task(contract) for _ in range(num_envs)]
+        self._classifier = classifier_of(contract)
         self._observer = Observer(contract, self._tasks[0])
         self.single_observation_space = self._observer.space
         self.single_action_space = _action_space(contract.actions)
@@ -97,7 +99,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if self._graph is None:
             self._graph = RobotGraph(
                 self._contract, self._interfaces, self._tasks, self._namespace, self._launch,
-                self._max_steps, takeovers=self._takeovers)
+                self._max_steps, takeovers=self._takeovers, classifier=self._classifier)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
         while missing.any():

@@ -16,6 +16,7 @@ from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
 from vdl_ros.common.consent import ROBOT_ENVIRONMENT
+from vdl_ros.robots.classifier import Classifier
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract
 from vdl_ros.robots.session import Result, Session
@@ -38,13 +39,14 @@ class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
 
     ``launch`` is of :class:`Confirmation`; '': this process is one.
-    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers`` is of
-    :class:`Session`.
+    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers`` and
+    ``classifier`` are of :class:`Session`.
     """
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
         namespace: str, launch: str = '', max_steps: int = 0, *, takeovers: bool = False,
+        classifier: Classifier | None = None,
     ) -> None:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The name says which environment was first; all else that launch files remap in this
@@ -69,7 +71,7 @@ class RobotGraph:
             Session(self._contract, task, resetter, robot.send, self._logger(copy),
                     name=self._node.get_fully_qualified_name(),
                     confirmation=self._confirmation(robot.topic, launch or _PROCESS),
-                    takeovers=takeovers)
+                    takeovers=takeovers, classifier=classifier)
             for copy, (task, resetter, robot) in enumerate(zip(
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
