@@ -730,3 +730,17 @@ def test_an_observation_has_the_frames_of_the_latest_ticks_and_silence_loses_the
     while not (first := look(3)):
         pass
     np.testing.assert_array_equal(first[0][0, 0], [3, 3, 3])
+
+
+def test_an_image_that_is_not_observed_is_for_the_task_and_its_silence_counts(robot):
+    robot = robot(images=(
+        ImageTopic(name='eye', topic='eye', size=(64, 48), observed=False, timeout=0.15),))
+    assert Observer(robot.contract, robot.task).space.shape == (4,)
+    while not (first := robot.tick()):
+        robot.session.on_reading('eye', Reading(
+            {}, robot.now, 0.0, robot.now, robot.now, grey(3)))
+    # Speed, the age of odom, and twice no action.
+    np.testing.assert_allclose(first.observation, [0.1, 0.01 / 0.5, 0.0, 0.0], atol=1e-6)
+    while robot.tick(act=0.0):
+        np.testing.assert_array_equal(robot.task.seen.images['eye'], grey(3))
+    assert robot.log[-1] == 'waits: eye: nothing newer than 0.15 s'

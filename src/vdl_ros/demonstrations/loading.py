@@ -98,7 +98,7 @@ def _replay(
 
     With ``outcomes`` what followed, too, with all rests, up to success or failure.
     """
-    missing = [topic.topic for key, topic in contract.inputs.items()
+    missing = [topic.topic for key, topic in contract.observed_inputs.items()
                if not episode.readings.get(key)]
     if missing:
         raise ValueError(f'{episode.source}: no message on {", ".join(missing)}')
@@ -119,7 +119,7 @@ def _replay(
     history = np.concatenate([np.tile(neutral, (HISTORY, 1)), values[first:]])
     measured = _measure(episode, ticks[first:stop + outcomes], history)
     fresh = np.array([
-        all(each.ages[key] <= topic.timeout for key, topic in contract.inputs.items())
+        all(each.ages[key] <= topic.timeout for key, topic in contract.observed_inputs.items())
         for each in measured])
     task.begin_demonstrated(measured)
     observer.begin()
@@ -475,7 +475,7 @@ def _read_bag(path: Path, contract: Contract, success: bool) -> RobotEpisode:
             origin = ns
         before = at
         if isinstance(entry.value, dict | Picture):
-            for key, topic in contract.inputs.items():
+            for key, topic in contract.observed_inputs.items():
                 readings = episode.readings.setdefault(key, [])
                 if topic.topic.strip('/') != entry.topic or (readings and at < readings[-1].at):
                     continue

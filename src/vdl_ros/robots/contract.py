@@ -83,7 +83,8 @@ class ImageTopic(Topic, kw_only=True):
     """A topic of images; the robot is measured by those with a ``size``, others are recorded only.
 
     An observation has the frames at the latest ``stack`` ticks, of the part ``crop`` (x, y, width,
-    height) of each image, in width and height ``size``; pixels.
+    height) of each image, in width and height ``size``; pixels. Those that are not ``observed``
+    are for task and success only.
     """
 
     name: Annotated[str, matching(_NAME, 'a name such as camera')]
@@ -93,6 +94,7 @@ class ImageTopic(Topic, kw_only=True):
     crop: tuple[_Pixel, _Pixel, _Length, _Length] | None = None
     stack: Annotated[int, Meta(ge=1, le=16)] = 1
     grayscale: bool = False
+    observed: bool = True
 
     @property
     def channels(self) -> int:
@@ -365,24 +367,28 @@ class Contract(_Section, kw_only=True):
                 raise _refusal(f'images[{index}]: name', image.name,
                                'a name that no other image and no topic has')
             names.append(image.name)
-            if first and image.size and image.size != first.size:
+            if first and image in self.observed_images and image.size != first.size:
                 raise _refusal(f'images[{index}]: size', image.size,
                                f'{first.size}, as of the image {first.name}')
         if self.success is not None and self.success.classifier:
             _check_name('success: image', self.success.image,
-                        [each.name for each in self.observed_images], 'images with a size')
+                        [each.name for each in self.measured_images], 'images with a size')
         channels = sum(image.stack * image.channels for image in self.observed_images)
         if channels > _MAX_CHANNELS:
             raise _refusal('images: stack', channels, f'at most {_MAX_CHANNELS} channels of all '
                            'together, 3 a frame, 1 with grayscale')
 
     @property
-    def observed_images(self) -> list[ImageTopic]:
+    def measured_images(self) -> list[ImageTopic]:
         return [image for image in self.images if image.size]
 
+    @property
+    def observed_images(self) -> list[ImageTopic]:
+        return [image for image in self.measured_images if image.observed]
+
     def image(self, name: str) -> ImageTopic:
-        """Return an observed image; '': the first one; or ContractError."""
-        found = {each.name: each for each in self.observed_images}
+        """Return an image that is measured; '': the first one; or ContractError."""
+        found = {each.name: each for each in self.measured_images}
         name = name or next(iter(found), '')
         if name not in found:
             raise ContractError(f'{self.name}.yaml: image {quoted(name)} is not allowed: names of '
@@ -392,6 +398,11 @@ class Contract(_Section, kw_only=True):
     @property
     def inputs(self) -> dict[str, Topic]:
         """Return what the robot is measured by: topics, then images, by key."""
+        return self.topics | {image.name: image for image in self.measured_images}
+
+    @property
+    def observed_inputs(self) -> dict[str, Topic]:
+        """Return the :attr:`inputs` of which the policy knows."""
         return self.topics | {image.name: image for image in self.observed_images}
 
     @property

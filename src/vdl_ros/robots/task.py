@@ -76,7 +76,8 @@ class Task:
         self._names = [feature.name for feature in features]
         self._low, self._span = _scale([(each.low, each.high) for each in features])
         self._action_low, self._action_span = _scale([(each.low, each.high) for each in parts])
-        size = (len(features) + len(self.goals) + len(contract.inputs) + LAST_ACTIONS * len(parts))
+        size = (len(features) + len(self.goals) + len(contract.observed_inputs)
+                + LAST_ACTIONS * len(parts))
         self._space = spaces.Box(-1.0, 1.0, (size,), np.float32)
 
     @staticmethod
@@ -109,8 +110,8 @@ class Task:
 
     def observe(self, measured: Measured) -> NDArray[np.float32]:
         values = np.array([measured.values[name] for name in self._names])
-        timeouts = [topic.timeout for topic in self.contract.inputs.values()]
-        ages = [measured.ages[key] for key in self.contract.inputs]
+        timeouts = [topic.timeout for topic in self.contract.observed_inputs.values()]
+        ages = [measured.ages[key] for key in self.contract.observed_inputs]
         actions = measured.actions[:LAST_ACTIONS] - self._action_low
         found = np.concatenate([
             np.nan_to_num((values - self._low) / self._span * 2.0 - 1.0), self.goal(measured),
