@@ -63,7 +63,8 @@ def demos(tmp_path_factory):
 def run(tmp_path):
     """Return what runs the tool with the contract of a robot that has a camera."""
     robot = tmp_path / 'mine.yaml'
-    robot.write_text(yaml.safe_dump(GOOD | {'images': [CAMERA, {'name': 'x', 'topic': 'y'}]}))
+    robot.write_text(yaml.safe_dump(GOOD | {'images': [
+        CAMERA, {'name': 'all', 'topic': 'camera/image_raw'}]}))
     return lambda data, output, *rest: main([
         '--data', str(data), '--robot', str(robot), '--output', str(tmp_path / output), *rest])
 
@@ -121,6 +122,12 @@ def test_a_file_that_differs_from_pytorch_is_not_written(
     assert not [*tmp_path.glob('a.onnx*')]
 
 
+def test_an_image_whose_size_nobody_says_is_small(demos, run, tmp_path, capsys):
+    assert run(demos, 'all.onnx', '--image', 'all', '--steps', '1') == 0
+    assert 'the contract says no size of all: 64 x 64 pixels' in capsys.readouterr().out
+    assert load_classifier(tmp_path / 'all.onnx').metadata.size == (64, 64)
+
+
 def test_a_picture_that_is_no_success_counts_twice_in_the_threshold():
     probabilities = np.array([0.1, 0.6, 0.8, 0.9, 0.95], np.float32)
     counts = choose_threshold(probabilities, np.array([False, False, True, False, True]))
@@ -168,8 +175,10 @@ def test_what_cannot_be_learned_from_is_refused_in_one_line(demos, run, tmp_path
             (folder('blind', *[True] * 5, frames=0), 'a.onnx', 'no image on camera/image_raw'),
             (cut, 'a.onnx', 'what follows in it is left out; move this episode out of the '),
             (torn, 'a.onnx', 'a.png: compressed image: '),
-            (demos, 'a.onnx --image x', "image 'x' is not allowed: names of images with a size: "
-             'camera'),
+            (demos, 'a.onnx --image x', "image 'x' is not allowed: names of its images: camera, "
+             'all'),
+            (torn, 'a.onnx --robot=', f'--robot: missing: nothing in {torn} names the contract'),
+            (demos, 'a.onnx --robot=', "robot: 'mine' is not allowed"),
             (demos, 'there.onnx', 'there.onnx exists; name another file'),
             (demos, 'a.pt', 'a.pt does not end in .onnx')):
         assert run(data, *output.split()) == 2, reason

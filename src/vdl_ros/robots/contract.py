@@ -387,12 +387,12 @@ class Contract(_Section, kw_only=True):
         return [image for image in self.measured_images if image.observed]
 
     def image(self, name: str) -> ImageTopic:
-        """Return an image that is measured; '': the first one; or ContractError."""
-        found = {each.name: each for each in self.measured_images}
+        """Return one of the images; '': the first one; or ContractError."""
+        found = {each.name: each for each in self.images}
         name = name or next(iter(found), '')
         if name not in found:
             raise ContractError(f'{self.name}.yaml: image {quoted(name)} is not allowed: names of '
-                                f'images with a size: {", ".join(found) or "there are none"}')
+                                f'its images: {", ".join(found) or "there are none"}')
         return found[name]
 
     @property

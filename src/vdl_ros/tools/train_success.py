@@ -11,6 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec import structs
+
+from vdl_ros.bags.reader import find_bags, read_labels
 from vdl_ros.common.command_line import (
     EXIT_INTERRUPTED,
     OneLineParser,
@@ -25,6 +28,9 @@ from vdl_ros.common.files import atomic_file
 from vdl_ros.demonstrations.success import SuccessConfig, read_episodes, train
 from vdl_ros.robots.contract import find_contract
 
+# Of an image of which the contract says no size, pixels.
+_SIZE = 64, 64
+
 
 def main(args: Sequence[str] | None = None) -> int:
     options = vars(_parser().parse_args(args))
@@ -37,7 +43,10 @@ def main(args: Sequence[str] | None = None) -> int:
             raise ValueError(f'--output: {output} does not end in .onnx')
         if output.exists():
             raise ValueError(f'--output: {output} exists; name another file')
-        image = find_contract(robot).image(name)
+        image = find_contract(robot or _robot_of(folder)).image(name)
+        if image.size is None:
+            image = structs.replace(image, size=_SIZE)
+            say(f'the contract says no size of {image.name}: {_SIZE[0]} x {_SIZE[1]} pixels')
         data, counts = train(read_episodes(folder, image, config, say), image, config, say)
         with atomic_file(output) as partial:
             partial.write_bytes(data)
@@ -53,6 +62,13 @@ def main(args: Sequence[str] | None = None) -> int:
         return EXIT_INTERRUPTED
 
 
+def _robot_of(folder: Path) -> str:
+    """Return the contract of recorded episodes; ValueError: nothing names it."""
+    if found := read_labels(find_bags(folder)[0]).robot:
+        return found
+    raise ValueError(f'--robot: missing: nothing in {folder} names the contract')
+
+
 def _parser() -> argparse.ArgumentParser:
     default = {field.name: field.default for field in dataclasses.fields(SuccessConfig)}
     parser = OneLineParser(
@@ -62,8 +78,8 @@ def _parser() -> argparse.ArgumentParser:
     add('--data', type=Path, required=True, metavar='FOLDER', help='the folder of '
         'record_episodes, or one with the folders success and failure of *.png or *.jpg')
     add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
-    add('--robot', required=True, metavar='NAME', help='the contract that uses it: '
-        'FOLDER/NAME.yaml, or one of this package')
+    add('--robot', default='', metavar='NAME', help='the contract that uses it: '
+        'FOLDER/NAME.yaml, or one of this package [of the episodes]')
     add('--image', default='', metavar='NAME', help='the image of the contract [the first one]')
     for name, kind, text in (
             ('positive_seconds', number(0, 3600, 's'), 'the end of an episode that was saved as a '
