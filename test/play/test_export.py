@@ -1,6 +1,7 @@
 """An exported policy acts as its checkpoint and describes itself; other files are refused."""
 
 import json
+import threading
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,11 +9,14 @@ import onnx
 import onnxruntime
 import pytest
 import torch
+import yaml
 from onnx import TensorProto, helper
+from robot_contract import GOOD
 
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.onnx_file import KEY, OnnxFileError
 from vdl_ros.envs.dummy import COUNTER
+from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.owi535.reach import describe
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play import onnx_export
@@ -20,6 +24,7 @@ from vdl_ros.play.onnx_export import ExportError, PolicyGraph, export_policy
 from vdl_ros.play.onnx_policy import ActionError, OnnxPolicy, load_onnx_policy
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.policy.policy import choose_precision
+from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.tools import export_policy as tool
 
 RECURRENT = {'lstm_size': 5, 'last_action_reward': True}
@@ -72,6 +77,18 @@ def test_the_file_describes_the_policy_of_the_arm(tmp_path):
         {'name': 'observation', 'shape': [59], 'dtype': 'float32'}]
     assert found['action']['sizes'] == [3, 3, 3, 3]
     assert found['action']['choices'] == ['backward', 'off', 'forward']
+
+
+def test_the_policy_of_a_robot_is_exported_without_the_robot(checkpoint, tmp_path, capsys):
+    (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(
+        GOOD | {'reward': {'function': 'builtins:max'}}))
+    register(EnvModulesConfig(robots=str(tmp_path)), '', threading.Event())
+    path = checkpoint('robot/mine', **RECURRENT)
+    assert tool.main([str(path), '--robots', str(tmp_path), '--output',
+                      str(tmp_path / 'mine.onnx')]) == 0
+    assert 'mine.onnx: robot/mine, ppo, 99 steps' in capsys.readouterr().out
+    # Speed, its age, and the last two actions.
+    assert load_onnx_policy(tmp_path / 'mine.onnx').metadata.observation.inputs[0].shape == (4,)
 
 
 def test_the_file_describes_parts_range_and_state(exported):

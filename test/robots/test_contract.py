@@ -85,7 +85,7 @@ MISTAKES = [
     ('features.0.low', float('nan'), 'features[0]: low: nan is not allowed'),
     ('actions.parts.0.levels', [0], 'parts[0]: levels: (0.0,) is not allowed: at least two'),
     ('actions.parts.0.neutral', 2, 'neutral: 2.0 is not allowed: from -1 to 1'),
-    ('reset', {}, 'reset: one of service, trajectory, confirmation and none'),
+    ('reset', {}, 'reset: one of service, trajectory, policy, confirmation and none'),
     ('reset', {'trajectory': {'topic': 't', 'positions': {'hip': 0}, 'seconds': 1,
                               'tolerance': 1, 'timeout': 1}},
      "reset: trajectory: positions: 'hip' is not allowed: names of features"),

@@ -251,7 +251,8 @@ class ActorNode(BaseNode):
         """Act and run callbacks in turn: a policy is loaded only between two unrolls."""
         self._stopping = stop
         with set_up():
-            register(self._modules, self, stop, self.settings(ProcessConfig).launch_id)
+            register(self._modules, self.get_namespace(), stop,
+                     self.settings(ProcessConfig).launch_id)
         self._say_state('waits for a policy')
         self.get_logger().info('waiting for a policy')
         acted, patience = False, time.monotonic() + PATIENCE_S

@@ -56,7 +56,7 @@ class EvaluateNode(BaseNode):
         self._modules = self.settings(EnvModulesConfig)
         import_modules(self._modules)
         # For its spaces; it is registered again when it is known what ends the process.
-        register(self._modules, self, threading.Event())
+        register(self._modules, self.get_namespace(), threading.Event())
         loaded = load_policy(Path(path), env_id=self._config.env_id,
                              algorithm=self._config.algorithm)
         self._other = load_policy(
@@ -100,7 +100,7 @@ class EvaluateNode(BaseNode):
         if self._env.env_id.startswith(ROBOT):
             # As many robots as there were.
             count = min(count, self._env.num_envs)
-            register(self._modules, self, stop)
+            register(self._modules, self.get_namespace(), stop)
         # The score of a game counts all lives, also if the policy was trained with episodic_life.
         env = replace(self._env, episodic_life=False)
         with set_up():

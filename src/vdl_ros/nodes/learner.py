@@ -74,7 +74,7 @@ class LearnerNode(BaseNode):
         self._modules = self.settings(EnvModulesConfig)
         import_modules(self._modules)
         # Only their spaces: the actors run them.
-        register(self._modules, self, threading.Event())
+        register(self._modules, self.get_namespace(), threading.Event())
         if not rank:
             self.configs()
         self._device = choose_device(self._run.device, self._run.learner_rank)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import msgspec
 import numpy as np
 import torch
 from gymnasium.vector import VectorEnv
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -22,7 +25,7 @@ from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
 from vdl_ros.envs.canonical_spaces import Column
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play.onnx_policy import FORMAT, ActionError, OnnxPolicy
 from vdl_ros.play.plain_spaces import to_plain
@@ -214,6 +217,7 @@ class _Cell(nn.LSTMCell):
 #: Largest difference, of numbers above 1 relative to them.
 TOLERANCE = 1e-5
 _STEPS = 64
+_BATCH = 4
 
 
 class Parity(NamedTuple):
@@ -223,19 +227,45 @@ class Parity(NamedTuple):
     observations: int
 
 
+def _is_robot(saved: SavedPolicy) -> bool:
+    return saved.env.env_id.startswith(ROBOT)
+
+
+def _seen(envs: Any) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    """Yield what environments show at random actions, and where an episode begins, [B]."""
+    stepper = EnvStepper(envs, seed=0)
+    envs.action_space.seed(0)
+    while True:
+        yield stepper.observation, stepper.is_reset
+        stepper.step(envs.action_space.sample())
+
+
+def _numbers(
+    envs: Any, random: np.random.Generator,
+) -> Iterator[tuple[NDArray[Any], NDArray[np.bool_]]]:
+    """Yield random observations of a robot, which is not here, as :func:`_seen`."""
+    space = envs.single_observation_space
+    while True:
+        rows = np.empty((_BATCH, *space.shape), space.dtype)
+        numbers = rows
+        if isinstance(space, ImageAndVector):
+            images, numbers = space.split(rows)
+            images[...] = random.integers(0, 256, images.shape)
+        numbers[...] = random.uniform(-1.0, 1.0, numbers.shape)
+        yield rows, np.zeros(_BATCH, np.bool_)
+
+
 @torch.inference_mode()
 def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
-    """Compare a policy by PyTorch and by onnxruntime in B environments with random actions."""
-    batch, random = envs.num_envs, np.random.default_rng(0)
+    """Compare a policy by PyTorch and by onnxruntime, as of :func:`_seen`."""
+    batch, random = _BATCH, np.random.default_rng(0)
     policy = copy.deepcopy(saved.policy)
     policy.precision = torch.float32
     distribution, is_greedy = policy.distribution, isinstance(policy.distribution, EpsilonGreedy)
-    stepper = EnvStepper(envs, seed=0)
-    envs.action_space.seed(0)
     state, chosen, largest = policy.initial_state(batch), torch.empty(0), 0.0
-    for step in range(_STEPS):
-        observations = stepper.observation
-        is_reset = stepper.is_reset | (random.random(batch) < 0.1)
+    seen = _numbers(envs, random) if _is_robot(saved) else _seen(envs)
+    for step, (observations, begins) in enumerate(itertools.islice(seen, _STEPS)):
+        is_reset = begins | (random.random(batch) < 0.1)
         rewards = random.normal(size=batch).astype(np.float32)
         if step:
             state = policy.append_last_action(state, chosen, torch.from_numpy(rewards))
@@ -271,7 +301,6 @@ def check_parity(saved: SavedPolicy, exported: OnnxPolicy, envs: Any) -> Parity:
             if not largest <= TOLERANCE:
                 raise OnnxFileError(f'{name}: differs from PyTorch by {largest:.2g}, more than '
                                     f'{TOLERANCE:g}')
-        stepper.step(envs.action_space.sample())
     return Parity(largest, _STEPS * batch)
 
 
@@ -301,7 +330,8 @@ def export_policy(checkpoint: Path, output: Path) -> Report:
     # Of a robot with the task reach: this host need not have its contract.
     is_reach = isinstance(described, dict) and described.get('task') == REACH
     saved = load_policy(checkpoint, env_id=REACH if is_reach else '')
-    envs: Any = factory.make(saved.env, seed=0, num_envs=4, same_step=True)
+    envs: Any = factory.make(
+        saved.env, seed=0, num_envs=1 if _is_robot(saved) else _BATCH, same_step=True)
     try:
         outer = envs
         # The outermost environment that makes the vector of numbers.

@@ -30,6 +30,8 @@ CONVERSIONS = ('roll', 'pitch', 'yaw')
 IMAGE, COMPRESSED_IMAGE = 'sensor_msgs/msg/Image', 'sensor_msgs/msg/CompressedImage'
 
 _NAME = '[A-Za-z][A-Za-z0-9_]*'
+# Of a file beside a contract, or in a folder there.
+_BESIDE = '([A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*'
 _PATH = f'/?{_NAME}(/{_NAME})*'
 _FIELD = r'[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*'
 _Text = Annotated[str, matching('(?s:.+)', 'text')]
@@ -170,6 +172,18 @@ class Actions(_Section, kw_only=True):
     def is_discrete(self) -> bool:
         return bool(self.parts[0].levels)
 
+    def values(self, chosen: NDArray[Any]) -> NDArray[np.float64]:
+        """Return an action of a policy in the units of its parts, float64 [parts].
+
+        ``chosen`` has numbers of levels, or of each part -1 to 1; others are clipped.
+        """
+        if self.is_discrete:
+            return np.array([part.levels[index] for part, index in zip(
+                self.parts, np.ravel(chosen).tolist(), strict=True)])
+        low, high = np.array([(part.low, part.high) for part in self.parts]).T
+        scaled = low + 0.5 * (np.clip(np.ravel(chosen), -1.0, 1.0) + 1.0) * (high - low)
+        return np.asarray(scaled, np.float64)
+
 
 class TakeoverPart(_Section, kw_only=True):
     """A number of a person's message, which times ``scale`` is the part ``name`` of the action."""
@@ -253,19 +267,32 @@ class TrajectoryReset(_Section, kw_only=True):
             raise _refusal('topic', self.topic, 'one of action and topic')
 
 
+class PolicyReset(_Section, kw_only=True):
+    """A policy that brings the robot back: an ONNX file, and the contract of its task.
+
+    Both are beside the contract. The reset ends with the success of that task.
+    """
+
+    file: Annotated[str, matching(rf'{_BESIDE}\.onnx', 'a file beside the contract, *.onnx')]
+    robot: Annotated[str, matching(_BESIDE, 'the name of a contract beside this one')]
+    timeout: Annotated[float, Meta(ge=0.1, le=3600.0)]
+
+
 #: A text says what a person has to do, and then confirms.
-Reset = ServiceReset | TrajectoryReset | str | None
+Reset = ServiceReset | TrajectoryReset | PolicyReset | str | None
 
 
 class _Resets(_Section, kw_only=True):
     service: ServiceReset | None = None
     trajectory: TrajectoryReset | None = None
+    policy: PolicyReset | None = None
     confirmation: _Text | None = None
     none: bool = False
 
     def __post_init__(self) -> None:
-        if sum(map(bool, (self.service, self.trajectory, self.confirmation, self.none))) != 1:
-            raise ValueError('one of service, trajectory, confirmation and none')
+        if sum(map(bool, (self.service, self.trajectory, self.policy, self.confirmation,
+                          self.none))) != 1:
+            raise ValueError('one of service, trajectory, policy, confirmation and none')
 
 
 _FUNCTION = r'[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*'
@@ -287,8 +314,7 @@ class Success(FunctionCall, kw_only=True):
 
     function: Annotated[str, matching(f'({_FUNCTION})?', 'module:name')] = ''
     classifier: Annotated[str, matching(
-        r'([A-Za-z0-9_-][A-Za-z0-9_.-]*/)*[A-Za-z0-9_-][A-Za-z0-9_.-]*\.onnx|',
-        'a file beside the contract, such as success.onnx')] = ''
+        rf'({_BESIDE}\.onnx)?', 'a file beside the contract, such as success.onnx')] = ''
     image: Annotated[str, matching(f'({_NAME})?', 'the name of an image')] = ''
     times: Annotated[int, Meta(ge=1, le=1000)] = 2
 
@@ -427,7 +453,8 @@ class Contract(_Section, kw_only=True):
     @property
     def reset(self) -> Reset:
         """Return how it is reset; None: it starts where it is."""
-        return self.resets.service or self.resets.trajectory or self.resets.confirmation
+        return (self.resets.service or self.resets.trajectory or self.resets.policy
+                or self.resets.confirmation)
 
     @property
     def recorded(self) -> list[str]:

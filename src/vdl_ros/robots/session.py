@@ -40,6 +40,10 @@ class Resetter:
 
     def begin(self, random: np.random.Generator) -> None: ...
 
+    def act(self, measured: Measured) -> NDArray[np.float64] | None:
+        """Return what the robot is commanded to until the next tick, [parts]; None: nothing."""
+        return None
+
     def is_done(self, values: dict[str, float]) -> bool:
         """Return whether it is reset, by the latest features by name; ResetError: it cannot be."""
         raise NotImplementedError
@@ -463,13 +467,19 @@ class Session:
             self._settled, self.state = now, State.SETTLING
             return
         self._command(self._neutral)
-        self.state = State.RESETTING
+        self.state, self._episode = State.RESETTING, self._new_episode(now)
         self._resetter.begin(self._random)
 
     def _go_on_resetting(self, now: float) -> None:
         assert self._resetter is not None
         try:
+            command = self._resetter.act(self._measure(now))
+            if command is not None:
+                self._command(command)
+                self._episode.history.appendleft(command)
             if self._resetter.is_done(self._values()):
+                if command is not None:
+                    self._command(self._neutral)
                 self._settled, self.state = now, State.SETTLING
         except ResetError as error:
             self.lose(f'reset: {error}')

@@ -8,6 +8,7 @@ Exit status: 0 if the file was written and equals PyTorch, else 2.
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from vdl_ros.common.files import from_here
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.play.onnx_export import export_policy
+from vdl_ros.ros.robots.robot_env import register
 
 
 def main(args: Sequence[str] | None = None) -> int:
@@ -27,11 +29,14 @@ def main(args: Sequence[str] | None = None) -> int:
     add('--format', choices=['onnx'], default='onnx', help='[onnx]')
     add('--output', type=Path, required=True, metavar='FILE', help='the file to write, *.onnx')
     add('--env_modules', default='', metavar='NAMES', help='modules that register environments')
+    add('--robots', default='', metavar='FOLDER', help='of contracts NAME.yaml, for robot/NAME')
     options = parser.parse_args(args)
     options.checkpoint, options.output = from_here(options.checkpoint), options.output.absolute()
 
     def export() -> None:
-        import_modules(EnvModulesConfig(env_modules=options.env_modules))
+        modules = EnvModulesConfig(env_modules=options.env_modules, robots=options.robots)
+        import_modules(modules)
+        register(modules, '', threading.Event())
         saved, size, parity = export_policy(options.checkpoint, options.output)
         print(f'{options.output}: {saved.env.env_id}, {saved.train.algorithm}, '
               f'{saved.agent_steps:,} steps; {size / 1e3:,.0f} kB; differs from PyTorch by at '

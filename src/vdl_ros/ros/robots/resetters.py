@@ -1,4 +1,7 @@
-"""How robots are brought to the start of an episode: by a service, a trajectory, or a person."""
+"""How robots are brought to the start of an episode.
+
+By a service, a trajectory, a policy, or a person.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,14 @@ from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import suggestion
-from vdl_ros.robots.contract import Contract, ContractError, ServiceReset, TrajectoryReset
+from vdl_ros.play.policy_resetter import PolicyResetter
+from vdl_ros.robots.contract import (
+    Contract,
+    ContractError,
+    PolicyReset,
+    ServiceReset,
+    TrajectoryReset,
+)
 from vdl_ros.robots.session import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
@@ -23,6 +33,8 @@ from vdl_ros.ros.robots.robot_topics import resolve_service
 
 
 def check_reset(contract: Contract) -> None:
+    if isinstance(contract.reset, PolicyReset):
+        PolicyResetter(contract, contract.reset)
     if isinstance(contract.reset, ServiceReset):
         kind = resolve_service(f'{contract.name}.yaml: reset: service: type', contract.reset.type)
         _request(contract, kind, np.random.default_rng(0))
@@ -39,6 +51,8 @@ def make_resetter(contract: Contract, node: Node, full: Callable[[str], str]) ->
         return _ByService(contract, contract.reset, node, full)
     if isinstance(contract.reset, TrajectoryReset):
         return (_ByAction if contract.reset.action else _ByTopic)(contract.reset, node, full)
+    if isinstance(contract.reset, PolicyReset):
+        return PolicyResetter(contract, contract.reset)
     if isinstance(contract.reset, str):
         return _ByPerson(contract.reset, node)
     return None

@@ -17,7 +17,6 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
-from rclpy.node import Node
 
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
@@ -115,7 +114,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         """Command all robots that run, and return what they show at their next tick."""
         assert self._graph is not None
         thinking = time.monotonic() - self._returned
-        self._graph.act(self._values(actions))
+        self._graph.act(np.stack([self._contract.actions.values(each) for each in actions]))
         results = self._wait()
         while not any(results):
             results = self._wait()
@@ -162,17 +161,6 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
                 return results
         raise EnvStopped('the process ends')
 
-    def _values(self, actions: NDArray[Any]) -> NDArray[np.float64]:
-        """Return actions of the space in the units of the contract, float64 [B, parts]."""
-        parts = self._contract.actions.parts
-        chosen = np.asarray(actions).reshape(self.num_envs, len(parts))
-        if not self._contract.actions.is_discrete:
-            low, high = np.array([(part.low, part.high) for part in parts]).T
-            scaled = low + 0.5 * (np.clip(chosen, -1.0, 1.0) + 1.0) * (high - low)
-            return np.asarray(scaled, np.float64)
-        return np.array([[part.levels[index] for part, index in zip(parts, row, strict=True)]
-                         for row in chosen.tolist()])
-
 
 def _action_space(actions: Actions) -> spaces.Space[Any]:
     if not actions.is_discrete:
@@ -183,17 +171,17 @@ def _action_space(actions: Actions) -> spaces.Space[Any]:
 
 
 def register(
-    config: EnvModulesConfig, node: Node, stop: threading.Event, launch: str = '',
+    config: EnvModulesConfig, namespace: str, stop: threading.Event, launch: str = '',
 ) -> None:
     """Register ``robot/NAME`` for each contract of this host: messages can only choose one.
 
-    ``launch``: as of :class:`RobotGraph`.
+    ``namespace`` is the one of their topics, ``launch`` as of :class:`RobotGraph`.
     """
     for name, path in known_contracts(config.robots).items():
         gymnasium.registry.pop(f'{ROBOT}{name}', None)
         gymnasium.register(
             f'{ROBOT}{name}',
-            vector_entry_point=_creator(path, node.get_namespace(), stop, launch))
+            vector_entry_point=_creator(path, namespace, stop, launch))
 
 
 def _creator(path: Path, namespace: str, stop: threading.Event, launch: str) -> Any:

@@ -1,0 +1,83 @@
+"""A second policy that brings a robot to the start of an episode."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from vdl_ros.common.onnx_file import OnnxFileError
+from vdl_ros.play.onnx_policy import ActionError, load_onnx_policy
+from vdl_ros.robots.contract import Contract, ContractError, PolicyReset, read_contract
+from vdl_ros.robots.observer import Observer
+from vdl_ros.robots.session import ResetError, Resetter
+from vdl_ros.robots.task import Measured, make_task
+
+
+class PolicyResetter(Resetter):
+    """Acts by an ONNX policy until the task of its own contract succeeds.
+
+    ContractError: the policy is not of that task, or its robot is another one.
+    """
+
+    def __init__(
+        self, contract: Contract, reset: PolicyReset,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        folder, where = Path(contract.path).parent, f'{contract.name}.yaml: reset: policy'
+        back = read_contract(folder / f'{reset.robot}.yaml')
+        for name in ('rate', 'inputs', 'features', 'actions'):
+            if getattr(back, name) != getattr(contract, name):
+                raise ContractError(f'{where}: robot: {reset.robot!r} is not allowed: its {name} '
+                                    'are not those of this contract')
+        self._reset, self._clock, self._actions = reset, clock, contract.actions
+        self._task = make_task(back)
+        self._observer = Observer(back, self._task)
+        try:
+            self._policy = load_onnx_policy(folder / reset.file)
+            space = self._observer.space
+            self._policy(np.zeros((1, *space.shape), space.dtype))
+            found = self._policy.metadata.action
+        except (ActionError, OnnxFileError, ValueError) as error:
+            raise ContractError(f'{where}: file: {error}') from None
+        sizes = tuple(len(part.levels) for part in contract.actions.parts if part.levels)
+        count = len(contract.actions.parts)
+        if found.sizes != sizes or found.shape not in ((count,), () if sizes else (count,)):
+            raise ContractError(
+                f'{where}: file: actions of shape {list(found.shape)} and sizes '
+                f'{list(found.sizes)} are not allowed: {count} parts of sizes {list(sizes)}')
+        self._random = np.random.default_rng()
+        self._before: Measured | None = None
+        self._is_back, self._deadline = False, 0.0
+
+    def begin(self, random: np.random.Generator) -> None:
+        self._random, self._before, self._is_back = random, None, False
+        self._deadline = self._clock() + self._reset.timeout
+
+    def act(self, measured: Measured) -> NDArray[np.float64]:
+        task, is_first = self._task, self._before is None
+        if self._before is None:
+            task.begin(measured, self._random)
+            self._observer.begin()
+        else:
+            # In the order that a task may rely on.
+            task.reward(self._before, measured)
+            self._is_back = task.success(measured)
+            task.failure(measured)
+        self._before = measured
+        observation: NDArray[Any] = self._observer.step(measured)
+        try:
+            chosen = self._policy(observation[None], np.array([is_first]))[0]
+        except ActionError as error:
+            raise ResetError(f'{self._reset.file}: {error}') from None
+        return task.command(self._actions.values(chosen), measured)
+
+    def is_done(self, values: dict[str, float]) -> bool:
+        if not self._is_back and self._clock() > self._deadline:
+            raise ResetError(f'{self._reset.file} has not brought it back within '
+                             f'{self._reset.timeout:g} s')
+        return self._is_back

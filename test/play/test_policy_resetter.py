@@ -1,0 +1,95 @@
+"""A second policy that resets a robot."""
+
+import pytest
+import yaml
+from robot_contract import GOOD
+
+from vdl_ros.play.policy_resetter import PolicyResetter
+from vdl_ros.robots.contract import ContractError, Reading, read_contract
+from vdl_ros.robots.session import Session, State
+from vdl_ros.robots.task import make_task
+
+# As CartPole: four numbers, and one of two actions.
+BACK = GOOD | {
+    'actions': GOOD['actions'] | {'parts': [{
+        'name': 'forward', 'field': 'linear.x', 'unit': 'm/s', 'levels': [-1.0, 1.0],
+        'neutral': -1.0}]},
+    'reward': {'function': 'back:reward'}, 'success': {'function': 'back:is_back'}}
+
+
+@pytest.fixture
+def robot(exported, tmp_path):
+    """Return a session, its contract, what was sent, and a function that goes on by a tick."""
+    _, file = exported('CartPole-v1')
+    (tmp_path / 'back.onnx').write_bytes(file.read_bytes())
+    (tmp_path / 'back.py').write_text(
+        'def reward(before, after):\n    return 0.0\n'
+        'def is_back(after):\n    return after["speed"] < 0.1\n')
+    (tmp_path / 'back.yaml').write_text(yaml.safe_dump(BACK))
+    path = tmp_path / 'there.yaml'
+    path.write_text(yaml.safe_dump(BACK | {'success': None, 'reset': {
+        'policy': {'file': 'back.onnx', 'robot': 'back', 'timeout': 2.0}}}))
+    contract, now, sent = read_contract(path), [0.0], []
+    session = Session(
+        contract, make_task(contract), PolicyResetter(contract, contract.reset, lambda: now[0]),
+        lambda action: sent.append(action.tolist()), print, clock=lambda: now[0])
+
+    def tick(speed):
+        now[0] += 0.05
+        session.on_reading('odom', Reading({'speed': speed}, now[0], 0.0, now[0], now[0]))
+        session.tick(now[0])
+        return session.take()
+
+    return session, contract, sent, tick
+
+
+def test_a_policy_acts_until_its_own_task_succeeds_and_then_the_episode_begins(robot):
+    session, _, sent, tick = robot
+    for _ in range(5):
+        assert tick(0.9) is None
+    # The neutral action first, then those of the policy, which is deterministic.
+    assert session.state is State.RESETTING
+    assert sent[0] == [-1.0]
+    assert len(sent) == 5
+    assert {*map(tuple, sent[1:])} <= {(-1.0,), (1.0,)}
+    tick(0.05)
+    assert session.state is State.SETTLING
+    assert sent[-1] == [-1.0], 'neutral'
+    assert tick(0.05).is_first
+    assert session.state is State.RUNNING
+
+
+def test_a_person_or_a_stop_ends_the_reset_and_it_is_not_for_ever(robot, capsys):
+    session, _, sent, tick = robot
+    for _ in range(3):
+        tick(0.9)
+    session.on_other('/teleop', 0.15, moving=True)
+    count = len(sent)
+    assert session.state is State.WAITING
+    tick(0.9)
+    assert len(sent) == count, 'the person has the robot'
+    for _ in range(90):
+        tick(0.9)
+    assert 'reset: back.onnx has not brought it back within 2 s' in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(('changed', 'reason'), [
+    ({'rate': 10.0}, "robot: 'back' is not allowed: its rate are not those of this contract"),
+    ({'actions': GOOD['actions']}, 'its actions are not those'),
+    ({'reset': {'policy': {'file': 'no.onnx', 'robot': 'back', 'timeout': 2.0}}},
+     'no.onnx: no such file'),
+    ({'features': [*GOOD['features'], GOOD['features'][0] | {'name': 'more'}]}, 'its features')])
+def test_a_policy_of_another_robot_is_refused(robot, tmp_path, changed, reason):
+    content = yaml.safe_load((tmp_path / 'there.yaml').read_text()) | changed
+    (tmp_path / 'there.yaml').write_text(yaml.safe_dump(content))
+    contract = read_contract(tmp_path / 'there.yaml')
+    with pytest.raises(ContractError, match=reason):
+        PolicyResetter(contract, contract.reset)
+
+
+def test_a_policy_of_another_task_is_refused(exported, robot, tmp_path):
+    _, contract, *_ = robot
+    _, file = exported('Acrobot-v1')
+    (tmp_path / 'back.onnx').write_bytes(file.read_bytes())
+    with pytest.raises(ContractError, match='there.yaml: reset: policy: file: .*observation'):
+        PolicyResetter(contract, contract.reset)
