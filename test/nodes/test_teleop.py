@@ -211,14 +211,19 @@ def test_all_off_is_repeated_until_all_nodes_have_found_teleop(person, monkeypat
     assert all(each.base for each in person.received[-4:]), 'a key that moves ends them'
 
 
-def test_keys_that_waited_in_a_pause_move_nothing(person, monkeypatch):
+def test_keys_that_waited_in_a_pause_move_and_release_nothing(person, monkeypatch):
     person.start_here()
+    person.driver.publish(EmergencyStopState())
+    person.wait_for(lambda: person.running.node._stop_state is not None, 'the state')
     monkeypatch.setattr(StandstillDetector, 'is_input_old', True)
-    person.type(b'bq')
+    person.type(b'rbq')
     person.wait_for(lambda: person.received and person.received[-1].lamp == 1, 'the lamp')
     assert person.motors() == {}
     monkeypatch.undo()
     person.turn(b'b')
+    person.type(b'e')
+    person.wait_for(lambda: person.stops, 'the stop')
+    assert person.stops[0].engage, 'a release'
 
 
 def test_exception_stops_motors_and_restores_the_terminal(person, monkeypatch):

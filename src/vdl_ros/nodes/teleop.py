@@ -48,11 +48,10 @@ class TeleopNode(BaseNode):
     def process_input(self, data: bytes) -> None:
         """Execute the actions of keys and send the motors' command; ``data`` was read now."""
         actions = self.keys.feed(data, time.monotonic())
-        is_after_standstill = self._standstill.update()
+        self._standstill.update()
         if self._standstill.is_input_old:
-            # Typed meanwhile, when nobody expects motion any more.
+            # Typed meanwhile, when nobody expects motion any more, or before a newer stop.
             self.keys.stop()
-        if is_after_standstill:
             actions = [each for each in actions if each != 'release']
         for action in actions:
             if action == 'help':
