@@ -201,12 +201,17 @@ def test_the_emergency_stop(person):
     person.until_restored()
 
 
-def test_all_off_is_repeated_until_all_nodes_have_found_teleop(person, monkeypatch):
+def test_all_off_follows_a_release_and_is_repeated_until_all_nodes_have_found_teleop(
+        person, monkeypatch):
     monkeypatch.setattr(teleop, 'FOUND_S', 1000.0)
     person.start_here()
+    person.turn(b'qb')
+    count = len(person.received)
     person.type(b' ')
-    person.wait_for(lambda: len(person.received) >= 4, 'the repetitions')
-    assert person.motors() == {}
+    person.wait_for(lambda: not any(each.base for each in person.received[-5:]),
+                    'the repetitions')
+    offs = [each.lamp for each in person.received[count:] if not each.base]
+    assert offs[:3] == [1, 0, 0], 'a release with the lamp, then all off'
     person.turn(b'b', commands=5)
     assert all(each.base for each in person.received[-4:]), 'a key that moves ends them'
 

@@ -589,6 +589,16 @@ def test_the_last_command_of_a_person_who_is_gone_is_not_held_for_a_late_agent(r
     assert {*robot.sent} == {0.0}
 
 
+def test_a_key_that_is_let_go_with_the_lamp_on_stops_at_once(robot):
+    robot = robot(takeovers=True)
+    robot.start()
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    assert robot.tick(act=0.7).executed == [-0.5]
+    for sender, executed in (('/viewer', -0.5), ('/teleop', 0.0)):
+        robot.session.on_other(sender, robot.now, moving=False, for_lamp=True, values=[0.0])
+        assert robot.tick(act=0.7).executed == [executed], sender
+
+
 def test_what_a_person_sent_during_a_pause_of_the_process_moves_nothing(robot):
     robot = robot(takeovers=True, episode_steps=100, takeover=Takeover(
         topic='joy', type='sensor_msgs/msg/Joy',

@@ -245,10 +245,13 @@ class Consent:
         if self._standstill.update():
             self.withdraw(STOOD_STILL)
 
-    def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> None:
-        """Take a command of any node, also of the program itself."""
+    def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> bool:
+        """Take a command of any node, also of the program itself.
+
+        Return whether who moved the robot lets it go, also by a command ``for_lamp``.
+        """
         if sender == self._name or (is_program(sender) and not self._yields_to_programs):
-            return
+            return False
         by = ('another environment' if ROBOT_ENVIRONMENT in sender
               else shown(sender) or 'a person')
         is_released = self._moves and by == self._other and (
@@ -264,6 +267,7 @@ class Consent:
             self._moves, self._moved_at = False, self._clock()
         elif not (for_lamp or is_program(sender) or self._is_neutral(by)):
             self.withdraw(f'{by} switched the motors off')
+        return is_released and not moving
 
     def _is_neutral(self, by: str) -> bool:
         """Return whether a command only lets the driver go on after a stop."""

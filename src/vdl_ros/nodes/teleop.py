@@ -61,7 +61,9 @@ class TeleopNode(BaseNode):
             elif action == 'ask':
                 self.terminal.ask()
             elif action == 'off':
-                # Whatever was sent last: a program may move the arm.
+                # Whatever was sent last: a program may move the arm. The first of who moved it
+                # counts as letting go only, and one with the lamp as none.
+                self._send(self.keys.motors(time.monotonic()))
                 self._switch_all_off()
             elif action == 'stop':
                 self._stop.publish(stop_request(self._name, 'key e'))

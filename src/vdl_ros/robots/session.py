@@ -255,8 +255,9 @@ class Session:
         if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
             self._moved_until = now + YIELD_S
             return
-        self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
-        if values and not is_program(sender) and not for_lamp and self._may_take_over(moving, now):
+        is_released = self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
+        if values and not is_program(sender) and (is_released or not for_lamp) and (
+                self._may_take_over(moving, now)):
             self._in_force, self._has_commanded = np.array(values, np.float64), False
             self._takeover.on_person(self._in_force, now)
         elif moving:
