@@ -182,6 +182,13 @@ def test_a_training_is_interrupted_by_others_and_stops_but_ended_by_all_off():
     assert program.ended.pop() == ('/teleop switched the motors off', False)
     program.wait(1.1)
     program.consent.ask()
+    # Nobody else lets it go.
+    program.consent.on_command('/teleop#1', moving=True)
+    assert program.consent.pause == '/teleop commands the robot'
+    program.consent.on_command('/teleop#2', moving=False)
+    assert program.ended.pop() == ('/teleop switched the motors off', False)
+    program.wait(1.1)
+    program.consent.ask()
     # During the stop it is meant as it is.
     program.consent.on_stop(True)
     program.consent.on_command('/teleop', moving=False)

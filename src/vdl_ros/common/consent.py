@@ -8,6 +8,7 @@ asked again. Persons are all senders but the programs of this package.
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable
 
@@ -50,6 +51,16 @@ def is_program(sender: str) -> bool:
     """Return whether a node, by its full name, commands by itself: controller or policy."""
     name = sender.rsplit('/', 1)[-1]
     return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
+
+
+def unique_sender(name: str) -> str:
+    """Return the sender of a person's commands by a node, of which there may be several."""
+    return f'{name}#{secrets.token_hex(4)}'
+
+
+def named(sender: str) -> str:
+    """Return the name of a sender, for people."""
+    return shown(sender.partition('#')[0])
 
 
 def check_program(name: str) -> None:
@@ -144,6 +155,12 @@ class StandstillDetector:
         return self.recent or self.input_age > _OLD_S
 
 
+def _who(sender: str) -> str:
+    if ROBOT_ENVIRONMENT in sender:
+        return 'another environment'
+    return named(sender) or 'a person'
+
+
 class Consent:
     """Whether one program may move a robot; call :meth:`update` at a steady rate.
 
@@ -201,7 +218,7 @@ class Consent:
         if self.stopped:
             return 'emergency stop'
         if self._moves and self._clock() - self._moved_at < YIELD_S:
-            return f'{self._other} moves the robot'
+            return f'{_who(self._other)} moves the robot'
         if self._standstill.recent:
             return STOOD_STILL
         # The request may be older than what came with it.
@@ -224,7 +241,7 @@ class Consent:
     def pause(self) -> str:
         """Why nothing may move now although the consent holds, or ''."""
         if self._resumes and self._clock() - self._moved_at < YIELD_S:
-            return f'{self._other} commands the robot'
+            return f'{_who(self._other)} commands the robot'
         return self.halt
 
     @property
@@ -252,33 +269,31 @@ class Consent:
         """
         if sender == self._name or (is_program(sender) and not self._yields_to_programs):
             return False
-        by = ('another environment' if ROBOT_ENVIRONMENT in sender
-              else shown(sender) or 'a person')
-        is_released = self._moves and by == self._other and (
+        is_released = self._moves and sender == self._other and (
             self._clock() - self._moved_at < YIELD_S)
         if not (moving or for_lamp or is_program(sender)):
             self._off_at = self._clock()
         if moving:
-            self._other, self._moves, self._moved_at = by, True, self._clock()
+            self._other, self._moves, self._moved_at = sender, True, self._clock()
             if not self._resumes:
-                self.withdraw(f'{by} moves the robot', moved=True)
+                self.withdraw(f'{_who(sender)} moves the robot', moved=True)
         elif is_released:
             # Who lets go of a button stops what the button moved.
             self._moves, self._moved_at = False, self._clock()
-        elif not (for_lamp or is_program(sender) or self._is_neutral(by)):
-            self.withdraw(f'{by} switched the motors off')
+        elif not (for_lamp or is_program(sender) or self._is_neutral(sender)):
+            self.withdraw(f'{_who(sender)} switched the motors off')
         return is_released and not moving
 
-    def _is_neutral(self, by: str) -> bool:
+    def _is_neutral(self, sender: str) -> bool:
         """Return whether a command only lets the driver go on after a stop."""
         if self.stopped:
-            self._off_in_stop = self._off_in_stop or (by, self._clock())
+            self._off_in_stop = self._off_in_stop or (sender, self._clock())
             return True
         is_late = self._clock() - self._stop_ended_at >= _NEUTRAL_S
         if self._asked_at >= self._stop_ended_at or (is_late and not self._neutral_required):
             return False
-        is_first = by not in self._neutral
-        self._neutral.add(by)
+        is_first = sender not in self._neutral
+        self._neutral.add(sender)
         return is_first
 
     def on_stop(self, engaged: bool, neutral_required: bool = False, mark: object = None) -> None:
@@ -299,7 +314,7 @@ class Consent:
             self._neutral.clear()
             off, self._off_in_stop = self._off_in_stop, None
             if off is not None and self._stop_ended_at - off[1] > _STATE_S:
-                self.withdraw(f'{off[0]} switched the motors off')
+                self.withdraw(f'{_who(off[0])} switched the motors off')
             elif off is not None:
                 self._neutral.add(off[0])
         self.stopped, self._neutral_required = engaged, neutral_required

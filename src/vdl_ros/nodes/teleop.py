@@ -40,7 +40,7 @@ class TeleopNode(BaseNode):
         self._started = time.monotonic()
         self._is_off, self._off_at = False, 0.0
         self._name = self.get_fully_qualified_name()
-        self._motors = MotorsPublisher(self)
+        self._motors = MotorsPublisher(self, person=True)
         self._stop = self.pub('arm/emergency_stop')
         self._stop_state: EmergencyStopState | None = None
         self.sub('arm/emergency_stop_state', self._on_stop_state)

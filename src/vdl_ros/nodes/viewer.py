@@ -99,7 +99,7 @@ class ViewerNode(BaseNode):
         self._episodes = ''
         self._goal = np.full(3, np.nan)
         self._subscribe(self.settings(ImageTransportConfig).image_transport)
-        self._motors = MotorsPublisher(self)
+        self._motors = MotorsPublisher(self, person=True)
         self._trajectories = self.pub('arm/joint_trajectory')
         self._targets = self.pub('arm/target')
         self._alive = self.pub('arm/viewer_alive')
