@@ -271,16 +271,26 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(program, True, 1.5)
 
 
-def test_all_off_of_a_person_ends_what_a_program_moves_once():
+def test_a_person_ends_what_a_program_does_once():
     precedence = Precedence(0.5)
-    precedence.admits('/policy', True, 1.0)
-    assert not precedence.ends_program('/policy', 1.1)
-    assert precedence.ends_program('/teleop', 1.1)
-    assert not precedence.ends_program('/teleop', 1.2)
-    # Nor does one long after it, or of who lets go.
-    precedence.admits('/policy', True, 2.0)
-    assert not precedence.ends_program('/teleop', 3.1)
-    precedence.admits('/policy', True, 4.0)
-    precedence.admits('/teleop', True, 4.1)
-    precedence.admits('/policy', True, 4.2)
-    assert not precedence.ends_program('/teleop', 4.3)
+
+    def ends(sender, moving, now):
+        precedence.admits(sender, moving, now)
+        return precedence.ends_program(sender, moving, now)
+
+    for moving in (False, True):
+        assert not ends('/policy', True, 1.0)
+        assert ends('/teleop', moving, 1.1)
+        assert not ends('/teleop', moving, 1.2), 'as it ended'
+        # Nor does one long after it, or of who lets go.
+        assert not ends('/policy', True, 2.0)
+        assert not ends('/teleop', moving, 3.1)
+        assert not ends('/teleop', False, 3.2)
+        precedence = Precedence(0.5)
+    # Who takes over an environment does not end it, nor the controller that resets its robot.
+    assert not ends('/robot_environment_1', False, 1.0)
+    assert not ends('/arm_controller', True, 1.1)
+    assert not ends('/teleop', True, 1.2)
+    assert not ends('/teleop', False, 1.3)
+    assert not ends('/robot_environment_1', True, 3.0)
+    assert ends('/teleop', False, 3.1)

@@ -36,6 +36,9 @@ _PAUSE_S, _DRAIN_S = 0.1, 0.1
 # What a person did so long ago moves nothing any more, s.
 _OLD_S = 0.2
 
+# An environment that commanded last so long ago may be resetting the robot by a controller, s.
+_RESET_S = 60.0
+
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
 #: Begin of the names of nodes that command a robot as its environment, programs too.
@@ -75,25 +78,30 @@ class Precedence:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._person_until = self._program_until = -math.inf
+        self._person_until = self._program_until = self._environment_until = -math.inf
 
     def admits(self, sender: str, moving: bool, now: float) -> bool:
         """Return whether a command of ``sender`` counts at ``now``, s."""
         if is_program(sender):
+            if ROBOT_ENVIRONMENT in sender:
+                self._environment_until = now + _RESET_S
             is_admitted = now >= self._person_until
             if moving and is_admitted:
                 self._program_until = now + YIELD_S
             return is_admitted
         if moving:
-            self._person_until, self._program_until = now + self._window, -math.inf
+            self._person_until = now + self._window
         return True
 
-    def ends_program(self, sender: str, now: float) -> bool:
-        """Return whether all off of ``sender`` ends a program's motion, which may not hear it."""
+    def ends_program(self, sender: str, moving: bool, now: float) -> bool:
+        """Return whether a command of ``sender`` ends what a program does, which may not hear it.
+
+        All off does, and motion, unless an environment may let a person take over.
+        """
         if is_program(sender) or now >= self._program_until:
             return False
         self.end_programs()
-        return True
+        return not moving or now >= self._environment_until
 
     def end_programs(self) -> None:
         """Take note that no program moves anything."""

@@ -193,9 +193,11 @@ class ArmTopics:
             self.driver.keep_off(motors, sender)
         if stands:
             self._precedence.end_programs()
-        elif not (motors.moving or message.lamp) and self._precedence.ends_program(sender, now):
+        elif (motors.moving or not message.lamp) and self._precedence.ends_program(
+                sender, motors.moving, now):
             # A program that has just started may not have found this sender yet.
-            self._interrupt(f'{named(sender) or "a person"} switched the motors off')
+            does = 'moves the arm' if motors.moving else 'switched the motors off'
+            self._interrupt(f'{named(sender) or "a person"} {does}')
         self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())
