@@ -599,14 +599,19 @@ def test_a_key_that_is_let_go_with_the_lamp_on_stops_at_once(robot):
         assert robot.tick(act=0.7).executed == [executed], sender
 
 
-def test_what_a_person_sent_during_a_pause_of_the_process_moves_nothing(robot):
+@pytest.mark.parametrize('value', [0.0, -0.5])
+def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(robot, value):
     robot = robot(takeovers=True, episode_steps=100, takeover=Takeover(
         topic='joy', type='sensor_msgs/msg/Joy',
         parts=(TakeoverPart(name='forward', field='axes', index=1),)))
     robot.start()
+    if not value:
+        robot.session.on_person(np.array([0.8]), robot.now)
     robot.now += 0.5
-    robot.session.on_person(np.array([-0.5]), robot.now)
-    assert robot.sent == []
+    robot.session.on_person(np.array([value]), robot.now)
+    assert robot.sent[-1] == 0.0
+    robot.tick(act=0.7)
+    assert robot.tick(act=0.7).executed == [0.0]
 
 
 @pytest.mark.parametrize('outcome', ['success', 'failure', 'discard'])

@@ -273,14 +273,15 @@ class Session:
 
     def on_person(self, values: NDArray[np.float64], now: float) -> None:
         """Pass on what a person commands on the contract's topic for that, float64 [parts]."""
-        if self.consent.is_input_old:
-            return
         action = allowed(values, self._contract)
         moving = not np.array_equal(action, self._neutral)
         if moving:
             # Neutral ones come as long as a stick is at rest, and switch nothing off.
             assert self._contract.takeover is not None
             self.consent.on_command(self._contract.takeover.topic, moving=True)
+        if self.consent.is_input_old:
+            # It must not move the robot any more, nor must what was in force.
+            action = self._neutral
         if self._may_take_over(moving, now):
             self._takeover.on_person(action, now)
             self._command(action)
