@@ -126,7 +126,7 @@ def test_a_person_takes_over_by_a_joystick_and_gives_back_by_letting_go(peer, ro
     agent = act({'takeovers': True, 'episode_steps': 10_000, 'takeover': {
         'topic': 'joy', 'type': 'sensor_msgs/msg/Joy', 'held': 'buttons', 'held_index': 0,
         'parts': [{'name': 'forward', 'field': 'axes', 'index': 1, 'scale': 0.5}]}})
-    joy = peer.node.create_publisher(Joy, 'joy', qos.SENSOR)
+    joy = peer.node.create_publisher(Joy, 'joy', qos.LATEST)
 
     def push(button):
         joy.publish(Joy(axes=[0.0, -0.5], buttons=[button]))

@@ -353,7 +353,7 @@ class RobotTopics:
         if interfaces.sender is not None:
             listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
         if (person := interfaces.takeover) and (takeover := interfaces.contract.takeover):
-            listen(person.type, takeover.topic, partial(self._on_person, person), qos.SENSOR)
+            listen(person.type, takeover.topic, partial(self._on_person, person), qos.LATEST)
         if actions.echo:
             listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
 
