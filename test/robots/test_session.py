@@ -566,9 +566,13 @@ def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_sile
     assert given.tick(act=0.7).executed is None
     given.session.on_person(np.array([-3.0]), given.now)
     assert given.sent == [0.7, -1.0]
-    for _ in range(3):
+    for _ in range(2):
         given.tick(act=0.7)
-    assert given.sent == [0.7, -1.0, 0.0]
+    # Between ticks, which may be rare.
+    for left, sent in ((0.6, [0.7, -1.0]), (0.4, [0.7, -1.0, 0.0])):
+        given.session.look(given.now + (1.0 - left) * PERIOD)
+        assert given.sent == sent
+    given.tick(act=0.7)
     assert given.tick(act=0.7).executed == pytest.approx([0.0])
 
     # Of an algorithm that cannot learn from it the robot gives way.

@@ -388,13 +388,25 @@ class Session:
         if self._has_commanded:
             self._command(self._neutral)
 
+    def look(self, now: float) -> None:
+        """Look for a standstill and a person who is silent; between ticks, too: they may be rare.
+
+        ``now`` is of the robot's clock, s.
+        """
+        self.consent.update()
+        own = self._contract.takeover
+        if (self.state is State.RUNNING and not np.array_equal(self._in_force, self._neutral)
+                and self._takeover.is_left(now, own.timeout if own else YIELD_S)):
+            self._takeover.on_stop(self._neutral, now)
+            self._command(self._neutral)
+
     def tick(self, now: float, *, is_received: bool = True, clock_problem: str = '') -> None:
         """Go on at a tick; ``now`` is of the robot's clock, s.
 
         Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
         ``clock_problem``: why ``now`` cannot be trusted.
         """
-        self.consent.update()
+        self.look(now)
         if (self.state in (State.RUNNING, State.OVER) and self._episode.action_age is None
                 and now - self._episode.observed > _AGENT_S):
             self.consent.withdraw(f'the agent gave no action for {_AGENT_S:g} s')
@@ -497,11 +509,6 @@ class Session:
         episode.history.appendleft(self._in_force if executed is None else executed[1])
         measured = self._measure(now)
         self._check_limits(measured)
-        own = self._contract.takeover
-        if (self._takeover.is_left(now, own.timeout if own else YIELD_S)
-                and not np.array_equal(self._in_force, self._neutral)):
-            self._takeover.on_stop(self._neutral, now)
-            self._command(self._neutral)
         if episode.action_age is None:
             self.late += 1
             episode.late += 1
