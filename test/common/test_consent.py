@@ -287,6 +287,13 @@ def test_a_person_ends_what_a_program_does_once():
         assert not ends('/teleop', moving, 3.1)
         assert not ends('/teleop', False, 3.2)
         precedence = Precedence(0.5)
+    # Nor does a calibration end anything, but a person ends it.
+    assert not ends('/policy', True, 1.0)
+    assert not ends('/calibrate', True, 1.1)
+    assert not ends('/calibrate', False, 1.2)
+    assert not ends('/calibrate', True, 3.0)
+    assert ends('/teleop', False, 3.1)
+    precedence = Precedence(0.5)
     # Who takes over an environment does not end it, nor the controller that resets its robot.
     assert not ends('/robot_environment_1', False, 1.0)
     assert not ends('/arm_controller', True, 1.1)

@@ -41,6 +41,8 @@ _RESET_S = 60.0
 
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
+# One that comes before these, as the person does who has started it.
+_STARTED = 'calibrate'
 #: Begin of the names of nodes that command a robot as its environment, programs too.
 ROBOT_ENVIRONMENT = 'robot_environment_'
 
@@ -50,9 +52,13 @@ def time_since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _name(sender: str) -> str:
+    return sender.rsplit('/', 1)[-1]
+
+
 def is_program(sender: str) -> bool:
     """Return whether a node, by its full name, commands by itself: controller or policy."""
-    name = sender.rsplit('/', 1)[-1]
+    name = _name(sender)
     return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
 
 
@@ -91,6 +97,8 @@ class Precedence:
             return is_admitted
         if moving:
             self._person_until = now + self._window
+            if _name(sender) == _STARTED:
+                self._program_until = now + YIELD_S
         return True
 
     def ends_program(self, sender: str, moving: bool, now: float) -> bool:
@@ -98,7 +106,7 @@ class Precedence:
 
         All off does, and motion, unless an environment may let a person take over.
         """
-        if is_program(sender) or now >= self._program_until:
+        if is_program(sender) or _name(sender) == _STARTED or now >= self._program_until:
             return False
         self.end_programs()
         return not moving or now >= self._environment_until
