@@ -274,9 +274,9 @@ def test_a_person_comes_before_programs(program, person):
 def test_a_person_ends_what_a_program_does_once():
     precedence = Precedence(0.5)
 
-    def ends(sender, moving, now):
+    def ends(sender, moving, now, for_lamp=False):
         precedence.admits(sender, moving, now)
-        return precedence.ends_program(sender, moving, now)
+        return precedence.ends_program(sender, now, moving=moving, for_lamp=for_lamp)
 
     for moving in (False, True):
         assert not ends('/policy', True, 1.0)
@@ -298,6 +298,11 @@ def test_a_person_ends_what_a_program_does_once():
     assert not ends('/robot_environment_1', False, 1.0)
     assert not ends('/arm_controller', True, 1.1)
     assert not ends('/teleop', True, 1.2)
-    assert not ends('/teleop', False, 1.3)
-    assert not ends('/robot_environment_1', True, 3.0)
-    assert ends('/teleop', False, 3.1)
+    assert not ends('/viewer', False, 1.3, for_lamp=True)
+    # To let go, with the lamp on perhaps, does not either, but to switch off does.
+    assert not ends('/teleop', False, 1.3, for_lamp=True)
+    assert not ends('/teleop', True, 2.2)
+    assert not ends('/teleop', False, 2.3)
+    assert ends('/teleop', False, 3.2)
+    assert not ends('/robot_environment_1', True, 4.0)
+    assert ends('/teleop', False, 4.1)

@@ -84,32 +84,45 @@ class Precedence:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._person_until = self._program_until = self._environment_until = -math.inf
+        self._program_until = self._environment_until = self._moved_at = -math.inf
+        # The person who moved the robot last, and has not let go.
+        self._mover: str | None = None
 
     def admits(self, sender: str, moving: bool, now: float) -> bool:
         """Return whether a command of ``sender`` counts at ``now``, s."""
         if is_program(sender):
             if ROBOT_ENVIRONMENT in sender:
                 self._environment_until = now + _RESET_S
-            is_admitted = now >= self._person_until
+            is_admitted = now - self._moved_at >= self._window
             if moving and is_admitted:
                 self._program_until = now + YIELD_S
             return is_admitted
         if moving:
-            self._person_until = now + self._window
+            self._mover, self._moved_at = sender, now
             if _name(sender) == _STARTED:
                 self._program_until = now + YIELD_S
         return True
 
-    def ends_program(self, sender: str, moving: bool, now: float) -> bool:
+    def ends_program(
+        self, sender: str, now: float, *, moving: bool, for_lamp: bool = False,
+    ) -> bool:
         """Return whether a command of ``sender`` ends what a program does, which may not hear it.
 
-        All off does, and motion, unless an environment may let a person take over.
+        All off does, and motion. An environment may let a person take over: then only all off of
+        who does not let go.
         """
         if is_program(sender) or _name(sender) == _STARTED or now >= self._program_until:
             return False
-        self.end_programs()
-        return not moving or now >= self._environment_until
+        if now < self._environment_until:
+            lets_go = sender == self._mover and now - self._moved_at < YIELD_S
+            if moving or lets_go:
+                self._program_until = now + YIELD_S
+                self._mover = sender if moving else None
+                return False
+        if moving or not for_lamp:
+            self.end_programs()
+            return True
+        return False
 
     def end_programs(self) -> None:
         """Take note that no program moves anything."""

@@ -193,8 +193,8 @@ class ArmTopics:
             self.driver.keep_off(motors, sender)
         if stands:
             self._precedence.end_programs()
-        elif (motors.moving or not message.lamp) and self._precedence.ends_program(
-                sender, motors.moving, now):
+        elif self._precedence.ends_program(
+                sender, now, moving=motors.moving, for_lamp=message.lamp != 0):
             # A program that has just started may not have found this sender yet.
             does = 'moves the arm' if motors.moving else 'switched the motors off'
             self._interrupt(f'{named(sender) or "a person"} {does}')
