@@ -325,11 +325,13 @@ class Consent:
         self._neutral.add(sender)
         return is_first
 
-    def on_stop(self, engaged: bool, neutral_required: bool = False, mark: object = None) -> None:
+    def on_stop(
+        self, engaged: bool, neutral_required: bool = False, mark: object = None, reason: str = '',
+    ) -> None:
         """Take the state of the emergency stop.
 
         Of two equal states, a ``mark`` that has changed says that the robot was stopped meanwhile,
-        or once more, or that what drives it has stood still or has started again.
+        or once more, or that what drives it has stood still or has started again: ``reason``.
         """
         before, self.mark = self.mark, mark
         if (before is None and mark is not None and not self._waits_for_driver
@@ -337,7 +339,7 @@ class Consent:
             self.withdraw('the driver has started since')
         if before not in (None, mark) and engaged == self.stopped:
             self._off_at = self._clock()
-            self.withdraw('the robot was stopped meanwhile')
+            self.withdraw(reason or 'the robot was stopped meanwhile')
         if self.stopped and not engaged:
             self._stop_ended_at = self._clock()
             self._neutral.clear()

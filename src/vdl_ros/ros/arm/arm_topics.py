@@ -183,8 +183,8 @@ class ArmTopics:
             return
         if motors.moving and self._standstill.recent:
             self.driver.keep_off(motors, sender)
-            self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, as this node has stood '
-                               f'still for more than {self._max_gap:g} s')
+            self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, as this node has '
+                               f'stood still for more than {self._max_gap:g} s')
             return
         now, stands = self._clock(), self._stop.state.engaged or self.driver.neutral_required
         if self._precedence.admits(sender, motors.moving, now):
