@@ -182,6 +182,13 @@ def test_a_training_is_interrupted_by_others_and_stops_but_ended_by_all_off():
     assert program.ended.pop() == ('/teleop switched the motors off', False)
     program.wait(1.1)
     program.consent.ask()
+    # Nobody else lets it go.
+    program.consent.on_command('/teleop#1', moving=True)
+    assert program.consent.pause == '/teleop commands the robot'
+    program.consent.on_command('/teleop#2', moving=False)
+    assert program.ended.pop() == ('/teleop switched the motors off', False)
+    program.wait(1.1)
+    program.consent.ask()
     # During the stop it is meant as it is.
     program.consent.on_stop(True)
     program.consent.on_command('/teleop', moving=False)
@@ -264,16 +271,38 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(program, True, 1.5)
 
 
-def test_all_off_of_a_person_ends_what_a_program_moves_once():
+def test_a_person_ends_what_a_program_does_once():
     precedence = Precedence(0.5)
-    precedence.admits('/policy', True, 1.0)
-    assert not precedence.ends_program('/policy', 1.1)
-    assert precedence.ends_program('/teleop', 1.1)
-    assert not precedence.ends_program('/teleop', 1.2)
-    # Nor does one long after it, or of who lets go.
-    precedence.admits('/policy', True, 2.0)
-    assert not precedence.ends_program('/teleop', 3.1)
-    precedence.admits('/policy', True, 4.0)
-    precedence.admits('/teleop', True, 4.1)
-    precedence.admits('/policy', True, 4.2)
-    assert not precedence.ends_program('/teleop', 4.3)
+
+    def ends(sender, moving, now, for_lamp=False):
+        precedence.admits(sender, moving, now)
+        return precedence.ends_program(sender, now, moving=moving, for_lamp=for_lamp)
+
+    for moving in (False, True):
+        assert not ends('/policy', True, 1.0)
+        assert ends('/teleop', moving, 1.1)
+        assert not ends('/teleop', moving, 1.2), 'as it ended'
+        # Nor does one long after it, or of who lets go.
+        assert not ends('/policy', True, 2.0)
+        assert not ends('/teleop', moving, 3.1)
+        assert not ends('/teleop', False, 3.2)
+        precedence = Precedence(0.5)
+    # Nor does a calibration end anything, but a person ends it.
+    assert not ends('/policy', True, 1.0)
+    assert not ends('/calibrate', True, 1.1)
+    assert not ends('/calibrate', False, 1.2)
+    assert not ends('/calibrate', True, 3.0)
+    assert ends('/teleop', False, 3.1)
+    precedence = Precedence(0.5)
+    # Who takes over an environment does not end it, nor the controller that resets its robot.
+    assert not ends('/robot_environment_1', False, 1.0)
+    assert not ends('/arm_controller', True, 1.1)
+    assert not ends('/teleop', True, 1.2)
+    assert not ends('/viewer', False, 1.3, for_lamp=True)
+    # To let go, with the lamp on perhaps, does not either, but to switch off does.
+    assert not ends('/teleop', False, 1.3, for_lamp=True)
+    assert not ends('/teleop', True, 2.2)
+    assert not ends('/teleop', False, 2.3)
+    assert ends('/teleop', False, 3.2)
+    assert not ends('/robot_environment_1', True, 4.0)
+    assert ends('/teleop', False, 4.1)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -128,7 +129,8 @@ def test_held_key_commands_and_release_stops(person):
     assert person.received == [], 'no commands while idle'
     person.turn(b'b', commands=5)
     person.until_off()
-    assert {each.sender for each in person.received} == {'/teleop'}
+    senders = {each.sender for each in person.received}
+    assert [re.sub('#[0-9a-f]{8}$', '', each) for each in senders] == ['/teleop'], 'one'
     count = len(person.received)
     person.type(b'q')
     person.wait_for(lambda: person.received[-1].lamp == 1, 'the lamp')
@@ -201,24 +203,34 @@ def test_the_emergency_stop(person):
     person.until_restored()
 
 
-def test_all_off_is_repeated_until_all_nodes_have_found_teleop(person, monkeypatch):
+def test_all_off_follows_a_release_and_is_repeated_until_all_nodes_have_found_teleop(
+        person, monkeypatch):
     monkeypatch.setattr(teleop, 'FOUND_S', 1000.0)
     person.start_here()
+    person.turn(b'qb')
+    count = len(person.received)
     person.type(b' ')
-    person.wait_for(lambda: len(person.received) >= 4, 'the repetitions')
-    assert person.motors() == {}
+    person.wait_for(lambda: not any(each.base for each in person.received[-5:]),
+                    'the repetitions')
+    offs = [each.lamp for each in person.received[count:] if not each.base]
+    assert offs[:3] == [1, 0, 0], 'a release with the lamp, then all off'
     person.turn(b'b', commands=5)
     assert all(each.base for each in person.received[-4:]), 'a key that moves ends them'
 
 
-def test_keys_that_waited_in_a_pause_move_nothing(person, monkeypatch):
+def test_keys_that_waited_in_a_pause_move_and_release_nothing(person, monkeypatch):
     person.start_here()
+    person.driver.publish(EmergencyStopState())
+    person.wait_for(lambda: person.running.node._stop_state is not None, 'the state')
     monkeypatch.setattr(StandstillDetector, 'is_input_old', True)
-    person.type(b'bq')
+    person.type(b'rbq')
     person.wait_for(lambda: person.received and person.received[-1].lamp == 1, 'the lamp')
     assert person.motors() == {}
     monkeypatch.undo()
     person.turn(b'b')
+    person.type(b'e')
+    person.wait_for(lambda: person.stops, 'the stop')
+    assert person.stops[0].engage, 'a release'
 
 
 def test_exception_stops_motors_and_restores_the_terminal(person, monkeypatch):

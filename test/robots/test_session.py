@@ -568,9 +568,13 @@ def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_sile
     assert given.tick(act=0.7).executed is None
     given.session.on_person(np.array([-3.0]), given.now)
     assert given.sent == [0.7, -1.0]
-    for _ in range(3):
+    for _ in range(2):
         given.tick(act=0.7)
-    assert given.sent == [0.7, -1.0, 0.0]
+    # Between ticks, which may be rare.
+    for left, sent in ((0.6, [0.7, -1.0]), (0.4, [0.7, -1.0, 0.0])):
+        given.session.look(given.now + (1.0 - left) * PERIOD)
+        assert given.sent == sent
+    given.tick(act=0.7)
     assert given.tick(act=0.7).executed == pytest.approx([0.0])
 
     # Of an algorithm that cannot learn from it the robot gives way.
@@ -591,14 +595,29 @@ def test_the_last_command_of_a_person_who_is_gone_is_not_held_for_a_late_agent(r
     assert {*robot.sent} == {0.0}
 
 
-def test_what_a_person_sent_during_a_pause_of_the_process_moves_nothing(robot):
+def test_a_key_that_is_let_go_with_the_lamp_on_stops_at_once(robot):
+    robot = robot(takeovers=True)
+    robot.start()
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    assert robot.tick(act=0.7).executed == [-0.5]
+    for sender, executed in (('/viewer', -0.5), ('/teleop', 0.0)):
+        robot.session.on_other(sender, robot.now, moving=False, for_lamp=True, values=[0.0])
+        assert robot.tick(act=0.7).executed == [executed], sender
+
+
+@pytest.mark.parametrize('value', [0.0, -0.5])
+def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(robot, value):
     robot = robot(takeovers=True, episode_steps=100, takeover=Takeover(
         topic='joy', type='sensor_msgs/msg/Joy',
         parts=(TakeoverPart(name='forward', field='axes', index=1),)))
     robot.start()
+    if not value:
+        robot.session.on_person(np.array([0.8]), robot.now)
     robot.now += 0.5
-    robot.session.on_person(np.array([-0.5]), robot.now)
-    assert robot.sent == []
+    robot.session.on_person(np.array([value]), robot.now)
+    assert robot.sent[-1] == 0.0
+    robot.tick(act=0.7)
+    assert robot.tick(act=0.7).executed == [0.0]
 
 
 @pytest.mark.parametrize('outcome', ['success', 'failure', 'discard'])

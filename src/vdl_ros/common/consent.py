@@ -8,6 +8,7 @@ asked again. Persons are all senders but the programs of this package.
 from __future__ import annotations
 
 import math
+import secrets
 import time
 from collections.abc import Callable
 
@@ -35,8 +36,13 @@ _PAUSE_S, _DRAIN_S = 0.1, 0.1
 # What a person did so long ago moves nothing any more, s.
 _OLD_S = 0.2
 
+# An environment that commanded last so long ago may be resetting the robot by a controller, s.
+_RESET_S = 60.0
+
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
+# One that comes before these, as the person does who has started it.
+_STARTED = 'calibrate'
 #: Begin of the names of nodes that command a robot as its environment, programs too.
 ROBOT_ENVIRONMENT = 'robot_environment_'
 
@@ -46,10 +52,24 @@ def time_since_boot() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
+def _name(sender: str) -> str:
+    return sender.rsplit('/', 1)[-1]
+
+
 def is_program(sender: str) -> bool:
     """Return whether a node, by its full name, commands by itself: controller or policy."""
-    name = sender.rsplit('/', 1)[-1]
+    name = _name(sender)
     return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
+
+
+def unique_sender(name: str) -> str:
+    """Return the sender of a person's commands by a node, of which there may be several."""
+    return f'{name}#{secrets.token_hex(4)}'
+
+
+def named(sender: str) -> str:
+    """Return the name of a sender, for people."""
+    return shown(sender.partition('#')[0])
 
 
 def check_program(name: str) -> None:
@@ -64,25 +84,45 @@ class Precedence:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._person_until = self._program_until = -math.inf
+        self._program_until = self._environment_until = self._moved_at = -math.inf
+        # The person who moved the robot last, and has not let go.
+        self._mover: str | None = None
 
     def admits(self, sender: str, moving: bool, now: float) -> bool:
         """Return whether a command of ``sender`` counts at ``now``, s."""
         if is_program(sender):
-            is_admitted = now >= self._person_until
+            if ROBOT_ENVIRONMENT in sender:
+                self._environment_until = now + _RESET_S
+            is_admitted = now - self._moved_at >= self._window
             if moving and is_admitted:
                 self._program_until = now + YIELD_S
             return is_admitted
         if moving:
-            self._person_until, self._program_until = now + self._window, -math.inf
+            self._mover, self._moved_at = sender, now
+            if _name(sender) == _STARTED:
+                self._program_until = now + YIELD_S
         return True
 
-    def ends_program(self, sender: str, now: float) -> bool:
-        """Return whether all off of ``sender`` ends a program's motion, which may not hear it."""
-        if is_program(sender) or now >= self._program_until:
+    def ends_program(
+        self, sender: str, now: float, *, moving: bool, for_lamp: bool = False,
+    ) -> bool:
+        """Return whether a command of ``sender`` ends what a program does, which may not hear it.
+
+        All off does, and motion. An environment may let a person take over: then only all off of
+        who does not let go.
+        """
+        if is_program(sender) or _name(sender) == _STARTED or now >= self._program_until:
             return False
-        self.end_programs()
-        return True
+        if now < self._environment_until:
+            lets_go = sender == self._mover and now - self._moved_at < YIELD_S
+            if moving or lets_go:
+                self._program_until = now + YIELD_S
+                self._mover = sender if moving else None
+                return False
+        if moving or not for_lamp:
+            self.end_programs()
+            return True
+        return False
 
     def end_programs(self) -> None:
         """Take note that no program moves anything."""
@@ -144,6 +184,12 @@ class StandstillDetector:
         return self.recent or self.input_age > _OLD_S
 
 
+def _who(sender: str) -> str:
+    if ROBOT_ENVIRONMENT in sender:
+        return 'another environment'
+    return named(sender) or 'a person'
+
+
 class Consent:
     """Whether one program may move a robot; call :meth:`update` at a steady rate.
 
@@ -201,7 +247,7 @@ class Consent:
         if self.stopped:
             return 'emergency stop'
         if self._moves and self._clock() - self._moved_at < YIELD_S:
-            return f'{self._other} moves the robot'
+            return f'{_who(self._other)} moves the robot'
         if self._standstill.recent:
             return STOOD_STILL
         # The request may be older than what came with it.
@@ -224,7 +270,7 @@ class Consent:
     def pause(self) -> str:
         """Why nothing may move now although the consent holds, or ''."""
         if self._resumes and self._clock() - self._moved_at < YIELD_S:
-            return f'{self._other} commands the robot'
+            return f'{_who(self._other)} commands the robot'
         return self.halt
 
     @property
@@ -245,43 +291,47 @@ class Consent:
         if self._standstill.update():
             self.withdraw(STOOD_STILL)
 
-    def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> None:
-        """Take a command of any node, also of the program itself."""
+    def on_command(self, sender: str, *, moving: bool, for_lamp: bool = False) -> bool:
+        """Take a command of any node, also of the program itself.
+
+        Return whether who moved the robot lets it go, also by a command ``for_lamp``.
+        """
         if sender == self._name or (is_program(sender) and not self._yields_to_programs):
-            return
-        by = ('another environment' if ROBOT_ENVIRONMENT in sender
-              else shown(sender) or 'a person')
-        is_released = self._moves and by == self._other and (
+            return False
+        is_released = self._moves and sender == self._other and (
             self._clock() - self._moved_at < YIELD_S)
         if not (moving or for_lamp or is_program(sender)):
             self._off_at = self._clock()
         if moving:
-            self._other, self._moves, self._moved_at = by, True, self._clock()
+            self._other, self._moves, self._moved_at = sender, True, self._clock()
             if not self._resumes:
-                self.withdraw(f'{by} moves the robot', moved=True)
+                self.withdraw(f'{_who(sender)} moves the robot', moved=True)
         elif is_released:
             # Who lets go of a button stops what the button moved.
             self._moves, self._moved_at = False, self._clock()
-        elif not (for_lamp or is_program(sender) or self._is_neutral(by)):
-            self.withdraw(f'{by} switched the motors off')
+        elif not (for_lamp or is_program(sender) or self._is_neutral(sender)):
+            self.withdraw(f'{_who(sender)} switched the motors off')
+        return is_released and not moving
 
-    def _is_neutral(self, by: str) -> bool:
+    def _is_neutral(self, sender: str) -> bool:
         """Return whether a command only lets the driver go on after a stop."""
         if self.stopped:
-            self._off_in_stop = self._off_in_stop or (by, self._clock())
+            self._off_in_stop = self._off_in_stop or (sender, self._clock())
             return True
         is_late = self._clock() - self._stop_ended_at >= _NEUTRAL_S
         if self._asked_at >= self._stop_ended_at or (is_late and not self._neutral_required):
             return False
-        is_first = by not in self._neutral
-        self._neutral.add(by)
+        is_first = sender not in self._neutral
+        self._neutral.add(sender)
         return is_first
 
-    def on_stop(self, engaged: bool, neutral_required: bool = False, mark: object = None) -> None:
+    def on_stop(
+        self, engaged: bool, neutral_required: bool = False, mark: object = None, reason: str = '',
+    ) -> None:
         """Take the state of the emergency stop.
 
         Of two equal states, a ``mark`` that has changed says that the robot was stopped meanwhile,
-        or once more, or that what drives it has stood still or has started again.
+        or once more, or that what drives it has stood still or has started again: ``reason``.
         """
         before, self.mark = self.mark, mark
         if (before is None and mark is not None and not self._waits_for_driver
@@ -289,13 +339,13 @@ class Consent:
             self.withdraw('the driver has started since')
         if before not in (None, mark) and engaged == self.stopped:
             self._off_at = self._clock()
-            self.withdraw('the robot was stopped meanwhile')
+            self.withdraw(reason or 'the robot was stopped meanwhile')
         if self.stopped and not engaged:
             self._stop_ended_at = self._clock()
             self._neutral.clear()
             off, self._off_in_stop = self._off_in_stop, None
             if off is not None and self._stop_ended_at - off[1] > _STATE_S:
-                self.withdraw(f'{off[0]} switched the motors off')
+                self.withdraw(f'{_who(off[0])} switched the motors off')
             elif off is not None:
                 self._neutral.add(off[0])
         self.stopped, self._neutral_required = engaged, neutral_required

@@ -40,7 +40,7 @@ class TeleopNode(BaseNode):
         self._started = time.monotonic()
         self._is_off, self._off_at = False, 0.0
         self._name = self.get_fully_qualified_name()
-        self._motors = MotorsPublisher(self)
+        self._motors = MotorsPublisher(self, person=True)
         self._stop = self.pub('arm/emergency_stop')
         self._stop_state: EmergencyStopState | None = None
         self.sub('arm/emergency_stop_state', self._on_stop_state)
@@ -48,11 +48,10 @@ class TeleopNode(BaseNode):
     def process_input(self, data: bytes) -> None:
         """Execute the actions of keys and send the motors' command; ``data`` was read now."""
         actions = self.keys.feed(data, time.monotonic())
-        is_after_standstill = self._standstill.update()
+        self._standstill.update()
         if self._standstill.is_input_old:
-            # Typed meanwhile, when nobody expects motion any more.
+            # Typed meanwhile, when nobody expects motion any more, or before a newer stop.
             self.keys.stop()
-        if is_after_standstill:
             actions = [each for each in actions if each != 'release']
         for action in actions:
             if action == 'help':
@@ -62,7 +61,9 @@ class TeleopNode(BaseNode):
             elif action == 'ask':
                 self.terminal.ask()
             elif action == 'off':
-                # Whatever was sent last: a program may move the arm.
+                # Whatever was sent last: a program may move the arm. The first of who moved it
+                # counts as letting go only, and one with the lamp as none.
+                self._send(self.keys.motors(time.monotonic()))
                 self._switch_all_off()
             elif action == 'stop':
                 self._stop.publish(stop_request(self._name, 'key e'))

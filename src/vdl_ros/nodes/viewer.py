@@ -123,7 +123,7 @@ class ViewerNode(BaseNode):
         self._server = serve(config.host, config.port, self.get_logger().warning)
         self._stops = self.pub('arm/emergency_stop')
         self._scene = ArmScene(self._server.viser)
-        self._panel = Panel(self._server.viser, self._request_stop)
+        self._panel = Panel(self._server.viser, self._request_stop, self._seen_stop)
         self._target = DraggedTarget(self._server.viser)
         self._held = HeldButtons(RELEASE_S)
         self._standstill = StandstillDetector(STANDSTILL_S)
@@ -140,7 +140,7 @@ class ViewerNode(BaseNode):
         self._episodes = ''
         self._goal = np.full(3, np.nan)
         self._subscribe(self.settings(ImageTransportConfig).image_transport)
-        self._motors = MotorsPublisher(self)
+        self._motors = MotorsPublisher(self, person=True)
         self._trajectories = self.pub('arm/joint_trajectory')
         self._targets = self.pub('arm/target')
         self._alive = self.pub('arm/viewer_alive')
@@ -230,10 +230,10 @@ class ViewerNode(BaseNode):
             self._target.show(self._goal, True)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
-        self._stop_state = message
         self._arm_status.emergency = message.engaged
         self._arm_status.stopped_by = message.sender
         self._panel.show_emergency_stop(message.engaged)
+        self._stop_state = message
         if message.engaged:
             self._held.release_all()
         elif message.neutral_required and self._held.directions(time.monotonic()) is None:
@@ -287,10 +287,10 @@ class ViewerNode(BaseNode):
                     # With what is held: all off would be taken for its release.
                     held = self._held.directions(time.monotonic()) or [0] * len(JOINTS)
                     self._command(Motors.of(held, lamp=on), with_lamp=True)
-                case EmergencyStop(engaged):
+                case EmergencyStop(engaged, seen):
                     self._held.release_all()
                     if not engaged:
-                        self._request_release()
+                        self._request_release(seen)
                 case MoveTo(positions):
                     self._move_to(positions)
                 case Verdict(outcome):
@@ -312,12 +312,18 @@ class ViewerNode(BaseNode):
         self._stops.publish(stop_request(
             self.get_fully_qualified_name(), 'a button of the view', releases))
 
-    def _request_release(self) -> None:
-        """Request the release of the state that was received last."""
+    def _seen_stop(self) -> EmergencyStopState | None:
+        """Return the state that who clicks now has seen; None: nobody knows."""
+        return None if self._standstill.is_input_old else self._stop_state
+
+    def _request_release(self, seen: object) -> None:
+        """Request the release of the state that was seen: a newer one may have come since."""
         if self._stop_state is None:
             self.get_logger().warning(NOT_RELEASED)
-            return
-        self._request_stop(self._stop_state)
+        elif not isinstance(seen, EmergencyStopState) or self._standstill.is_input_old:
+            self.get_logger().warning('Release was ignored: the view stood still')
+        else:
+            self._request_stop(seen)
 
     def _command(self, motors: Motors, with_lamp: bool = False) -> None:
         self._published_at = time.monotonic()

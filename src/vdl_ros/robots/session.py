@@ -263,8 +263,9 @@ class Session:
         if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
             self._moved_until = now + YIELD_S
             return
-        self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
-        if values and not is_program(sender) and not for_lamp and self._may_take_over(moving, now):
+        is_released = self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
+        if values and not is_program(sender) and (is_released or not for_lamp) and (
+                self._may_take_over(moving, now)):
             self._in_force, self._has_commanded = np.array(values, np.float64), False
             self._takeover.on_person(self._in_force, now)
         elif moving:
@@ -280,14 +281,15 @@ class Session:
 
     def on_person(self, values: NDArray[np.float64], now: float) -> None:
         """Pass on what a person commands on the contract's topic for that, float64 [parts]."""
-        if self.consent.is_input_old:
-            return
         action = allowed(values, self._contract)
         moving = not np.array_equal(action, self._neutral)
         if moving:
             # Neutral ones come as long as a stick is at rest, and switch nothing off.
             assert self._contract.takeover is not None
             self.consent.on_command(self._contract.takeover.topic, moving=True)
+        if self.consent.is_input_old:
+            # It must not move the robot any more, nor must what was in force.
+            action = self._neutral
         if self._may_take_over(moving, now):
             self._takeover.on_person(action, now)
             self._command(action)
@@ -394,13 +396,25 @@ class Session:
         if self._has_commanded:
             self._command(self._neutral)
 
+    def look(self, now: float) -> None:
+        """Look for a standstill and a person who is silent; between ticks, too: they may be rare.
+
+        ``now`` is of the robot's clock, s.
+        """
+        self.consent.update()
+        own = self._contract.takeover
+        if (self.state is State.RUNNING and not np.array_equal(self._in_force, self._neutral)
+                and self._takeover.is_left(now, own.timeout if own else YIELD_S)):
+            self._takeover.on_stop(self._neutral, now)
+            self._command(self._neutral)
+
     def tick(self, now: float, *, is_received: bool = True, clock_problem: str = '') -> None:
         """Go on at a tick; ``now`` is of the robot's clock, s.
 
         Unless ``is_received``, nobody takes the actions: even the neutral one would be lost.
         ``clock_problem``: why ``now`` cannot be trusted.
         """
-        self.consent.update()
+        self.look(now)
         if (self.state in (State.RUNNING, State.OVER) and self._episode.action_age is None
                 and now - self._episode.observed > _AGENT_S):
             self.consent.withdraw(f'the agent gave no action for {_AGENT_S:g} s')
@@ -511,11 +525,6 @@ class Session:
         episode.history.appendleft(self._in_force if executed is None else executed[1])
         measured = self._measure(now)
         self._check_limits(measured)
-        own = self._contract.takeover
-        if (self._takeover.is_left(now, own.timeout if own else YIELD_S)
-                and not np.array_equal(self._in_force, self._neutral)):
-            self._takeover.on_stop(self._neutral, now)
-            self._command(self._neutral)
         if episode.action_age is None:
             self.late += 1
             episode.late += 1

@@ -157,9 +157,10 @@ class Lamp:
 
 @dataclass(frozen=True)
 class EmergencyStop:
-    """The emergency stop was engaged or released."""
+    """The emergency stop was engaged, or the one that was ``seen`` was released; None: none."""
 
     engaged: bool
+    seen: object = None
 
 
 @dataclass(frozen=True)
@@ -191,11 +192,13 @@ class Panel:
 
     What is assigned to an element goes to the browsers only if it changes. ``on_stop`` is called
     from the server's thread as soon as the emergency stop is pressed, before its event: the other
-    thread may be busy.
+    thread may be busy. ``seen`` is called from there, too, when it is released, and returns which
+    one is shown: that of the event, which waits.
     """
 
     def __init__(
         self, server: viser.ViserServer, on_stop: Callable[[], None] = lambda: None,
+        seen: Callable[[], object] = lambda: None,
     ) -> None:
         self._server = server
         self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
@@ -227,7 +230,7 @@ class Panel:
             for outcome, label in VERDICTS.items():
                 self._on(gui.add_button(label), partial(Verdict, outcome))
         self._on(self._stop, partial(EmergencyStop, True), on_stop)
-        self._on(self._release, partial(EmergencyStop, False))
+        self._on(self._release, lambda: EmergencyStop(False, seen()))
 
         @server.on_client_disconnect
         async def _(client: viser.ClientHandle) -> None:

@@ -68,6 +68,10 @@ class Arm:
             self.now += PERIOD
             self.driver.tick()
 
+    def let_go(self):
+        """Switch all off, without a name: nobody else of this name moves a motor meanwhile."""
+        self.run(0.3, Motors())
+
     @property
     def motors(self):
         """Return the last command that the device accepted."""
@@ -328,7 +332,7 @@ def test_time_counts_that_a_motor_may_have_run_while_the_device_failed(make):
         assert arm.driver.locked_out == {'gripper': 1}, case
         arm.run(0.5, Motors(gripper=1))
         assert not arm.motors.moving, case
-        arm.driver.command(Motors())
+        arm.let_go()
         arm.run(0.6, Motors(gripper=-1))
         assert (arm.motors, arm.driver.locked_out) == (Motors(gripper=-1), {}), case
 
@@ -374,7 +378,7 @@ def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
     arm.run(3.0, Motors(base=1))
     assert arm.driver.neutral_required
     assert not arm.motors.moving, 'nothing starts before a neutral command'
-    arm.driver.command(Motors())
+    arm.let_go()
     assert not arm.driver.neutral_required
     arm.driver.command(Motors(base=1))
     assert arm.motors.moving
@@ -477,7 +481,7 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     assert not arm.motors.moving
     arm.driver.command(Motors(elbow=1), '/viewer')
     assert arm.motors == Motors(elbow=1)
-    arm.driver.command(Motors())
+    arm.let_go()
     arm.run(0.2, command)
     assert arm.motors == command
     assert arm.interrupted == ['the arm was disconnected']
@@ -489,7 +493,7 @@ def test_disconnection_while_moving_is_a_fault_until_reconnected_with_motors_off
     assert arm.driver.state == 'active'
     arm.run(1.0, command)
     assert arm.motors == Motors(lamp=True)
-    arm.run(0.1, Motors())
+    arm.let_go()
     arm.run(0.1, command)
     assert arm.motors == command
 
@@ -597,4 +601,19 @@ def test_a_sender_whose_commands_are_refused_has_not_let_go(make):
     # Let go, and pressed again.
     arm.driver.command(Motors(), '/joystick')
     arm.driver.command(on, '/joystick')
+    assert arm.motors == on
+
+
+def test_who_lets_go_does_so_for_nobody_else_of_the_same_name(make):
+    arm, on = make(), Motors(base=1)
+    arm.driver.emergency_stop(True)
+    arm.driver.command(on)
+    arm.driver.emergency_stop(False)
+    # One person holds a key, another one without a name switches all off, twice.
+    for _ in range(2):
+        arm.driver.command(Motors())
+        arm.run(1.0, on)
+        assert not arm.motors.moving
+    arm.let_go()
+    arm.driver.command(on)
     assert arm.motors == on

@@ -16,6 +16,7 @@ from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import MotorCommand
 from vdl_ros.robots.contract import find_contract, read_contract
+from vdl_ros.robots.takeover import Takeover
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
@@ -122,11 +123,12 @@ def test_a_stop_counts_with_each_profile_and_its_silence_and_a_second_one_are_st
         peer.until(lambda: 0.0 in robot.commands[count:], 'two buttons are a stop', say=say)
 
 
-def test_a_person_takes_over_by_a_joystick_and_gives_back_by_letting_go(peer, robot, act):
+def test_a_person_takes_over_by_a_joystick_and_gives_back_by_letting_go(
+        peer, robot, act, monkeypatch):
     agent = act({'takeovers': True, 'episode_steps': 10_000, 'takeover': {
         'topic': 'joy', 'type': 'sensor_msgs/msg/Joy', 'held': 'buttons', 'held_index': 0,
         'parts': [{'name': 'forward', 'field': 'axes', 'index': 1, 'scale': 0.5}]}})
-    joy = peer.node.create_publisher(Joy, 'joy', qos.SENSOR)
+    joy = peer.node.create_publisher(Joy, 'joy', qos.LATEST)
 
     def push(button):
         joy.publish(Joy(axes=[0.0, -0.5], buttons=[button]))
@@ -145,6 +147,11 @@ def test_a_person_takes_over_by_a_joystick_and_gives_back_by_letting_go(peer, ro
         # Silent, then given back.
         peer.until(lambda: robot.commands[-1] == 0.0 and is_persons(0.0), 'a neutral action')
         peer.until(lambda: robot.commands[-1] == 0.5, 'the agent again')
+        # Let go, with the stick where it was: at once, not after the time-out.
+        monkeypatch.setattr(Takeover, 'is_left', lambda *_: False)
+        peer.until(lambda: is_persons(-0.25), 'the person', say=lambda: push(1))
+        peer.until(lambda: is_persons(0.0), 'a neutral action', say=lambda: push(0))
+        peer.until(lambda: robot.commands[-1] == 0.5, 'the agent again', say=lambda: push(0))
         assert not any(map(lost, agent.steps[count:]))
 
 

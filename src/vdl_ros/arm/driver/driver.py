@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from vdl_ros.arm.driver.guardian import SILENCE_S, Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
-from vdl_ros.common.consent import is_program, time_since_boot
+from vdl_ros.common.consent import is_program, named, time_since_boot
 from vdl_ros.common.settings import SettingError, setting
 
 _SIGN = '1 if the bits 01 turn the joint forward, -1 if 10 do, as it is wired.'
@@ -138,6 +138,8 @@ class RunTimeLimiter:
 
 # Who is first heard so long after an activation, s, may have commanded before: DDS finds it late.
 _START_S = 10.0
+# Several persons may have no name: one who lets go moves nothing for so long, s.
+_LET_GO_S = 0.2
 # The same refusal is logged again after this time, s, and at most this many different ones in it.
 _REFUSAL_S, _REFUSALS = 5.0, 5
 
@@ -188,8 +190,9 @@ class ArmDriver:
         self._desired = Motors()
         self._commanded_at = -math.inf
         self.neutral_required = False
-        # When senders last commanded a motor that is kept off until they let go.
-        self._held_back: dict[str, float] = {}
+        # When senders last commanded a motor that is kept off until they let go, and when they
+        # seem to have.
+        self._held_back: dict[str, tuple[float, float]] = {}
         self._refusals: dict[str, float] = {}
         #: The command that the device follows; None: unknown, as the device reports nothing.
         self.sent: Motors | None = None
@@ -307,20 +310,23 @@ class ArmDriver:
         motion since before must send such a command itself, or pause.
         """
         timeout = self._config.command_timeout
-        self._held_back = {name: at for name, at in self._held_back.items() if now - at < timeout}
+        self._held_back = {name: (at, off) for name, (at, off) in self._held_back.items()
+                           if now - at < timeout and now - off < _LET_GO_S}
         until = self._held_until if is_program(sender) else self._persons_held_until
         is_first = now < until and sender not in self._heard
         if is_first:
             self._heard.add(sender)
         if not motors.moving:
-            self._held_back.pop(sender, None)
+            held = self._held_back.pop(sender, None)
+            if held is not None and not sender:
+                self._held_back[sender] = held[0], min(held[1], now)
             self.neutral_required &= self.emergency
         elif self.emergency or self.neutral_required or sender in self._held_back or is_first:
-            self._held_back[sender] = now
+            self._held_back[sender] = now, math.inf
             if is_first and not (self._said or is_program(sender)):
                 self._said = True
-                self._notices.append(f'{sender or "arm/motors"}: motors off until it lets go: it '
-                                     'may have commanded them since before this start')
+                self._notices.append(f'{named(sender) or "arm/motors"}: motors off until it lets '
+                                     'go: it may have commanded them since before this start')
             return motors.stopped()
         return motors
 

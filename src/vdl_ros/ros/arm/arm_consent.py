@@ -7,6 +7,7 @@ from collections.abc import Callable
 from std_msgs.msg import Empty
 
 from vdl_ros.common.consent import Consent
+from vdl_ros.common.quoting import shown
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.base_node import BaseNode
@@ -39,7 +40,9 @@ class ArmConsent(Consent):
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self.stop_state = message
         stamp = message.header.stamp
-        self.on_stop(message.engaged, message.neutral_required, (stamp.sec, stamp.nanosec))
+        # What names nobody is no release, but what the driver says.
+        self.on_stop(message.engaged, message.neutral_required, (stamp.sec, stamp.nanosec),
+                     '' if message.engaged or message.sender else shown(message.reason))
 
     def _on_viewer_alive(self, _: Empty) -> None:
         self.on_viewer_alive()

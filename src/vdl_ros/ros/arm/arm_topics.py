@@ -21,7 +21,14 @@ from vdl_ros.arm.driver.emergency_stop import EmergencyStop
 from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
-from vdl_ros.common.consent import MAX_GAP, Precedence, StandstillDetector, time_since_boot
+from vdl_ros.common.consent import (
+    MAX_GAP,
+    Precedence,
+    StandstillDetector,
+    named,
+    time_since_boot,
+    unique_sender,
+)
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
@@ -35,6 +42,8 @@ from vdl_ros.ros.statistics.statistics import TopicStatistics
 _TICK_S = 0.02  # period of the driver's watchdog, s
 # For a user who releases before any driver was there.
 NOT_RELEASED = 'nothing to release: no driver has reported the state of the emergency stop'
+# Of a sender: the longest name of a node, and what tells its processes apart.
+_MAX_SENDER = 300
 # Longest wait for a node's last command to arrive, s; if it is lost, the driver's watchdog stops.
 _ACK_S = 1.0
 
@@ -67,15 +76,16 @@ def message_from_motors(
 
 
 class MotorsPublisher:
-    """Publishes the commands of a node on ``arm/motors``."""
+    """Publishes the commands of a node, a ``person``'s perhaps, on ``arm/motors``."""
 
-    def __init__(self, node: BaseNode) -> None:
+    def __init__(self, node: BaseNode, *, person: bool = False) -> None:
         self._node, self.publisher = node, qos.pub(node, 'arm/motors')
+        name = node.get_fully_qualified_name()
+        self._sender = unique_sender(name) if person else name
 
     def send(self, motors: Motors, *, with_lamp: bool = False) -> None:
         self.publisher.publish(message_from_motors(
-            motors, self._node.stamp(), self._node.get_fully_qualified_name(),
-            with_lamp=with_lamp))
+            motors, self._node.stamp(), self._sender, with_lamp=with_lamp))
 
     def wait_for_acks(self) -> None:
         wait_for_acks(self.publisher)
@@ -164,17 +174,17 @@ class ArmTopics:
     def _on_motors(self, message: MotorCommand) -> None:
         self._tick()
         self._statistics.received(message.header.stamp)
-        sender = shown(message.sender)
+        sender = shown(message.sender, _MAX_SENDER)
         try:
             sent = self.driver.sent
             motors = motors_from_message(message, lamp=sent is not None and sent.lamp)
         except MotorError as error:
-            self.driver.refuse(f'{sender or "arm/motors"}: {error}')
+            self.driver.refuse(f'{named(sender) or "arm/motors"}: {error}')
             return
         if motors.moving and self._standstill.recent:
             self.driver.keep_off(motors, sender)
-            self.driver.refuse(f'{sender or "arm/motors"}: it may be old, as this node has stood '
-                               f'still for more than {self._max_gap:g} s')
+            self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, as this node has '
+                               f'stood still for more than {self._max_gap:g} s')
             return
         now, stands = self._clock(), self._stop.state.engaged or self.driver.neutral_required
         if self._precedence.admits(sender, motors.moving, now):
@@ -183,9 +193,11 @@ class ArmTopics:
             self.driver.keep_off(motors, sender)
         if stands:
             self._precedence.end_programs()
-        elif not (motors.moving or message.lamp) and self._precedence.ends_program(sender, now):
+        elif self._precedence.ends_program(
+                sender, now, moving=motors.moving, for_lamp=message.lamp != 0):
             # A program that has just started may not have found this sender yet.
-            self._interrupt(f'{sender or "a person"} switched the motors off')
+            does = 'moves the arm' if motors.moving else 'switched the motors off'
+            self._interrupt(f'{named(sender) or "a person"} {does}')
         self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())

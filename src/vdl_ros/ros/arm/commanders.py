@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from vdl_ros.common.consent import ROBOT_ENVIRONMENT
+from vdl_ros.common.consent import ROBOT_ENVIRONMENT, named
 from vdl_ros.common.quoting import shown
 
 # Nodes of this package that have a publisher on arm/motors but rarely publish.
@@ -56,7 +56,7 @@ class CommandConflictDetector:
         self._warned_at = now
         more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
         return (f'arm/motors: {len(names)} publishers at once: '
-                f'{", ".join(map(shown, names[:_NAMED]))}{more}')
+                f'{", ".join(map(named, names[:_NAMED]))}{more}')
 
 
 class SecondArmDetector:

@@ -176,9 +176,9 @@ class RobotGraph:
                     # Commands without a sender are not heard.
                     session.on_other(other, self._now(),
                                      commands=not self._contract.actions.sender)
-        for session in self._sessions:
-            session.consent.update()
         now = self._now()
+        for session in self._sessions:
+            session.look(now)
         # After the callbacks of all that has arrived, also with the message of the clock.
         if now > -np.inf and now >= self._due - 1e-6:
             # Not one tick after the other after a standstill.

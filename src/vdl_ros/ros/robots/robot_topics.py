@@ -179,13 +179,15 @@ class _PersonsCommands:
                 f'{where}: parts[{index}]', self.type, part.field, part.index))
             for index, part in enumerate(takeover.parts)]
 
+    def is_held(self, message: Any) -> bool:
+        return self._is_held is None or bool(self._is_held(message))
+
     def values(self, message: Any) -> NDArray[np.float64] | None:
-        """Return what a message commands, float64 [parts]; None: nothing, or nothing finite."""
-        if self._is_held is not None and not self._is_held(message):
-            return None
+        """Return what a message commands, float64 [parts]; None: nothing finite."""
         values = np.array(self._neutral, np.float64)
-        for index, scale, read in self._parts:
-            values[index] = scale * read(message)
+        if self.is_held(message):
+            for index, scale, read in self._parts:
+                values[index] = scale * read(message)
         return values if np.isfinite(values).all() else None
 
 
@@ -296,6 +298,7 @@ class RobotTopics:
         self._images: dict[str, tuple[Reading, Any]] = {}
         self._sent: tuple[float, list[Any]] | None = None
         self._found = math.inf
+        self._is_held = False
         self._stop_listeners: dict[int, Subscription] = {}
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
         self.action_lag = 0.0
@@ -353,7 +356,7 @@ class RobotTopics:
         if interfaces.sender is not None:
             listen(interfaces.action, actions.topic, self._on_other, qos.MOTORS_OF_ALL)
         if (person := interfaces.takeover) and (takeover := interfaces.contract.takeover):
-            listen(person.type, takeover.topic, partial(self._on_person, person), qos.SENSOR)
+            listen(person.type, takeover.topic, partial(self._on_person, person), qos.LATEST)
         if actions.echo:
             listen(interfaces.action, actions.echo, self._on_echo, qos.REPORT)
 
@@ -469,8 +472,10 @@ class RobotTopics:
                     for_lamp=not (moving or self._interfaces.is_neutral(message)))
 
     def _on_person(self, person: _PersonsCommands, message: Any) -> None:
+        # The message that lets go counts too; none after it, or nobody would give the robot back.
+        was_held, self._is_held = self._is_held, person.is_held(message)
         values = person.values(message)
-        if values is not None:
+        if values is not None and (was_held or self._is_held):
             assert self._session is not None
             with self._lock:
                 self._session.on_person(values, self._now())
