@@ -150,10 +150,12 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
     with pytest.raises(RuntimeError, match='learner-1 has not finished'):
         end_with(0, True, tmp_path)
     assert not end_with(0, False, tmp_path)
-    # After a Ctrl-C.
+    # After a Ctrl-C, which a native library may have taken.
     assert not end_with(0, True, shutdown=True)
-    with pytest.raises(RuntimeError, match='status -9: what it has learned since'):
-        end_with(-9, True, shutdown=True)
+    assert not end_with(-6, True, tmp_path / 'removed', shutdown=True)
+    for code in (-9, 130, 0):
+        with pytest.raises(RuntimeError, match=f'status {code} and has not saved: what it has'):
+            end_with(code, True, tmp_path, shutdown=True)
 
 
 @pytest.fixture

@@ -157,10 +157,10 @@ def end_with(
 ) -> list[Any] | None:
     """Handle the exit of a node that is restarted when it fails; errors end the launch."""
     if context.is_shutdown:
-        if (on_success and event.returncode in (-signal.SIGKILL, 1, EXIT_DISK)
-                and not has_finished(event)):
-            raise RuntimeError(f'{event.process_name} ended with status {event.returncode}: what '
-                               'it has learned since its last checkpoint is lost')
+        if on_success and not has_finished(event):
+            raise RuntimeError(f'{event.process_name} ended with status {event.returncode} and '
+                               'has not saved: what it has learned since its last checkpoint, if '
+                               'anything, is lost')
         return None
     if event.returncode == EXIT_BAD_INPUT:
         raise RuntimeError(f'{event.process_name} cannot run: it has logged why above')
