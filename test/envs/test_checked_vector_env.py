@@ -1,5 +1,6 @@
 """CheckedVectorEnv: the same behaviour for environments of different libraries."""
 
+import ctypes
 import os
 import signal
 import sys
@@ -320,6 +321,11 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
 @pytest.mark.usefixtures('own_signals')
 def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(answers, monkeypatch):
     class Deaf(Answers):
+        def reset(self, **options):
+            # As a native library does, of which Python does not know.
+            ctypes.CDLL(None).signal(signal.SIGINT, ctypes.c_void_p(signal.SIG_IGN))
+            return super().reset(**options)
+
         def step(self, action):
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             signal.signal(signal.SIGINT, signal.SIG_IGN if next(steps) else signal.SIG_DFL)
@@ -327,7 +333,7 @@ def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(ans
 
     monkeypatch.setitem(gymnasium.registry, 'test/Deaf-v0', gymnasium.envs.registration.EnvSpec(
         'test/Deaf-v0', lambda **_: Deaf(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))))
-    stop_on_signals()
+    stop = stop_on_signals()
     numbers, steps = (signal.SIGINT, signal.SIGTERM), iter((0, 1))
     before = [signal.getsignal(each) for each in numbers]
     env = make(EnvConfig(env_id='test/Deaf-v0'), seed=0, num_envs=1)
@@ -335,6 +341,9 @@ def test_ctrl_c_ends_a_training_also_after_a_step_that_has_taken_the_signals(ans
         env.reset()
         env.step(np.zeros(1, np.int64))
     assert [signal.getsignal(each) for each in numbers] == before
+    env.reset()
+    signal.raise_signal(signal.SIGINT)
+    assert stop.wait(60)
 
 
 def test_an_environment_that_seeds_pytorch_does_not_repeat_what_is_drawn(answers, monkeypatch):

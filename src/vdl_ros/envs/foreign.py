@@ -20,7 +20,6 @@ from vdl_ros.common.command_line import (
     is_deaf,
     restore_signals,
     say,
-    signal_handlers,
 )
 
 # Time after which a call that has not returned is said, s; again whenever that has doubled.
@@ -76,7 +75,7 @@ class ForeignCall:
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
-        if is_deaf() or (self._handlers and self._handlers != signal_handlers()):
+        if self._handlers or is_deaf():
             restore_signals(self._handlers or handlers_to_restore(), self._alarm)
         if self._folder:
             _leave_removed_folder(self._folder)
