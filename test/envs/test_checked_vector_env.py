@@ -269,7 +269,8 @@ def state():
             torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled(),
             np.geterr()['over'], warnings.filters[0][0], time.monotonic(), sys.getrecursionlimit(),
             signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
-            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask())
+            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask(),
+            sys.stdout, *(os.fstat(each).st_ino for each in (1, 2)))
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
@@ -294,6 +295,9 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
             os.chdir(gone := tempfile.mkdtemp())
             os.rmdir(gone)
             os.umask(0o777)
+            sys.stdout = os.fdopen(os.open(os.devnull, os.O_WRONLY), 'w')
+            os.dup2(sys.stdout.fileno(), 1)
+            os.close(2)
 
         def step(self, action):
             seen.append(state())
