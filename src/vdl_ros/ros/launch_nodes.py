@@ -175,13 +175,16 @@ def end_with(
     return None
 
 
-def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
-    """End the launch when a node exits that all others depend on."""
-    if context.is_shutdown:
-        return None
-    if not has_finished(event):
+def end_all(
+    event: ProcessExited, context: LaunchContext, *, asked: bool = False,
+) -> list[Any] | None:
+    """End the launch when a node exits that all others depend on.
+
+    The launch fails with it; after a Ctrl-C only if it is ``asked`` for a result.
+    """
+    if not has_finished(event) and (asked or not context.is_shutdown):
         raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
-    return [Shutdown(reason=f'{event.process_name} has ended')]
+    return None if context.is_shutdown else [Shutdown(reason=f'{event.process_name} has ended')]
 
 
 def has_finished(event: ProcessExited) -> bool:
