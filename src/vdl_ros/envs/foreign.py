@@ -23,7 +23,7 @@ from vdl_ros.common.command_line import (
     say,
 )
 
-# Time after which a call that has not returned is said, s; again whenever that has doubled.
+# Time after which a call that has not returned is said, s; again after 10 s, later 60 s.
 _TELL_S = 5.0
 _LOOK_S = 0.5
 
@@ -106,7 +106,7 @@ class ForeignCall:
 
     def tell_if_slow(self) -> None:
         if (seconds := monotonic() - self._since) >= self._due:
-            self._due = 2.0 * seconds
+            self._due = seconds + (10.0 if seconds < 60.0 else 60.0)
             say(f'{self._name}: {self._doing} for {seconds:.0f} s')
 
 
