@@ -1,5 +1,7 @@
 """Evaluate a trained policy: print mean and spread of its returns; optionally record a video."""
 
+from functools import partial
+
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.rl.settings import EvaluateConfig
@@ -13,7 +15,8 @@ def start(context):
     given = launch_arguments.given(context, *SETTINGS, node='evaluate')
     evaluate = launch_nodes.node(context, 'evaluate', given, SETTINGS, 'evaluate')
     return [*launch_nodes.announced(context),
-            *launch_nodes.watched([evaluate], start=launch_nodes.with_children),
+            *launch_nodes.watched([evaluate], partial(launch_nodes.end_all, asked=True),
+                                  start=launch_nodes.with_children),
             *launch_nodes.recorder(context)]
 
 

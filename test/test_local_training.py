@@ -33,6 +33,25 @@ runpy.run_module('vdl_ros.local_training', run_name='__main__')
 """
 
 
+# A Ctrl-C while modules are imported.
+INTERRUPTED = """
+import runpy, signal, sys
+class Finder:
+    def find_spec(name, *rest):
+        if name == 'vdl_ros.common':
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Finder)
+runpy.run_module('vdl_ros.local_training', run_name='__main__')
+"""
+
+
+@pytest.mark.process
+def test_ctrl_c_during_imports_leaves_no_traceback():
+    found = subprocess.run([sys.executable, '-c', INTERRUPTED], capture_output=True, text=True,
+                           check=False)
+    assert (found.returncode, found.stdout, found.stderr) == (130, '', '')
+
+
 @pytest.mark.process
 def test_it_trains_without_ros(tmp_path):
     result = subprocess.run(

@@ -4,6 +4,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -194,6 +195,11 @@ def test_a_module_that_does_not_import_is_named_with_the_cause_or_what_helps(
         assert str(caught.value).startswith(
             f"env_modules: 'own_module' cannot be imported: {cause}")
         assert '\n' not in str(caught.value)
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, 'gevent.monkey', SimpleNamespace(
+            is_anything_patched=lambda: True))
+        with pytest.raises(SettingError, match="^env_modules: 'json' replaces the .* of gevent"):
+            import_modules(EnvModulesConfig(env_modules='json'))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingError, match="^env_modules: 'nowhere.envs' cannot be imported: No "
                                            "module named 'nowhere'; install it, or add its"):

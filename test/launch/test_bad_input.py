@@ -80,9 +80,12 @@ def test_an_evaluation_that_crashes_fails_its_launch(plan, monkeypatch):
         launch_nodes, 'watched', lambda _, on_exit=launch_nodes.end_all, **options: (
             handlers.append(on_exit) or []))
     plan('evaluate.launch.py')
-    event = SimpleNamespace(returncode=-11, process_name='evaluate-1', env={})
-    with pytest.raises(RuntimeError, match='evaluate-1 ended with status -11'):
-        handlers[0](event, LaunchContext())
+    context = LaunchContext()
+    # 130 after a Ctrl-C.
+    for code, context.is_shutdown in ((-11, False), (130, True)):
+        event = SimpleNamespace(returncode=code, process_name='evaluate-1', env={})
+        with pytest.raises(RuntimeError, match=f'evaluate-1 ended with status {code}'):
+            handlers[0](event, context)
 
 
 def test_without_opengl_the_arm_has_no_camera_and_who_needs_one_is_refused(plan, monkeypatch):

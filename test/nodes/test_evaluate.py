@@ -25,23 +25,28 @@ from vdl_ros.ros.messages.tensors import to_tensors
 
 
 def test_published_episodes_say_how_they_ended_before_environments_are_closed(monkeypatch):
-    published, done = [], []
+    published, done, lines, stop = [], [], [], threading.Event()
     monkeypatch.setattr(CheckedVectorEnv, 'close', lambda _: done.append('closed'))
     node = SimpleNamespace(
         _config=EvaluateConfig(episodes=6, num_envs=2), _env=EnvConfig(env_id='vdl/Counter-v0'),
         _episodes=SimpleNamespace(publish=published.append), _saved=SimpleNamespace(
             version=7, act=lambda deterministic: lambda observations, *rest: np.zeros(
                 len(observations), np.int64)),
-        is_attack=False, get_clock=Clock, get_logger=lambda: SimpleNamespace(info=print),
+        is_attack=False, get_clock=Clock, _other=None,
+        get_logger=lambda: SimpleNamespace(info=print, warning=lines.append),
+        play=lambda *given: EvaluateNode.play(node, *given),
         get_fully_qualified_name=lambda: '/evaluate',
         _report=lambda result, before: done.append(len(published)))
-    EvaluateNode.play(node, threading.Event())
-    assert done == [6, 'closed']
+    assert EvaluateNode.run(node, stop) == 0
+    assert (done, lines) == ([6, 'closed'], [])
     # In the counter environments every second episode is truncated.
     assert {(each.terminated, each.truncated) for each in published} == {
         (True, False), (False, True)}
     assert {each.environment for each in published} == {0, 1}
     assert {each.policy_version for each in published} == {7}
+    stop.set()
+    assert EvaluateNode.run(node, stop) == 130
+    assert lines == ['interrupted after 0 of 6 episodes']
 
 
 @pytest.fixture

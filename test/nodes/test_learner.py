@@ -1,6 +1,7 @@
 """The learner node: its exit status, and what it does after the training."""
 
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -47,3 +48,12 @@ def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(mo
         node._record_run = calls.append
         assert learner.LearnerNode.run(node, threading.Event()) == status, reason
         assert calls == ['runs/a'] * recorded, reason
+
+
+def test_a_video_is_announced_because_it_takes_a_while(monkeypatch):
+    lines = []
+    monkeypatch.setattr(learner, 'record_video', lambda checkpoint, path: f'{path}: 5 episodes')
+    node = SimpleNamespace(get_logger=lambda: SimpleNamespace(info=lines.append))
+    learner.LearnerNode._record_run(
+        node, SimpleNamespace(checkpoint='runs/a/checkpoint.pt', path=Path('runs/a')))
+    assert lines == ['records a video, which takes at most 20 s', 'runs/a/video.mp4: 5 episodes']

@@ -150,16 +150,19 @@ def test_a_finished_node_ends_the_launch_and_a_failed_one_does_not(tmp_path):
     with pytest.raises(RuntimeError, match='learner-1 has not finished'):
         end_with(0, True, tmp_path)
     assert not end_with(0, False, tmp_path)
-    # After a Ctrl-C.
+    # After a Ctrl-C, which a native library may have taken.
     assert not end_with(0, True, shutdown=True)
-    with pytest.raises(RuntimeError, match='status -9: what it has learned since'):
-        end_with(-9, True, shutdown=True)
+    assert not end_with(-6, True, tmp_path / 'removed', shutdown=True)
+    for code in (-9, 130, 0):
+        with pytest.raises(RuntimeError, match=f'status {code} and has not saved: what it has'):
+            end_with(code, True, tmp_path, shutdown=True)
 
 
 @pytest.fixture
 def end(monkeypatch):
     """Return a function: what a launch does when the process of a node that it starts ends."""
     monkeypatch.setattr(launch_nodes, 'TimerAction', SimpleNamespace)
+    monkeypatch.setattr(launch_nodes, 'LogInfo', SimpleNamespace)
     monkeypatch.setattr(launch_nodes, 'OnProcessExit', SimpleNamespace)
     monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
 
@@ -172,21 +175,25 @@ def end(monkeypatch):
 
 
 def test_an_alarm_is_said_unless_the_node_has_finished_its_work(monkeypatch, tmp_path):
+    lines = []
+    monkeypatch.setattr(launch_nodes, 'get_logger', lambda _: SimpleNamespace(error=lines.append))
     monkeypatch.setattr(launch_nodes, 'end_left', lambda mark: '')
     monkeypatch.setattr(launch_nodes, 'OnProcessExit', SimpleNamespace)
     monkeypatch.setattr(launch_nodes, 'RegisterEventHandler', lambda handler: handler)
     handler, _ = launch_nodes.with_children(LogInfo(msg='node'))
-    for mark, count in ((tmp_path, 1), (tmp_path / 'removed', 0)):
+    for mark in (tmp_path, tmp_path / 'removed'):
         event = SimpleNamespace(returncode=-14, process_name='learner-1', env={MARK: str(mark)})
-        assert len(handler.on_exit(event, context())) == count
+        assert handler.on_exit(event, context()) == []
+        assert len(lines) == 1
 
 
 def test_a_node_that_fails_at_every_start_is_started_again_only_a_few_times(end):
     made = context()
     action = launch_nodes.restarted(
         lambda: LogInfo(msg='node'), on_success=True, clock=lambda: 0.0)
-    assert [timer.period for _ in range(8) for timer in end(made, action)] == [
-        1, 2, 4, 8, 16, 32, 32, 32]
+    lines, timers = zip(*(end(made, action) for _ in range(8)), strict=True)
+    assert [timer.period for timer in timers] == [1, 2, 4, 8, 16, 32, 32, 32]
+    assert lines[4].msg == 'learner-1 is started again in 16 s (5 of 8)'
     with pytest.raises(RuntimeError, match='^learner-1 ended again and again'):
         end(made, action)
 

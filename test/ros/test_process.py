@@ -164,15 +164,19 @@ def ended(monkeypatch):
     return event
 
 
-def test_an_environment_that_never_returns_ends_the_process_with_one_line(ended, capsys):
+def test_an_environment_that_never_returns_is_named_and_ends_the_process(
+        ended, capsys, monkeypatch):
     stop = threading.Event()
-    with children.ending_within(0.001, 'actor', stop):
+    monkeypatch.setattr(children, '_PATIENCE_S', 0.001)
+    with children.ending_within(0.1, 'actor', stop):
         stop.set()
         assert ended.wait(300)
     assert ended.status == 1
+    out, err = capsys.readouterr()
+    place = r'test_an_environment_that_\w+\(\) \(test_process.py:\d+\)'
+    assert re.match(f'actor: waits for {place}, and ends in 0 s without it\n', out)
     assert re.fullmatch(
-        r'actor: ended 0.001 s after the signal to end, in the middle of \S+\(\) \(\S+:\d+\)\n',
-        capsys.readouterr().err)
+        f'actor: ended 0.1 s after the signal to end, in the middle of {place}\n', err)
 
 
 def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypatch):

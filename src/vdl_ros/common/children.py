@@ -35,6 +35,8 @@ _ROUNDS, _ROUND_S = 3, 5.0
 _WATCH_S = 0.5
 #: Longest time from a signal to the end of a process that has a run to save, s.
 SAVING_S = 60.0
+# Time from a signal to the line that says what is waited for, and to the next such line, s.
+_PATIENCE_S, _AGAIN_S = 3.0, 9.0
 # Time of an environment's close() until a line says that it lasts, and until it is given up, s.
 _LONG_S, _CLOSING_S = 5.0, 30.0
 # Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
@@ -125,9 +127,15 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
             if over.wait(_WATCH_S):
                 return
         _deadline[0] = time.monotonic() + seconds
-        if not over.wait(seconds):
-            _end(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
-                 f'{place_of(sys._current_frames().get(thread))}', 1)
+        wait = min(_PATIENCE_S, seconds)
+        while not over.wait(wait):
+            place = place_of(sys._current_frames().get(thread))
+            if (left := _deadline[0] - time.monotonic()) <= 0.0:
+                _end(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
+                     f'{place}', 1)
+                return
+            say(f'{name}: waits for {place}, and ends in {left:.0f} s without it')
+            wait = min(_AGAIN_S, left)
 
     if seconds < math.inf:
         threading.Thread(target=watch, name='end', daemon=True).start()

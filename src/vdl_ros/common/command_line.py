@@ -137,7 +137,8 @@ def is_deaf() -> bool:
 def restore_signals(handlers: list[Any], alarm: tuple[float, float]) -> None:
     """Install the handlers of before again, if this is the main thread, which alone can.
 
-    ``alarm`` is that of ``signal.getitimer`` then.
+    Those that end the program also where Python knows no others: a native library, as Java's,
+    takes the signals itself. ``alarm`` is that of ``signal.getitimer`` then.
     """
     if threading.current_thread() is not threading.main_thread():
         return
@@ -145,8 +146,10 @@ def restore_signals(handlers: list[Any], alarm: tuple[float, float]) -> None:
         # Without its handler it would end the process.
         signal.setitimer(signal.ITIMER_REAL, *alarm)
     for number, handler in zip(_RESTORED, handlers, strict=True):
-        if handler is not None:  # one that Python does not know
-            signal.signal(number, handler)
+        # None: one that Python does not know.
+        if handler is not None and (
+                number in _SIGNALS or _signal.getsignal(number) != handler):
+            _signal.signal(number, handler)
     if hears_signals():
         signal.set_wakeup_fd(_hearing['writer'], warn_on_full_buffer=False)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
+_LIBRARY = Path(traceback.__file__).parent
 # Characters of an error's message.
 _MAX_LENGTH = 200
 
@@ -87,12 +88,14 @@ def _innermost(frames: Iterable[traceback.FrameSummary]) -> str:
 
 
 def place_of(frame: FrameType | None) -> str:
-    """Return what a thread is doing, as ``function() (file:line)``."""
+    """Return what a thread is doing, as ``function() (file:line)``, outside Python's library."""
     if frame is None:
         return 'its last steps'
     # Not all of a deep recursion: the innermost is named.
     found = traceback.extract_stack(frame, limit=20)
-    return f'{frame.f_code.co_name}() ({_innermost(found)})'
+    own = [each for each in found if _LIBRARY not in Path(each.filename).parents
+           or 'site-packages' in each.filename] or found
+    return f'{own[-1].name}() ({_innermost(own)})'
 
 
 def in_one_line(error: BaseException) -> str:

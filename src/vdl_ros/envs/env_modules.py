@@ -49,13 +49,22 @@ def import_modules(config: EnvModulesConfig) -> None:
             with ForeignCall(f'env_modules: {name!r}', 'being imported'):
                 importlib.import_module(name)
         except foreign_errors() as error:
+            _refuse_gevent(name)
             # Those of what a later version of a package has not any more.
             later = isinstance(error, ImportError | AttributeError | TypeError)
             raise SettingError(
                 f'env_modules: {name!r} cannot be imported: {_reason(name, error)}'
                 f'{version_hint(error, later)}') from error
+        _refuse_gevent(name)
         if name not in _imported:
             _imported.append(name)
+
+
+def _refuse_gevent(name: str) -> None:
+    gevent = sys.modules.get('gevent.monkey')
+    if gevent is not None and gevent.is_anything_patched():
+        raise SettingError(f'env_modules: {name!r} replaces the threads of Python by those of '
+                           'gevent (patch_all), with which no training runs') from None
 
 
 def imported_modules() -> list[str]:

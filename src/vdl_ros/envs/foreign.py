@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -20,10 +21,9 @@ from vdl_ros.common.command_line import (
     is_deaf,
     restore_signals,
     say,
-    signal_handlers,
 )
 
-# Time after which a call that has not returned is said, s; again whenever that has doubled.
+# Time after which a call that has not returned is said, s; again after 10 s, later 60 s.
 _TELL_S = 5.0
 _LOOK_S = 0.5
 
@@ -44,11 +44,11 @@ class ForeignCall:
     A call that does not return is said, as ``name: doing for 5 s``. What the code changes of
     Python, NumPy and PyTorch, also of the clocks, is undone after the call, and is there again in
     the next one: it may be what an environment needs, and would change what a policy computes.
-    Less depth of calls, a seed of PyTorch's random numbers, handlers of signals, the mode of new
-    files and a removed working directory are undone for good; of the last three, where a look
-    takes longer than all else, a call that is made ``often`` undoes only a handler of SIGINT, with
-    which others are. A process that the code has forked, and that returns here, ends: it would go
-    on as this one does, under its name.
+    Less depth of calls, a seed of PyTorch's random numbers, output to elsewhere, handlers of
+    signals, the mode of new files and a removed working directory are undone for good; of the last
+    three and of the output's files, where a look takes longer than all else, a call that is made
+    ``often`` undoes only a handler of SIGINT, with which others are. A process that the code has
+    forked, and that returns here, ends: it would go on as this one does, under its name.
     """
 
     def __init__(self, name: str, doing: str, *, often: bool = False) -> None:
@@ -60,6 +60,9 @@ class ForeignCall:
         self._alarm = signal.getitimer(signal.ITIMER_REAL)
         self._folder = '' if self._often else os.getcwd()
         self._umask = None if self._often else _umask()
+        # The call of another thread may have led them elsewhere for a moment.
+        self._streams = () if _running else (sys.stdout, sys.stderr)
+        self._outputs = {} if _running or self._often else _outputs()
         self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
@@ -76,8 +79,9 @@ class ForeignCall:
         if sys.getrecursionlimit() < self._depth:
             sys.setrecursionlimit(self._depth)
         _running.discard(self)
-        if is_deaf() or (self._handlers and self._handlers != signal_handlers()):
+        if self._handlers or is_deaf():
             restore_signals(self._handlers or handlers_to_restore(), self._alarm)
+        _restore_outputs(self._outputs, self._streams)
         if self._folder:
             _leave_removed_folder(self._folder)
         if self._umask is not None:
@@ -102,7 +106,7 @@ class ForeignCall:
 
     def tell_if_slow(self) -> None:
         if (seconds := monotonic() - self._since) >= self._due:
-            self._due = 2.0 * seconds
+            self._due = seconds + (10.0 if seconds < 60.0 else 60.0)
             say(f'{self._name}: {self._doing} for {seconds:.0f} s')
 
 
@@ -130,6 +134,31 @@ def _umask() -> int:
     mask = os.umask(0o077)
     os.umask(mask)
     return mask
+
+
+def _outputs() -> dict[int, int]:
+    """Return copies of the files of stdout and stderr."""
+    found = {}
+    for number in (1, 2):
+        with contextlib.suppress(OSError):  # closed, or too many files are open
+            found[number] = os.dup(number)
+    return found
+
+
+def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
+    for number, copy in files.items():
+        os.dup2(copy, number)
+        os.close(copy)
+    for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
+        # Not a wrapper of the same file, which would close it at its end.
+        if (found := getattr(sys, name)) is not before and not _is_of(found, number):
+            setattr(sys, name, before)
+
+
+def _is_of(stream: Any, number: int) -> bool:
+    with contextlib.suppress(Exception):
+        return bool(stream.fileno() == number)
+    return False
 
 
 def _leave_removed_folder(before: str) -> None:

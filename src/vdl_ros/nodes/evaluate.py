@@ -20,6 +20,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+from vdl_ros.common.command_line import EXIT_INTERRUPTED
 from vdl_ros.common.files import atomic_file, checkpoint_file
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
@@ -121,6 +122,9 @@ class EvaluateNode(BaseNode):
                 self._episodes.publish(to_episode(
                     episode, stamp=self.get_clock().now(),
                     actor_id=self.get_fully_qualified_name(), policy_version=saved.version))
+            if (count := len(result.episodes)) < settings.episodes:
+                self.get_logger().warning(
+                    f'interrupted after {count:,} of {settings.episodes:,} episodes')
             if result.returns:
                 self._report(result, before)
         finally:
@@ -139,20 +143,18 @@ class EvaluateNode(BaseNode):
                                f'{"mean " if count else ""}return {np.mean(returns):g}')
 
     def run(self, stop: threading.Event) -> int:
+        result = second = None
         try:
             result = self.play(stop)
+            if (self.is_attack or self._other) and not stop.is_set():
+                second = self.play(stop, result)
         except EnvStopped:
-            return EXIT_OK
-        if not result.returns:
-            return EXIT_OK
-        second = None
-        if (self.is_attack or self._other) and not stop.is_set():
-            second = self.play(stop, result)
-        if self._config.json:
+            self.get_logger().warning('interrupted in an episode')
+        if self._config.json and result and result.returns:
             self._write(Path(self._config.json), result, second)
         if self._config.video and not stop.is_set():
             self.record(Path(self._config.video), stop)
-        return EXIT_OK
+        return EXIT_INTERRUPTED if stop.is_set() else EXIT_OK
 
     def _report(self, result: Evaluation, before: Evaluation | None) -> None:
         # Where the environment says so.

@@ -20,7 +20,7 @@ from vdl_ros.common.settings import Scalar, SettingError, as_dict, select
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.play.evaluator import verify_evaluations
-from vdl_ros.play.saved_policy import record_video
+from vdl_ros.play.saved_policy import VIDEO_S, record_video
 from vdl_ros.recipes import config_file
 from vdl_ros.rl.acting.flow_control import make_learner_id
 from vdl_ros.rl.device import choose_device
@@ -141,6 +141,7 @@ class LearnerNode(BaseNode):
     def _record_run(self, folder: RunFolder) -> None:
         """Record what the policy does into the run's folder, where that can be drawn."""
         log = self.get_logger()
+        log.info(f'records a video, which takes at most {VIDEO_S:g} s')
         try:
             log.info(record_video(folder.checkpoint, folder.path / 'video.mp4'))
         except Exception as error:  # the run has ended well and must not start again

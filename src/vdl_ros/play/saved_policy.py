@@ -25,7 +25,7 @@ from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorith
 # The video of a run: at most so many episodes and steps; s that the end of a run may wait for it.
 _EPISODES = 5
 _STEPS = 600
-_WAIT_S = 20.0
+VIDEO_S = 20.0
 # Added to the seed of the training, for other episodes than its first.
 _SEED = 1000
 
@@ -116,6 +116,6 @@ def record_video(checkpoint: Path, path: Path) -> str:
     saved = load_policy(checkpoint)
     returns, steps = record_episodes(
         saved.env, saved.train.seed + _SEED, saved.act(), path, episodes=_EPISODES,
-        max_steps=_STEPS, max_time=_WAIT_S)
+        max_steps=_STEPS, max_time=VIDEO_S)
     return (f'{path}: {len(returns)} episode{"s" * (len(returns) > 1)}, {steps} steps, '
             f'mean return {sum(returns) / len(returns):.4g}')

@@ -24,6 +24,7 @@ from launch.actions import (
 )
 from launch.event_handlers import OnProcessExit
 from launch.events.process import ProcessExited
+from launch.logging import get_logger
 from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
 from launch_ros.actions import Node, PushROSNamespace
 from launch_ros.parameter_descriptions import ParameterValue
@@ -157,10 +158,10 @@ def end_with(
 ) -> list[Any] | None:
     """Handle the exit of a node that is restarted when it fails; errors end the launch."""
     if context.is_shutdown:
-        if (on_success and event.returncode in (-signal.SIGKILL, 1, EXIT_DISK)
-                and not has_finished(event)):
-            raise RuntimeError(f'{event.process_name} ended with status {event.returncode}: what '
-                               'it has learned since its last checkpoint is lost')
+        if on_success and not has_finished(event):
+            raise RuntimeError(f'{event.process_name} ended with status {event.returncode} and '
+                               'has not saved: what it has learned since its last checkpoint, if '
+                               'anything, is lost')
         return None
     if event.returncode == EXIT_BAD_INPUT:
         raise RuntimeError(f'{event.process_name} cannot run: it has logged why above')
@@ -175,13 +176,16 @@ def end_with(
     return None
 
 
-def end_all(event: ProcessExited, context: LaunchContext) -> list[Any] | None:
-    """End the launch when a node exits that all others depend on."""
-    if context.is_shutdown:
-        return None
-    if not has_finished(event):
+def end_all(
+    event: ProcessExited, context: LaunchContext, *, asked: bool = False,
+) -> list[Any] | None:
+    """End the launch when a node exits that all others depend on.
+
+    The launch fails with it; after a Ctrl-C only if it is ``asked`` for a result.
+    """
+    if not has_finished(event) and (asked or not context.is_shutdown):
         raise RuntimeError(f'{event.process_name} ended with status {event.returncode}')
-    return [Shutdown(reason=f'{event.process_name} has ended')]
+    return None if context.is_shutdown else [Shutdown(reason=f'{event.process_name} has ended')]
 
 
 def has_finished(event: ProcessExited) -> bool:
@@ -227,9 +231,10 @@ def with_children(process: Any) -> list[Any]:
             cause = _OF_SIGNALS.get(
                 name, 'as after a crash in native code of an environment or a library')
             lines.append(f'{event.process_name} was ended by {name}, {cause}')
-        if left := end_left(mark):
-            lines.append(f'{event.process_name} {left}')
-        return [LogInfo(msg=line) for line in lines]
+        for line in lines:
+            get_logger('launch.user').error(line)
+        left = end_left(mark)
+        return [LogInfo(msg=f'{event.process_name} {left}')] if left else []
 
     return [RegisterEventHandler(OnProcessExit(target_action=process, on_exit=on_exit)),
             GroupAction([SetEnvironmentVariable(MARK, mark), process])]
@@ -263,12 +268,13 @@ class RestartDelays:
     """
 
     def __init__(self) -> None:
-        self._ends = 0.0
+        self._ends, self.count = 0.0, 0
 
     def next(self, lived_s: float) -> float | None:
         self._ends = max(self._ends - lived_s / _WORK_S, 0.0) + 1.0
         if self._ends > _MAX_ENDS:
             return None
+        self.count = int(self._ends)
         return float(min(_FIRST_S * 2.0 ** int(self._ends - 1.0), _MAX_DELAY_S))
 
 
@@ -305,7 +311,8 @@ def restarted(
                 if needed:
                     raise RuntimeError(reason)
                 return [LogInfo(msg=reason)]
-            return [TimerAction(
+            return [LogInfo(msg=f'{event.process_name} is started again in {delay:g} s '
+                                f'({delays.count} of {_MAX_ENDS})'), TimerAction(
                 period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
                 cancel_on_shutdown=True)]
 

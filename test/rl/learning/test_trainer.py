@@ -97,7 +97,8 @@ def test_a_long_update_says_how_far_it_is_and_each_for_what_it_waits(start, monk
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
     # By the number of trajectories that are there.
-    waits, lasts = {1: threading.Event(), 3: threading.Event()}, threading.Event()
+    waits = {1: threading.Event(), 3: threading.Event()}
+    batch, lasts = threading.Event(), threading.Event()
     run = start(inbox={
         'on_get': lambda inbox: inbox.sequence in waits and waits[inbox.sequence].wait(20)})
 
@@ -106,12 +107,17 @@ def test_a_long_update_says_how_far_it_is_and_each_for_what_it_waits(start, monk
         for number in (1, 3):
             if f'update {number // 2 + 1}: 1 of 2' in line:
                 waits[number].set()
+        if 'update 1: 2 of 2 are here, and are made a batch' in line:
+            batch.set()
         if 'lasts' in line:
             lasts.set()
 
+    make_batch = run.learner.make_batch
+    run.learner.make_batch = lambda unrolls: batch.wait(60) and make_batch(unrolls)
     run.trainer._calls = Callbacks(log=log)
     run.learner.algorithm.optimizer.after_step = lambda: lasts.wait(60)
     assert run() == 'total_steps'
+    assert batch.is_set()
     for number in (1, 2):
         assert f'waits for the trajectories of update {number}: 1 of 2 are here' in run.lines
     line = next(line for line in run.lines if 'lasts' in line)

@@ -6,7 +6,14 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from vdl_ros.rl.policy.networks import Normalizer, Smoothing, make_torso, random_shift
+from vdl_ros.rl.policy import networks
+from vdl_ros.rl.policy.networks import (
+    Normalizer,
+    Smoothing,
+    make_torso,
+    orthogonal,
+    random_shift,
+)
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import NETWORKS, TrainConfig
 
@@ -144,3 +151,15 @@ def test_it_only_clips_before_the_first_update():
     assert torch.equal(normalizer(given), given)
     assert torch.equal(normalizer.undo(given), given)
     assert normalizer(torch.tensor([10.5])).tolist() == [10.0]
+
+
+def test_the_weights_of_large_images_are_those_of_pytorch_without_its_slow_decomposition(
+        monkeypatch):
+    torch.manual_seed(1)
+    expected = nn.init.orthogonal_(torch.empty(8, 200), 2.0)
+    monkeypatch.setattr(networks, '_LARGE', 1000)
+    monkeypatch.setattr(torch.linalg, 'qr', pytest.fail)
+    layer = nn.Linear(200, 8)
+    torch.manual_seed(1)
+    torch.testing.assert_close(orthogonal(layer, 2.0).weight, expected, atol=1e-5, rtol=0.0,
+                               check_stride=False)

@@ -53,8 +53,12 @@ class Collector:
 
     @property
     def share(self) -> str:
-        """How many unrolls of a batch there are."""
-        return f'{len(self._unrolls)} of {self._needed}'
+        """How many unrolls of a batch there are, and what is done once these are all."""
+        share = f'{len(self._unrolls)} of {self._needed} are here'
+        if len(self._unrolls) < self._needed:
+            return share
+        return f'{share}, and ' + ('are made a batch' if self._batch is None else
+                                   'it waits for the other learners')
 
     def collect(self, stop: threading.Event) -> Batch | None:
         """Return a batch once there are enough unrolls, the same until :meth:`release`.

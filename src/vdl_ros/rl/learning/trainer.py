@@ -287,7 +287,7 @@ class Trainer:
                 continue
             if update is None:
                 said, waits = waits, (f'waits for the trajectories of update {version + 1}: '
-                                      f'{self.collector.share} are here')
+                                      f'{self.collector.share}')
                 # A robot may wait for a person for hours.
                 if waits != said or now - told >= _AGAIN_S:
                     told = now

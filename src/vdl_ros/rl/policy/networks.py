@@ -23,6 +23,8 @@ from torch.nn import functional
 from vdl_ros.rl.device import CPU
 from vdl_ros.rl.policy.numpy_policy import CLIP
 
+# Numbers of a layer whose first weights are computed otherwise than PyTorch does.
+_LARGE = 1 << 23
 Layer = TypeVar('Layer', nn.Linear, nn.Conv2d)
 
 
@@ -56,10 +58,24 @@ def autocast(inputs: Tensor) -> torch.autocast:
 
 
 def orthogonal(layer: Layer, gain: float = math.sqrt(2)) -> Layer:
-    nn.init.orthogonal_(layer.weight, gain)
+    if layer.weight.numel() < _LARGE or layer.weight.shape[0] ** 2 > layer.weight.numel():
+        nn.init.orthogonal_(layer.weight, gain)
+    else:
+        _wide_orthogonal(layer.weight.data, gain)
     if layer.bias is not None:
         nn.init.zeros_(layer.bias)
     return layer
+
+
+def _wide_orthogonal(weight: Tensor, gain: float) -> None:
+    """Do as ``nn.init.orthogonal_``, with the same numbers, in a fraction of its time.
+
+    Of a matrix with so many more columns than rows the factor of Cholesky is as exact as that of
+    QR, which would take a minute for large images.
+    """
+    wide = weight.flatten(1).normal_()
+    factor = torch.linalg.cholesky(wide @ wide.T)
+    weight.copy_((torch.linalg.inv(factor) @ wide).view_as(weight)).mul_(gain)
 
 
 class Smoothing(nn.Module):

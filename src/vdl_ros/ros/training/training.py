@@ -277,6 +277,11 @@ class _Source:
 
         self._subscription = qos.sub(self._node, topic, receive)
 
+    def close(self) -> None:
+        """Leave the topic: else actors would wait for an answer."""
+        if self._subscription is not None:
+            self._node.destroy_subscription(self._subscription)
+
     def report(self) -> None:
         if self._subscription is not None and self._end_of_bag is None:
             publishers = self._node.count_publishers(self._subscription.topic_name)
@@ -373,6 +378,7 @@ class Training:
             if inference is not None:
                 inference.stop()
             executor.remove_node(node)
+            self._source.close()
         return training.result()
 
     def _train(self, stop: threading.Event) -> str:
