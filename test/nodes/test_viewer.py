@@ -356,7 +356,7 @@ def test_a_person_ends_the_episodes_of_a_training_and_sees_the_answer(page, peer
 
     def judge(_, response):
         called.append('success')
-        response.message = 'the episode ends: success'
+        response.message = 'the episode ends'
         return response
 
     service = peer.node.create_service(Trigger, 'robot/success', judge)
@@ -365,7 +365,7 @@ def test_a_person_ends_the_episodes_of_a_training_and_sees_the_answer(page, peer
     page.until(lambda: 'Discard the episode' in page.browser.text, 'the buttons',
                say=lambda: status.publish(String(data='episode 7: the policy acts')))
     page.browser.click('Success')
-    page.until(lambda: 'success: the episode ends: success' in page.browser.text, 'the answer')
+    page.until(lambda: 'success: the episode ends' in page.browser.text, 'the answer')
     assert called == ['success']
     page.browser.click('Failure')
     page.until(lambda: 'failure: no training takes it' in page.browser.text, 'that nobody answers')

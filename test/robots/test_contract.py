@@ -59,6 +59,8 @@ def test_an_include_gives_the_keys_that_are_not_there_and_a_null_takes_them_away
     assert (found.name, found.rate, found.episode_steps) == ('mine', 5.0, 10)
     assert (found.images, found.reward) == ((), None)
     assert found.task.arguments == {'goal': None}
+    # Of the package, if it is not beside it.
+    assert read_contract(write({'include': 'owi535_sim.yaml', 'rate': 5.0})).simulated_clock
 
 
 def refused(function, *arguments):
@@ -107,8 +109,8 @@ MISTAKES = [
     ('images', images({'type': 'sensor_msgs/msg/PointCloud2'}), 'images[0]: type: '),
     ('copies', 2, 'copies: 2 is not allowed: 1, or a namespace such as robot_{}'),
     ('include', '../other.yaml', "include: '../other.yaml' is not allowed"),
-    ('include', 'mine.yaml', "include: 'mine.yaml' is not allowed: a file of the same folder, "
-                             'such as owi535.yaml, not itself')]
+    ('include', 'mine.yaml', "include: 'mine.yaml' is not allowed: a file of the same folder, or "
+                             'of this package, such as owi535.yaml, not itself')]
 
 
 def test_a_mistake_is_one_line_with_file_key_value_and_what_is_allowed(write):

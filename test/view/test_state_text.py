@@ -163,3 +163,16 @@ def test_a_user_who_drags_it_knows_better_than_the_topic():
     target.show(topic, False)
     assert handle.position == pytest.approx(topic)
     assert sphere.color != reached
+    # That of a training is where it says, and cannot be dragged.
+    drag(0.2, 0.2, 0.2)
+    target.dragged()
+    target.show(topic, False, fixed=True)
+    assert handle.position == pytest.approx(topic)
+    assert handle.disable_axes
+    assert handle.disable_sliders
+
+
+def test_a_person_reads_how_near_the_arm_is_to_the_target_of_a_training():
+    status = ArmStatus(training='episode 1: a person acts', away=0.0183)
+    assert 'a person acts**, the finger tips are 1.8 cm from the target.' in state_text(
+        status, UNKNOWN, None, 100.0)

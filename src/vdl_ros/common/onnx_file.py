@@ -8,6 +8,7 @@ before onnxruntime sees it: external data, functions, subgraphs, operators of ot
 from __future__ import annotations
 
 import functools
+import importlib.util
 import io
 import json
 import warnings
@@ -37,6 +38,13 @@ _OPSET = 20
 
 class OnnxFileError(ValueError):
     """A file that cannot be used, or not be written; the message is one line."""
+
+
+def require_onnx() -> None:
+    """Check that files can be written, before what takes long; OnnxFileError: a package lacks."""
+    for name in ('onnx', 'onnxruntime'):
+        if importlib.util.find_spec(name) is None:
+            raise OnnxFileError(f'{name} {_MISSING}')
 
 
 def load_onnx(path: Path, make: Callable[[bytes], T]) -> T:

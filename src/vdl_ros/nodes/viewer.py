@@ -6,6 +6,7 @@ input.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ from std_srvs.srv import Trigger
 
 from vdl_ros.arm.geometry import ArmGeometry, Positions, parse
 from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.camera.camera_config import ImageTransportConfig
 from vdl_ros.common.consent import StandstillDetector
 from vdl_ros.msg import (
@@ -43,6 +45,7 @@ from vdl_ros.view.page_server import serve
 from vdl_ros.view.panel import (
     EPISODES,
     HOLD_HZ,
+    RADIUS,
     VERDICTS,
     ClientClosed,
     DraggedTarget,
@@ -130,6 +133,7 @@ class ViewerNode(BaseNode):
         self._was_held = False
         self._published_at = -math.inf
         self._geometry: ArmGeometry | None = None
+        self._kinematics: Kinematics | None = None
         self._arm_status = ArmStatus()
         self._stop_state: EmergencyStopState | None = None
         self._positions = np.full(len(JOINTS), math.nan)
@@ -186,6 +190,7 @@ class ViewerNode(BaseNode):
         if self._geometry is not None and message.data == self._geometry.urdf:
             return
         self._geometry = geometry = parse(message.data)
+        self._kinematics = Kinematics(geometry)
         if geometry.meshes:
             self.get_logger().warning('robot_description: mesh files are not drawn: '
                                       f'{geometry.meshes}; the view reads none')
@@ -222,12 +227,20 @@ class ViewerNode(BaseNode):
     def _on_goal(self, message: PointStamped) -> None:
         """Show where a training on this arm has to get."""
         self._goal = np.array([message.point.x, message.point.y, message.point.z])
-        self._target.show(self._goal, False)
 
     def _on_training(self, message: String) -> None:
         self._arm_status.training = message.data
-        if message.data.endswith('success'):
-            self._target.show(self._goal, True)
+
+    def _show_goal(self) -> None:
+        """Show how near the finger tips are to where a training has to get."""
+        self._arm_status.away = math.nan
+        if not self._arm_status.training or not np.isfinite(self._goal).all():
+            return
+        if self._kinematics is not None and np.isfinite(self._positions).all():
+            with contextlib.suppress(KeyError):  # another arm has no tool0
+                tool = self._kinematics.pose(self._positions)[:3, 3]
+                self._arm_status.away = float(np.linalg.norm(tool - self._goal))
+        self._target.show(self._goal, self._arm_status.away < RADIUS, fixed=True)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._arm_status.emergency = message.engaged
@@ -252,7 +265,9 @@ class ViewerNode(BaseNode):
 
     def _publish_target(self) -> None:
         place = self._target.dragged()
-        if place is None or self._arm_status.emergency or self._standstill.is_input_old:
+        # The target of a training is its own.
+        if place is None or self._arm_status.training or (
+                self._arm_status.emergency or self._standstill.is_input_old):
             return
         message = PointStamped(header=Header(stamp=self.stamp(), frame_id='base_link'))
         message.point.x, message.point.y, message.point.z = place.tolist()
@@ -351,6 +366,7 @@ class ViewerNode(BaseNode):
             self._panel.follow(self._positions.tolist())
             if not self.count_publishers(self._training.topic_name):
                 self._arm_status.training = ''
+            self._show_goal()
             self._panel.show_training(self._arm_status.training and plain(
                 self._verdicts.text(now) or self._arm_status.training, 200))
             self._panel.show_episodes(self._episodes if self._recorder_is_ready() else '')

@@ -591,8 +591,11 @@ def _content(path: Path, depth: int = 0) -> dict[str, Any]:
     other = found.pop('include')
     if not isinstance(other, str) or not _INCLUDED.fullmatch(other) or depth == _MAX_INCLUDES:
         raise ContractError(f'{path.name}: include: {quoted(other)} is not allowed: a file of '
-                            'the same folder, such as owi535.yaml, not itself')
-    return _content(path.parent / other, depth + 1) | found
+                            'the same folder, or of this package, such as owi535.yaml, not itself')
+    included = path.parent / other
+    if not included.is_file():
+        included = find_resource('config/robots') / other
+    return _content(included, depth + 1) | found
 
 
 def _without_nulls(value: Any) -> Any:

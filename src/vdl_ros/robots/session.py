@@ -558,7 +558,8 @@ class Session:
         self._takeover.end_step()
         if terminated or truncated:
             self.state = State.OVER
-            self._outcome = 'success' if success else 'failure' if terminated else 'over'
+            self._outcome = 'success' if success else 'failure' if terminated else (
+                'its time is up')
             if self._takeover.is_active(now):
                 self._given_until = self._clock() + _LET_GO_S
             self._command(self._neutral)

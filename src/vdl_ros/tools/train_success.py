@@ -25,9 +25,12 @@ from vdl_ros.common.command_line import (
     whole_number,
 )
 from vdl_ros.common.files import atomic_file
+from vdl_ros.common.onnx_file import require_onnx
 from vdl_ros.demonstrations.success import SuccessConfig, read_episodes, train
 from vdl_ros.robots.contract import find_contract
 
+# A recall below this is too little.
+_LOW = 0.8
 # Of an image of which the contract says no size, pixels.
 _SIZE = 64, 64
 
@@ -43,6 +46,7 @@ def main(args: Sequence[str] | None = None) -> int:
             raise ValueError(f'--output: {output} does not end in .onnx')
         if output.exists():
             raise ValueError(f'--output: {output} exists; name another file')
+        require_onnx()
         image = find_contract(robot or _robot_of(folder)).image(name)
         if image.size is None:
             image = structs.replace(image, size=_SIZE)
@@ -52,6 +56,9 @@ def main(args: Sequence[str] | None = None) -> int:
             partial.write_bytes(data)
         say(f'pictures of episodes held out: {counts.found} successes found, {counts.missed} '
             f'missed; {counts.right} others told apart, {counts.wrong} taken for success')
+        if counts.recall < _LOW:
+            say(f'many successes are missed: did the robot rest at its aim for longer than the '
+                f'{config.positive_seconds:g} s of --positive-seconds before it was saved?')
         say(f'{output}: precision {counts.precision:.3f}, recall {counts.recall:.3f} at the '
             f'threshold {counts.threshold:.2f}; {len(data) / 1e3:,.0f} kB')
 

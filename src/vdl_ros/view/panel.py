@@ -58,8 +58,8 @@ class HeldButtons:
 
 Array = NDArray[np.float64]
 
-# Radius of the sphere, m: that of success.
-_RADIUS = 0.02
+#: Radius of the sphere, m: that of success.
+RADIUS = 0.02
 # Of a place, m; a browser may send any.
 _MAX_COORDINATE = 1.0
 # Where it is before there was a target, m.
@@ -82,7 +82,7 @@ class DraggedTarget:
             '/target', scale=0.08, disable_rotations=True, depth_test=False, position=_START,
             translation_limits=((-_MAX_COORDINATE, _MAX_COORDINATE),) * 3, visible=False)
         self._sphere: Any = server.scene.add_icosphere(
-            '/target/sphere', radius=_RADIUS, color=_OPEN, opacity=0.6)
+            '/target/sphere', radius=RADIUS, color=_OPEN, opacity=0.6)
 
         async def moved(event: Any) -> None:
             if event.phase == 'update' and self._handle.visible:
@@ -98,13 +98,15 @@ class DraggedTarget:
         self._dragged_at = self._clock()
         return np.clip(place, -_MAX_COORDINATE, _MAX_COORDINATE)
 
-    def show(self, place: Array, reached: bool) -> None:
+    def show(self, place: Array, reached: bool, *, fixed: bool = False) -> None:
         """Show the target, reached or not. A user who drags it knows its place better.
 
-        ``place`` is in ``base_link``, float64 [3], m; NaN: it stays where it is.
+        ``place`` is in ``base_link``, float64 [3], m; NaN: it stays where it is. Nobody can drag
+        one that is ``fixed``.
         """
         self._handle.visible = True
-        held = self._clock() - self._dragged_at < _HELD_S
+        self._handle.disable_axes = self._handle.disable_sliders = fixed
+        held = not fixed and self._clock() - self._dragged_at < _HELD_S
         if np.isfinite(place).all() and not held and not np.allclose(
                 self._handle.position, place, atol=1e-4):
             self._handle.position = place

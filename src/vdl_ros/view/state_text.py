@@ -32,8 +32,9 @@ class ArmStatus:
     measured_at: float = -math.inf
     #: A vdl_ros/TargetStatus.
     target: Any = None
-    #: What a training on this arm does.
+    #: What a training on this arm does, and how far the tool is from its target, m; NaN: unknown.
     training: str = ''
+    away: float = math.nan
 
 
 def state_text(status: ArmStatus, positions: Positions, confident: bool | None, now: float) -> str:
@@ -66,7 +67,9 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
     elif status.trajectory == 'aborted':
         notes.append(f'Trajectory aborted: {plain(status.reason)}.')
     if status.training:
-        notes.append(f'Training: **{plain(status.training)}**.')
+        away = '' if math.isnan(status.away) else (
+            f', the finger tips are {100.0 * status.away:.1f} cm from the target')
+        notes.append(f'Training: **{plain(status.training)}**{away}.')
     elif status.target is not None:
         notes.append(_target_text(status.target))
     notes += ['&nbsp;'] * (_NOTES - len(notes))

@@ -126,8 +126,10 @@ class Trainer:
             self.progress.load_state(checkpoint['progress'])
         except (KeyError, TypeError) as error:
             raise CheckpointError(f'{folder.checkpoint}: progress: {error}') from None
+        arrays = folder.load_replay(learner.agent_steps) if save_replay else None
+        self._calls.log(f'goes on after {learner.agent_steps:,} steps'
+                        + ', with their replay' * (arrays is not None))
         if save_replay:
-            arrays = folder.load_replay(learner.agent_steps)
             if arrays is None:
                 self._calls.warn(f'save_replay: {folder.path} holds no replay of its checkpoint: '
                                  'it is filled anew')

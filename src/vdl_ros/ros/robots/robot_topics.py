@@ -400,7 +400,7 @@ class RobotTopics:
         with self._lock:
             response.message = self._session.judge(outcome)
         response.success = not response.message
-        response.message = response.message or f'the episode ends: {outcome}'
+        response.message = response.message or 'the episode ends'
         return response
 
     def wait_for_acks(self, seconds: float) -> None:
