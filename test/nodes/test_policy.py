@@ -218,7 +218,7 @@ def of_robot(path, **changed):
 
 def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, tmp_path):
     path = of_robot(tmp_path / 'checkpoint.pt')
-    register(EnvModulesConfig(), peer.node, threading.Event())
+    register(EnvModulesConfig(), peer.node.get_namespace(), threading.Event())
     # What a training writes.
     assert factory.describe(EnvConfig(env_id='robot/owi535_sim')) == {
         'environment': load_checkpoint(path)['config']['environment']}

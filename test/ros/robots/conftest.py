@@ -73,7 +73,7 @@ def make(node, tmp_path):
         (tmp_path / 'rewards.py').write_text(
             'def speed(before, after, factor):\n    return factor * after["speed"]\n')
         (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | changes))
-        register(EnvModulesConfig(robots=str(tmp_path)), node, stop)
+        register(EnvModulesConfig(robots=str(tmp_path)), node.get_namespace(), stop)
         made.append(factory.make(
             EnvConfig(env_id='robot/mine', num_envs=1), seed=1, takeovers=takeovers))
         return made[-1]
