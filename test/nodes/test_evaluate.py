@@ -60,17 +60,18 @@ def checkpoint(tmp_path):
     return path
 
 
-def test_two_policies_are_compared_and_the_figures_are_written(checkpoint, tmp_path, capfd):
+def test_two_policies_are_compared_and_the_figures_are_written(checkpoint, tmp_path, run_here):
     figures = tmp_path / 'figures.json'
-    assert main([str(checkpoint), '--ros-args', '-p', f'against:={checkpoint}', '-p',
-                 f'json:={figures}', '-p', 'episodes:=6']) == 0
+    status, said = run_here(main, f'checkpoint:={checkpoint}', f'against:={checkpoint}',
+                            f'json:={figures}', 'episodes:=6')
+    assert status == 0
     found = json.loads(figures.read_text())
     # Its returns do not depend on the actions.
     assert found['against']['mean'] == found['mean'] > 0.0
     assert found['lost'] == 0
     assert found['difference'] == {
         'pairs': 6, 'return': {'mean': 0.0, 'interval': 0.0}, 'success': None}
-    assert 'difference in 6 pairs of episodes: of the return +0.00 +-0.00' in capfd.readouterr()[1]
+    assert 'difference in 6 pairs of episodes: of the return +0.00 +-0.00' in said
 
 
 def test_a_video_that_cannot_be_drawn_is_refused_before_the_episodes(
