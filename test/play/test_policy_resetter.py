@@ -59,15 +59,16 @@ def test_a_policy_acts_until_its_own_task_succeeds_and_then_the_episode_begins(r
     assert session.state is State.RUNNING
 
 
-def test_a_person_or_a_stop_ends_the_reset_and_it_is_not_for_ever(robot, capsys):
+@pytest.mark.parametrize('other', ['/teleop', '/arm_controller'])
+def test_who_else_moves_the_robot_ends_the_reset_which_is_not_for_ever(robot, capsys, other):
     session, _, sent, tick = robot
     for _ in range(3):
         tick(0.9)
-    session.on_other('/teleop', 0.15, moving=True)
+    session.on_other(other, 0.15, moving=True)
     count = len(sent)
     assert session.state is State.WAITING
     tick(0.9)
-    assert len(sent) == count, 'the person has the robot'
+    assert len(sent) == count, 'the other one has the robot'
     for _ in range(90):
         tick(0.9)
     assert 'reset: back.onnx has not brought it back within 2 s' in capsys.readouterr().out

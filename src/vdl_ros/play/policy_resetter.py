@@ -24,6 +24,8 @@ class PolicyResetter(Resetter):
     ContractError: the policy is not of that task, or its robot is another one.
     """
 
+    acts = True
+
     def __init__(
         self, contract: Contract, reset: PolicyReset,
         clock: Callable[[], float] = time.monotonic,

@@ -37,12 +37,14 @@ class Resetter:
 
     #: Whether a person does it, who may command the robot meanwhile.
     by_hand = False
+    #: Whether it commands the robot itself, by :meth:`act`, and no controller does it.
+    acts = False
 
     def begin(self, random: np.random.Generator) -> None: ...
 
-    def act(self, measured: Measured) -> NDArray[np.float64] | None:
-        """Return what the robot is commanded to until the next tick, [parts]; None: nothing."""
-        return None
+    def act(self, measured: Measured) -> NDArray[np.float64]:
+        """Return what the robot is commanded to until the next tick, float64 [parts]."""
+        raise NotImplementedError
 
     def is_done(self, values: dict[str, float]) -> bool:
         """Return whether it is reset, by the latest features by name; ResetError: it cannot be."""
@@ -259,7 +261,8 @@ class Session:
         # A controller that follows the trajectory of the reset, or the person who resets.
         by_hand = self._resetter is not None and self._resetter.by_hand and (
             ROBOT_ENVIRONMENT not in sender) and (moving or self.state is State.RESETTING)
-        is_helper = is_program(sender) and ROBOT_ENVIRONMENT not in sender
+        is_helper = is_program(sender) and ROBOT_ENVIRONMENT not in sender and not (
+            self._resetter is not None and self._resetter.acts)
         if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
             self._moved_until = now + YIELD_S
             return
@@ -487,12 +490,11 @@ class Session:
     def _go_on_resetting(self, now: float) -> None:
         assert self._resetter is not None
         try:
-            command = self._resetter.act(self._measure(now))
-            if command is not None:
-                self._command(command)
-                self._episode.history.appendleft(command)
+            if self._resetter.acts:
+                self._command(self._resetter.act(self._measure(now)))
+                self._episode.history.appendleft(self._in_force)
             if self._resetter.is_done(self._values()):
-                if command is not None:
+                if self._resetter.acts:
                     self._command(self._neutral)
                 self._settled, self.state = now, State.SETTLING
         except ResetError as error:
