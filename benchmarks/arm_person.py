@@ -5,8 +5,6 @@ as demonstrations; after that it helps once the arm has not come nearer for ``pa
 until the arm is there.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

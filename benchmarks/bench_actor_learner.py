@@ -6,8 +6,6 @@ as long as ever, but the policy stays random, so that all runs have the same kin
 ``--only links`` (root) has the actors on another host (links.py).
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

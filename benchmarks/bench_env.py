@@ -5,8 +5,6 @@ stepped by every back end that exists for the environment (``env_measure.py``). 
 runs in a new process; figures are medians over the rounds.
 """
 
-from __future__ import annotations
-
 import argparse
 import statistics
 from collections.abc import Mapping, Sequence

@@ -5,8 +5,6 @@ each episode up to the largest, and which observes its last actions (*aware*); t
 with each of them at each delay. Runs that are there are continued up to ``--steps``.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

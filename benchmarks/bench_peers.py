@@ -12,8 +12,6 @@ The first call installs each peer by pip and git, which takes some minutes and u
 more where pip finds PyTorch's CUDA build only.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import statistics

@@ -11,8 +11,6 @@ and elbow, at random within their limits, without a collision there and on the s
 the target before; errors are those of the true joint states.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import statistics

@@ -12,8 +12,6 @@ actions. With ``--demonstrations`` nothing is measured: the controller's episode
 become a LeRobot data set (docs/demonstrations.md).
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import itertools

@@ -11,8 +11,6 @@ cores. Networks compute in any case: where all cores are in use, the machine is 
 learner.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from collections.abc import Callable, Mapping, Sequence

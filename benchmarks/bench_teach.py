@@ -8,8 +8,6 @@ the robot strays. A trial ends once 90 % of the last 50 episodes have succeeded 
 after the longest time. Times are of the robot's clock. Run it in the repository.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -5,8 +5,6 @@ cannot be trained with the reason. benchmarks/third_party/environments.yaml list
 call installs them by pip, into virtual environments that lie above this one's packages.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -6,8 +6,6 @@ the policy's network and the update, each measured alone on one core. The graph 
 Speeds exclude start and warm-up.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

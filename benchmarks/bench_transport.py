@@ -7,8 +7,6 @@ delay) and ``dds`` (trajectories, encoded and decoded for each packet).
 A row has the medians of all rounds; ratios are medians of the ratios within each round.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -4,8 +4,6 @@ Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s
 ``memory_bytes`` of each copy but the first; ``observation_bytes``. An error is a line.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import multiprocessing

@@ -4,8 +4,6 @@ Local training, the launched graph and other systems are measured in the same wa
 user does: speed from rows of progress once all take part, then they are interrupted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import json

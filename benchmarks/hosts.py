@@ -1,7 +1,5 @@
 """Where processes of benchmarks run: here, or in two network namespaces with a link between."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -5,8 +5,6 @@ smallest network: above which size are two actors no longer faster? Games send w
 for. The learning rate is 0, so that all runs have the same kind of episodes.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import os

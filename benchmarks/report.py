@@ -1,7 +1,5 @@
 """Options, exit status, JSON object and Markdown tables of every benchmark."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ assembled as in a learner); SETTINGS is a JSON object. Prints one JSON object:
 time, but do not count.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -5,8 +5,6 @@ packets until SIGINT. ``client`` prints what it measured: ``received``, packets 
 used or sent back, and ``seconds`` until the last of them, or ``trips_ms``, round trips.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

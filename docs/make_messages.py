@@ -1,7 +1,5 @@
 """Write docs/messages.md from the definitions of messages and services."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Write docs/settings.md and specs/schema.json from the dataclasses that declare settings."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import re

@@ -1,7 +1,5 @@
 """A headless Chromium for tests, controlled by chromedriver over the WebDriver protocol."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import io

@@ -1,7 +1,5 @@
 """Fixtures for all tests: a ROS domain each, run folders, ROS peers."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import gc

@@ -1,7 +1,5 @@
 """A program that talks to the view as its page does, and one message of each kind to send it."""
 
-from __future__ import annotations
-
 import re
 import socket
 from urllib.parse import urlsplit
@@ -103,7 +101,7 @@ class PageClient:
         self._socket.close()
         self._stream.close()
 
-    def __enter__(self) -> PageClient:
+    def __enter__(self) -> 'PageClient':
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -5,8 +5,6 @@ the nodes, but has no DDS context and no threads; a start then takes a tenth of 
 processor time instead of one to three. Every other command is executed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

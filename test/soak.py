@@ -7,8 +7,6 @@ and a subscriber of the large topics is stopped for half of every minute. Memory
 and stacks (RssAnon). The samples of the first sixth of the time do not count.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """Hosts of tests: network namespaces of this machine, joined by a link, a router or a bridge."""
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import uuid

@@ -3,8 +3,6 @@
 They use what a policy observes: late measurements, and the commands since.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Generator
 
 import numpy as np

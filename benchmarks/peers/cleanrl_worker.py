@@ -3,8 +3,6 @@
 Its scripts write figures with TensorBoard's writer. The writer is replaced by one that reports.
 """
 
-from __future__ import annotations
-
 import runpy
 import sys
 from pathlib import Path

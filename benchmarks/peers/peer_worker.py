@@ -3,8 +3,6 @@
 They run in environments without this package.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import statistics

@@ -1,7 +1,5 @@
 """Other systems that learn the same tasks: their installation and their trainings."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

@@ -1,7 +1,5 @@
 """RLlib until it is ended; run by the Python of its own environment."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from typing import Any

@@ -1,7 +1,5 @@
 """Stable-Baselines3 until it is ended; run by the Python of its own environment."""
 
-from __future__ import annotations
-
 import sys
 from functools import partial
 

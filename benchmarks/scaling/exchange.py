@@ -6,8 +6,6 @@ processes, Gloo, here all on this host. A period of 1 is also what gradients cos
 the time that one learner needs for all batches over that of all learners, each with its share.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import socket
 import time

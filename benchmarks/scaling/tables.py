@@ -1,7 +1,5 @@
 """Figures of bench_scaling beside those of the seeds: samplers, actors, learners; their tables."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """EnvPool's environments as ``envpool/NAME``: a module for ``env_modules``."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

@@ -4,8 +4,6 @@ Arguments: the settings of the environment as a JSON object; env_modules; and th
 which it ends with the episodes so far (without end).
 """
 
-from __future__ import annotations
-
 import json
 import statistics
 import sys

@@ -10,8 +10,6 @@ Parameters: ``robots``, their number; ``first``, the number of episodes of each 
 drives from their begin; ``patience``.
 """
 
-from __future__ import annotations
-
 import math
 
 import rclpy

@@ -6,8 +6,6 @@ Subscribes: ``cmd_vel`` (geometry_msgs/Twist). Publishes: ``odom`` (nav_msgs/Odo
 Parameters: ``robots``, their number; ``speed``, simulated seconds per second.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from functools import partial

@@ -4,8 +4,6 @@
 and the baseline of the benchmarks; it uses the same classes as the nodes.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 
@@ -57,7 +55,7 @@ class SerialInbox:
     """Runs the actor for one unroll whenever the trainer takes one."""
 
     def __init__(
-        self, actor: Actor, learner: Learner, flow_stats: FlowStats, timer: ThreadTimer,
+        self, actor: Actor, learner: 'Learner', flow_stats: FlowStats, timer: ThreadTimer,
         stop: threading.Event,
     ) -> None:
         self._timer, self._stop = timer, stop

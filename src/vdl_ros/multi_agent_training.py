@@ -7,8 +7,6 @@ steps goes on acting with its last policy; an environment is done when all its a
 session when all environments are. With one thread and one seed it is deterministic.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import queue

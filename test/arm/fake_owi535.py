@@ -9,8 +9,6 @@ FAKE_OWI535 may name several folders, as PATH does: each is one arm, listed in t
 :func:`plugged_in` makes one where no disk can hold a driver that writes.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -122,7 +120,7 @@ class FakeBackend(usb.backend.IBackend):
         return len(data)
 
     @staticmethod
-    def _wait(bench: Bench, timeout: float) -> str:
+    def _wait(bench: 'Bench', timeout: float) -> str:
         """Wait while the bus stalls; return what becomes of the transfer."""
         end = time.monotonic() + timeout
         while (fault := bench.fault).startswith(STALL):

@@ -4,8 +4,6 @@ Fixture that runs the `ros2` of the stand-in in this process, on launch files th
 The processes of a launch that are called `program` only pretend to run; see Program.
 """
 
-from __future__ import annotations
-
 import asyncio
 import atexit
 import contextlib

@@ -1,7 +1,5 @@
 """The `ros2` command of the stand-in: packages, files, executables, errors, and real processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pty

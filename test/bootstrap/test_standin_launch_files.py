@@ -1,7 +1,5 @@
 """Launch files under the stand-in: arguments, includes, scopes, substitutions and errors."""
 
-from __future__ import annotations
-
 INNER = """[
     DeclareLaunchArgument('needed', description='what is needed'),
     DeclareLaunchArgument('other', default_value='default'),

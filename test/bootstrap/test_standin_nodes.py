@@ -1,7 +1,5 @@
 """Nodes under the stand-in: names, parameters and remappings, as a node receives them."""
 
-from __future__ import annotations
-
 import tempfile
 
 import rclpy

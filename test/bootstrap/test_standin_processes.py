@@ -1,7 +1,5 @@
 """Processes under the stand-in: output, exit handlers, restarts, and how they are stopped."""
 
-from __future__ import annotations
-
 import os
 import re
 import signal

@@ -118,4 +118,4 @@ def test_every_setting_has_a_sentence_and_a_valid_default():
         for each in known.values():
             assert each.check(each.default) == each.default
             assert each.doc.endswith('.'), each
-            assert cls.__annotations__[each.name] == each.type.__name__
+            assert cls.__annotations__[each.name] is each.type

@@ -1,7 +1,5 @@
 """Nodes in the process of the test: the fixture ``node_here``."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """The doctor: its process, its functions, and two hosts with a good link and broken ones."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

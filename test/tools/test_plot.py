@@ -1,7 +1,5 @@
 """The plot command: every image format, and one line for errors."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

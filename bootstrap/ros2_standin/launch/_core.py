@@ -1,7 +1,5 @@
 """What the modules of `launch` share: context, events, entities, and texts known while it runs."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 from collections.abc import Iterable, MutableMapping, Sequence
@@ -54,17 +52,17 @@ class LaunchContext:
         """Put an event into the queue; only for the thread of the event loop."""
         self._event_queue.put_nowait(event)
 
-    def perform_substitution(self, substitution: Substitution) -> str:
+    def perform_substitution(self, substitution: 'Substitution') -> str:
         return substitution.perform(self)
 
 
 class LaunchDescriptionEntity:
     """An action or a launch description."""
 
-    def describe_sub_entities(self) -> Sequence[LaunchDescriptionEntity]:
+    def describe_sub_entities(self) -> Sequence['LaunchDescriptionEntity']:
         return []
 
-    def visit(self, context: LaunchContext) -> Sequence[LaunchDescriptionEntity] | None:
+    def visit(self, context: LaunchContext) -> 'Sequence[LaunchDescriptionEntity] | None':
         return None
 
     def get_asyncio_future(self) -> asyncio.Future | None:

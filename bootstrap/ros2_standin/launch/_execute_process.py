@@ -6,8 +6,6 @@ well, and a second one would interrupt its orderly end. It is sent nevertheless 
 noninteractive or not in the foreground of the terminal.
 """
 
-from __future__ import annotations
-
 import asyncio
 import codecs
 import contextlib
@@ -39,7 +37,7 @@ class _Process(asyncio.SubprocessProtocol):
     """
 
     def __init__(
-        self, on_start: Callable[[_Process], None], writers: dict[int, Callable[[str], None]],
+        self, on_start: Callable[['_Process'], None], writers: dict[int, Callable[[str], None]],
     ) -> None:
         self.pid = 0
         self.exited = asyncio.Event()

@@ -1,7 +1,5 @@
 """Actions that launch files consist of."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any

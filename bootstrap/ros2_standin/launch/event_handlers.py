@@ -1,7 +1,5 @@
 """Event handlers: what to do when a process ends or the launch shuts down."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sources of launch descriptions: Python launch files."""
 
-from __future__ import annotations
-
 import os
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader

@@ -1,7 +1,5 @@
 """LaunchService: runs a launch description until nothing is left to do, or a shutdown."""
 
-from __future__ import annotations
-
 import asyncio
 import logging as python_logging
 import signal

@@ -4,8 +4,6 @@ The log file is in a folder for each launch below `ROS_LOG_DIR`, else below `log
 which is `~/.ros` by default. It is made when the first line is written.
 """
 
-from __future__ import annotations
-
 import contextlib
 import datetime
 import functools

@@ -1,7 +1,5 @@
 """Substitutions: texts, launch configurations, environment variables and paths."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Mapping
 from typing import Any

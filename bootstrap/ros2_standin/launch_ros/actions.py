@@ -1,7 +1,5 @@
 """Actions for nodes: Node, and PushROSNamespace for the nodes after it."""
 
-from __future__ import annotations
-
 import atexit
 import functools
 import os

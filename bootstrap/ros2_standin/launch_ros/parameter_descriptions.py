@@ -1,7 +1,5 @@
 """ParameterValue: a parameter of a node with the type that it must have."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import yaml

@@ -1,7 +1,5 @@
 """Substitutions: where packages and their executables are."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

@@ -3,8 +3,6 @@
 Only the module of the given verb is imported, so that `ros2 run` starts quickly.
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -1,7 +1,5 @@
 """`ros2 launch`: run a launch file, or show its arguments."""
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -4,8 +4,6 @@
 status is that of the command.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import shlex

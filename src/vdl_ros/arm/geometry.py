@@ -5,8 +5,6 @@ comes over the graph reaches no other parser. Masses, collision shapes and mesh 
 by MuJoCo, where it simulates the arm.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import xml.etree.ElementTree as ElementTree

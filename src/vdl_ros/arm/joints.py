@@ -1,7 +1,5 @@
 """The arm's joints, and commands to their motors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +39,7 @@ class Motors:
             raise MotorError(f'lamp: {quoted(self.lamp, 40)} is not allowed: true or false')
 
     @classmethod
-    def of(cls, values: Sequence[int], lamp: bool = False) -> Motors:
+    def of(cls, values: Sequence[int], lamp: bool = False) -> 'Motors':
         """Return the command of five values in the order of ``joints.JOINTS``; or MotorError."""
         if len(values) != len(JOINTS):
             raise MotorError(
@@ -57,7 +55,7 @@ class Motors:
     def moving(self) -> bool:
         return any(self.values)
 
-    def stopped(self) -> Motors:
+    def stopped(self) -> 'Motors':
         """Return the same command with all motors off; the lamp stays as it is."""
         return Motors(lamp=self.lamp)
 

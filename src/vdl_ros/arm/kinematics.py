@@ -1,7 +1,5 @@
 """Kinematics of the arm, vectorized over poses: forward, Jacobian, inverse; moves to places."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple

@@ -6,8 +6,6 @@ have the driver's safety: all motors off after ``disconnect``, at the end of a `
 the guardian.
 """
 
-from __future__ import annotations
-
 import atexit
 import logging
 import math

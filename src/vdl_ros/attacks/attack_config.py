@@ -1,7 +1,5 @@
 """Settings of an attack on what a policy observes, and what they are allowed with."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from dataclasses import dataclass

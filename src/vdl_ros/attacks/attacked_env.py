@@ -4,8 +4,6 @@ Environments send images as bytes, and policies divide them by 255: a perturbati
 be less than the distance of two bytes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium

@@ -5,8 +5,6 @@ the perturbation makes it larger. ``unit`` is what a perturbation of 1 is, [...]
 observations are ``bounded``, from 0 to 1, perturbed ones are too.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -140,7 +138,7 @@ class Seen(NamedTuple):
     is_reset: Tensor
     state: Tensor
 
-    def rows(self, index: Tensor) -> Seen:
+    def rows(self, index: Tensor) -> 'Seen':
         """Return what is seen in the environments of ``index``, int64 [N]."""
         return Seen(*(None if each is None else each[index] for each in self))  # type: ignore[arg-type]
 

@@ -4,8 +4,6 @@ The plane through an observation is spanned by the perturbation of the attack an
 At each point of a grid in it the policy samples some actions; the most frequent one is noted.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The grid of attacks and defences: its trainings, its records, its table."""
 
-from __future__ import annotations
-
 import csv
 import dataclasses
 import math

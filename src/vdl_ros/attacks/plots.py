@@ -4,8 +4,6 @@ The style of returns is that of rl-attack-vf: each return faint, and their mean 
 smoothed by a polynomial of degree 3 over 51 (Savitzky and Golay 1964); a line where a phase ends.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Attacks on the images of a camera by the gradients of a pose network."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -4,8 +4,6 @@ Its decoder checks every length against the bytes that are there. The layouts ar
 package, not those that a bag claims.
 """
 
-from __future__ import annotations
-
 import functools
 import struct
 from collections.abc import Iterable

@@ -1,7 +1,5 @@
 """Read the messages of an MCAP bag in the order of time, one at a time."""
 
-from __future__ import annotations
-
 import contextlib
 import heapq
 import io

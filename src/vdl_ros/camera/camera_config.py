@@ -1,7 +1,5 @@
 """Settings of the camera: source and size of its images, and its placement."""
 
-from __future__ import annotations
-
 import dataclasses
 
 from vdl_ros.common.settings import SettingError, setting, settings_of

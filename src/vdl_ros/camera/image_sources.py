@@ -1,7 +1,5 @@
 """Images of devices, videos and folders by FFmpeg (PyAV), as RGB; a thread that reads them."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading
@@ -59,7 +57,7 @@ class ImageSource:
     """
 
     def __init__(
-        self, decode: Callable[[ImageSource], Generator[TimedImage, None, None]], notice: Notice,
+        self, decode: Callable[['ImageSource'], Generator[TimedImage, None, None]], notice: Notice,
         *, live: bool,
     ) -> None:
         self.live, self.damaged = live, 0

@@ -1,7 +1,5 @@
 """Acts on all hosts of a cluster at a time: start, status, stop, bring files home, follow."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -9,8 +9,6 @@ numbers processes get; and those that one of them has started without it by thei
 Only the standard library is used, so that a request costs little.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Hosts file: a CSV file with a row for each learner and each actor of a cluster."""
 
-from __future__ import annotations
-
 import csv
 from collections import Counter
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What runs where in a cluster: its settings, the plan, and the file that keeps the plan."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

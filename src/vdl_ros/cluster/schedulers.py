@@ -1,7 +1,5 @@
 """Print a plan as a Kubernetes manifest or a Slurm batch script."""
 
-from __future__ import annotations
-
 import shlex
 from typing import Any
 

@@ -5,8 +5,6 @@ has changed (StrictHostKeyChecking). The system's program is used rather than a 
 reads the user's configuration, agent and known hosts, and is kept secure by the system.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """What environments start and leave behind, and how processes end that environments hold up."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import math

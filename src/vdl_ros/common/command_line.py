@@ -1,7 +1,5 @@
 """Command lines of programs: options, exit statuses, output, and what signals do."""
 
-from __future__ import annotations
-
 import _signal  # type: ignore[import-not-found]
 import argparse
 import contextlib

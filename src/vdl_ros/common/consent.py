@@ -5,8 +5,6 @@ it by a person's command, an emergency stop or a standstill. Then it moves nothi
 asked again. Persons are all senders but the programs of this package.
 """
 
-from __future__ import annotations
-
 import math
 import secrets
 import time

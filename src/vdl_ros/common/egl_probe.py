@@ -4,8 +4,6 @@
 process that loads it. ``doctor`` and the set-up run it; it needs only the standard library.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 from collections.abc import Callable

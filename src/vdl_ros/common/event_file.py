@@ -1,7 +1,5 @@
 """Scalars for TensorBoard: each call is written at once, whole or not at all."""
 
-from __future__ import annotations
-
 import io
 import os
 import socket

@@ -1,7 +1,5 @@
 """Files of the package and of runs: where they are, whole writes, locks."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import fcntl

@@ -1,7 +1,5 @@
 """Images in messages of ROS and bags: their encodings, JPEG and PNG, and what is too large."""
 
-from __future__ import annotations
-
 import io
 import warnings
 from typing import Any

@@ -1,7 +1,5 @@
 """How many cores of this machine programs hold that do not belong to this training."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

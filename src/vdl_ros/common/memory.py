@@ -1,7 +1,5 @@
 """How much memory an input may take: its size is checked before it is read."""
 
-from __future__ import annotations
-
 import contextlib
 import re
 import resource

@@ -1,7 +1,5 @@
 """Where the time of a thread goes, and how old an observation is when its action comes."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -35,11 +33,11 @@ class ThreadTimer:
         self._executor_wait = _ExecutorWait(self)
         self._since = self._read = clock()
 
-    def __call__(self, name: str) -> _Section:
+    def __call__(self, name: str) -> '_Section':
         """Return the section of a phase, for a ``with`` statement in the timer's thread."""
         return self._sections[name]
 
-    def executor_wait(self) -> _ExecutorWait:
+    def executor_wait(self) -> '_ExecutorWait':
         """Return a section for an executor's ``spin_once``.
 
         ``spin_once`` waits, takes messages and runs callbacks. The processor time of the thread

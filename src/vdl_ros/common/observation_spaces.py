@@ -5,8 +5,6 @@ an image and numbers, a row of bytes (:class:`ImageAndVector`). So what only kee
 observations (unrolls, batches, replay, minibatches) does not depend on their parts.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

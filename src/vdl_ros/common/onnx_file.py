@@ -5,8 +5,6 @@ it is. What would lead out of the file, run other code or hide a part of the gra
 before onnxruntime sees it: external data, functions, subgraphs, operators of other domains.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import io

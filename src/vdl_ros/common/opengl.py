@@ -1,7 +1,5 @@
 """Rendering by OpenGL without a display, in processes that also train."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

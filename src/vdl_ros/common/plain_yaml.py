@@ -4,8 +4,6 @@ A file may be somebody else's. With aliases one of 1 kB stands for more values t
 holds, which whatever prints or walks through them would find out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

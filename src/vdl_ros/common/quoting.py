@@ -1,7 +1,5 @@
 """Text from messages, bags and errors of other programs, for a log line."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path

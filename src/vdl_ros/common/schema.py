@@ -1,7 +1,5 @@
 """Values of a file against the types that they must have: a fault is one line, for its author."""
 
-from __future__ import annotations
-
 import re
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ One frozen dataclass holds the settings of a component. Its fields become ROS pa
 (``local_training.py``) and the reference page in ``docs/``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import difflib

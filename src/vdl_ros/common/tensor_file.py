@@ -1,7 +1,5 @@
 """Files of tensors and plain values: written whole, and read without running code in them."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import time

@@ -3,8 +3,6 @@
 Each picture is encoded at once, so memory does not grow with the video.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from fractions import Fraction
 from pathlib import Path
@@ -89,7 +87,7 @@ class VideoWriter:
         finally:
             self._partial.unlink(missing_ok=True)
 
-    def __enter__(self) -> VideoWriter:
+    def __enter__(self) -> 'VideoWriter':
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Record the episodes of a policy in an environment, without ROS, as a LeRobot data set."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ On a terminal a key acts at once, without Enter; it stays in this mode until the
 stays a signal. Only the text of a task is a line.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select
@@ -42,7 +40,7 @@ class EpisodeKeys:
         self._has_ended = False
         self._before: list[Any] = []
 
-    def __enter__(self) -> EpisodeKeys:
+    def __enter__(self) -> 'EpisodeKeys':
         if self.is_terminal:
             self._before = termios.tcgetattr(self._source)
             tty.setcbreak(self._source, termios.TCSANOW)

@@ -1,7 +1,5 @@
 """Load demonstrations: bags of a robot, replayed through its task, or LeRobot data sets."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -3,8 +3,6 @@
 As in HIL-SERL, Luo et al. 2024, arXiv:2410.21845.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time
@@ -209,7 +207,7 @@ class Counts:
     @classmethod
     def at(
         cls, threshold: float, probabilities: NDArray[np.float32], labels: NDArray[np.bool_],
-    ) -> Counts:
+    ) -> 'Counts':
         chosen = probabilities >= threshold
         return cls(threshold, *(int(each.sum()) for each in (
             chosen & labels, ~chosen & labels, chosen & ~labels, ~chosen & ~labels)))

@@ -20,8 +20,6 @@ steps.
 The library is GPL-2.0 and optional, so it is imported only when a game is created.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -9,8 +9,6 @@ Actions are one whole number from 0 (Discrete), some of them (MultiDiscrete [A])
 one axis (Box [A]).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass

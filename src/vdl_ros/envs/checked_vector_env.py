@@ -5,8 +5,6 @@ the end of an episode. :class:`CheckedVectorEnv` wraps an environment and fixes 
 border to code of others: what that raises or returns is checked here once, and then trusted.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import math

@@ -10,8 +10,6 @@ Actions, Discrete(2), have no effect; the reward is 1; an episode is truncated a
 ``time_limit``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import re

@@ -1,7 +1,5 @@
 """Settings of the environments, Atari's included: they travel together."""
 
-from __future__ import annotations
-
 import dataclasses
 from dataclasses import dataclass
 

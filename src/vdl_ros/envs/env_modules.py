@@ -4,8 +4,6 @@ Names of environments and wrappers come over the graph, names of modules never d
 the graph can only choose among what this process has imported.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import math

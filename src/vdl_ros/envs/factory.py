@@ -4,8 +4,6 @@ The B copies of an actor are in one process: in the environment's own vectorized
 one (CartPole, Atari, dummy), else in a SyncVectorEnv.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import inspect

@@ -1,7 +1,5 @@
 """Calls of code of others: what it may raise, how long it takes, and what it leaves changed."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Late observations and actions, and the last actions as a part of the observation."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

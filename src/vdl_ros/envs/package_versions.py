@@ -1,7 +1,5 @@
 """Which versions the packages in an error require, and which are installed."""
 
-from __future__ import annotations
-
 import traceback
 from collections.abc import Iterator
 from importlib import metadata

@@ -4,8 +4,6 @@ Its agents see 42 x 42 pixels: the image is shrunk to 80 x 80, then to 42 x 42, 
 do not fall between two pixels.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Observations and actions that come late: in the time of the environment, or on its own clock."""
 
-from __future__ import annotations
-
 import math
 import queue
 import threading
@@ -41,7 +39,7 @@ class Delay:
         return self.high > 0.0
 
     @classmethod
-    def of(cls, name: str, value: object, most: float) -> Delay:
+    def of(cls, name: str, value: object, most: float) -> 'Delay':
         """Return the delay of an argument: a number, or the lowest and the highest, s."""
         found = list(value) if isinstance(value, list | tuple) else [value, value]
         numbers = [each for each in found

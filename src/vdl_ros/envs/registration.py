@@ -1,7 +1,5 @@
 """Adds this package's environments to Gymnasium's registry; imports none of them."""
 
-from __future__ import annotations
-
 import gymnasium
 
 REACH = 'vdl_ros/OWI535Reach-v0'

@@ -1,7 +1,5 @@
 """Vector environments that reset a copy in the step that ends its episode (SAME_STEP)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

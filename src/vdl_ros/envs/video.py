@@ -1,7 +1,5 @@
 """Record episodes of a policy as a video."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import os

@@ -3,8 +3,6 @@
 PettingZoo calls a body an agent. Here an agent learns, and has one or several bodies.
 """
 
-from __future__ import annotations
-
 import copy
 import importlib
 import math

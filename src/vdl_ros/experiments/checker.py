@@ -1,7 +1,5 @@
 """Reads files of specs, and names every fault with its line."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Graphs of sessions, trials and experiments, in the arrangement of SLM-Lab's."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Results are in ``OUTPUT/FILE/SPEC/MODE``; the same mode goes on with what is there.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import statistics

@@ -1,7 +1,5 @@
 """Results of an experiment: table, graph, a page without a server; the table of a benchmark."""
 
-from __future__ import annotations
-
 import base64
 import html
 import itertools

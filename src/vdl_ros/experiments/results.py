@@ -12,8 +12,6 @@ have L1 and reach 0.95. An episode's strength is max(0, R - R_random) / (R_stand
 * fitness: the norm of the vector / the norm of (1, 1, 1, 1).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

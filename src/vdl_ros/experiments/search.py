@@ -1,7 +1,5 @@
 """The search of a spec by Optuna: samplers, the storage, and trials that run in threads."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import json

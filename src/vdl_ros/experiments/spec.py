@@ -1,7 +1,5 @@
 """Specs: what is trained, sessions, trials, spaces that are searched, references."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics
@@ -96,7 +94,7 @@ class Space:
             return value in self.values
         return self.kind == 'range' and bool(self.values[0] <= value <= self.values[1])
 
-    def draw(self, trial: Trial) -> None:
+    def draw(self, trial: 'Trial') -> None:
         if self.kind == 'choices':
             trial.suggest_categorical(self.parameter, self.values)
         elif self.kind == 'normal':
@@ -277,5 +275,5 @@ class Spec:
                   for name, space in self.search.spaces.items()}
         return {name: value for name, value in values.items() if value in self.search.spaces[name]}
 
-    def with_meta(self, **values: int) -> Spec:
+    def with_meta(self, **values: int) -> 'Spec':
         return dataclasses.replace(self, meta=dataclasses.replace(self.meta, **values))

@@ -1,7 +1,5 @@
 """Trials: their sessions as processes, also of several agents, and what they report."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import statistics

@@ -1,7 +1,5 @@
 """Export bags to a data set: scan, write rows, verify, rename to the output folder."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 from collections import Counter

@@ -1,7 +1,5 @@
 """Write a LeRobotDataset v3.0: rows as Parquet, images as H.264, statistics of both."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from fractions import Fraction

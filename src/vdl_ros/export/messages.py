@@ -1,7 +1,5 @@
 """Which topics of a bag become rows: those of the arm, or of the contract of a robot."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,7 +65,7 @@ class BagTopics:
     def has_camera(self) -> bool:
         return self.types[self.rows] in _IMAGES
 
-    def without_images(self, but: Collection[str] = ()) -> BagTopics:
+    def without_images(self, but: Collection[str] = ()) -> 'BagTopics':
         """Return the topics of which each message of the first state is a row."""
         return replace(
             self, rows=next(iter(self.states)),

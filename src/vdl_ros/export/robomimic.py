@@ -1,7 +1,5 @@
 """Write robomimic's HDF5: a group per episode, images without loss."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterable

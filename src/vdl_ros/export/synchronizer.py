@@ -1,7 +1,5 @@
 """What belongs to each image of a bag, and which rows images become: episodes, repeats, drops."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from array import array
@@ -163,7 +161,7 @@ class _Series:
     def values(self) -> NDArray[np.float64]:
         return np.array(self._values).reshape(-1, self._width)
 
-    def at(self, rows: _Series, oldest_ns: int) -> NDArray[np.float64]:
+    def at(self, rows: '_Series', oldest_ns: int) -> NDArray[np.float64]:
         """Return for each row the newest numbers at or before its stamp, NaN if there are none.
 
         Each number is the newest on its own: messages may hold some of them.

@@ -1,7 +1,5 @@
 """What the writers of data sets have in common: layout and rows, optional libraries."""
 
-from __future__ import annotations
-
 import importlib
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ With central inference it publishes observations instead and receives actions. T
 environments and policy come from the learner, modules of environments from this host.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import secrets
@@ -189,7 +187,7 @@ class ActorNode(BaseNode):
 
     def _attack_environments(
         self, envs: VectorEnvironment, attack: AttackConfig, train: TrainConfig, seed: int,
-    ) -> AttackedEnv:
+    ) -> 'AttackedEnv':
         """Return the environments under attack, with a warning for what no camera could show."""
         # Imported here because an attack needs PyTorch, and an actor often does not.
         import torch

@@ -3,8 +3,6 @@
 It commands the motors only while a trajectory runs, and gives way to a person's commands.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -3,8 +3,6 @@
 Configured, it holds the device with all motors off; active, it follows commands.
 """
 
-from __future__ import annotations
-
 from lifecycle_msgs.srv import ChangeState
 from rclpy._rclpy_pybind11 import RCLError
 from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn

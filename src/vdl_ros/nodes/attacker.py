@@ -3,8 +3,6 @@
 An image keeps its stamp. ``/diagnostics`` warns, always, that the attacker is there.
 """
 
-from __future__ import annotations
-
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig

@@ -3,8 +3,6 @@
 It commands one motor at a time, and all motors off at the end. See docs/calibration.md.
 """
 
-from __future__ import annotations
-
 import select as io
 import sys
 import termios

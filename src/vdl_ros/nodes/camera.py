@@ -3,8 +3,6 @@
 The image, its JPEG while somebody subscribes to it, and its camera info have the same stamp.
 """
 
-from __future__ import annotations
-
 import threading
 
 import numpy as np

@@ -4,8 +4,6 @@ Frames of the simulated arm are rendered in this process and written with their 
 set (pose/frames.py). With ``labels:=false`` the images of a node ``camera`` are recorded in a bag.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

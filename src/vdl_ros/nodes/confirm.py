@@ -3,8 +3,6 @@
 Exit status 1: nobody waits for it.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

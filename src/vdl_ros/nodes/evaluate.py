@@ -4,8 +4,6 @@ With an attack, or another checkpoint, it plays them twice and compares the resu
 ``ros2 run vdl_ros evaluate runs/<name>``.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import sys

@@ -4,8 +4,6 @@ Settings of environment, attack and number of episodes come from the learner, th
 if it has one, modules of environments from this host.
 """
 
-from __future__ import annotations
-
 import threading
 from typing import Any
 

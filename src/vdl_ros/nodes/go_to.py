@@ -10,8 +10,6 @@ Exit status: 0 when it is there; 1 if no arm answers, or the trajectory was abor
 if the place cannot be reached.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -3,8 +3,6 @@
 Exit status 1: no episode runs.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -3,8 +3,6 @@
 With ``algorithm:=bc`` it learns from the files of demonstrations instead, without actors.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from pathlib import Path

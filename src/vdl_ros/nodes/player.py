@@ -4,8 +4,6 @@ Topics that command an arm are left out unless they are named: a recorded comman
 real arm by accident. With ``relearn`` it publishes only trajectories, to a learner.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import threading
 import time

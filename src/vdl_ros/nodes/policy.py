@@ -3,8 +3,6 @@
 It commands the motors only while there is a target, and gives way to everybody else who does.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from pathlib import Path

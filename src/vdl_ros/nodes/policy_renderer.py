@@ -4,8 +4,6 @@ Without a subscriber of the images it does nothing. With one it takes a policy e
 ``/diagnostics`` has the reason while there are no images.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

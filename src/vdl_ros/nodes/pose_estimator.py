@@ -4,8 +4,6 @@ A pose has the stamp of its picture, so its age on ``/statistics`` is the latenc
 pose. With ``joint_states:=true`` the node tracks the joints, and publishes ``arm/joint_states``.
 """
 
-from __future__ import annotations
-
 import torch
 from builtin_interfaces.msg import Time
 from sensor_msgs.msg import JointState

@@ -12,8 +12,6 @@ Exit status: 0 at the end of the input or after ``q``; 2 for an input that canno
 the disk is full.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -4,8 +4,6 @@ Subscribes to every topic that matches the parameter ``topics``, with the qualit
 its publishers offer.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import threading

@@ -4,8 +4,6 @@ With ``source:=pose`` the frames belong to a second arm, have ``frame_prefix``, 
 is published.
 """
 
-from __future__ import annotations
-
 from rcl_interfaces.msg import ParameterDescriptor, SetParametersResult
 from rclpy.parameter import Parameter
 from sensor_msgs.msg import JointState

@@ -3,8 +3,6 @@
 Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step`` (vdl_ros/StepSimulation).
 """
 
-from __future__ import annotations
-
 import math
 import time
 

@@ -1,7 +1,5 @@
 """Keyboard control of the arm in a terminal; a motor runs while its key is held."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -4,8 +4,6 @@ The subscribers of this package, and those of rclcpp with topic statistics, repo
 ``/statistics``. Exit status: 0; with once:=true 1 if there was nothing to show.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

@@ -3,8 +3,6 @@
 It shows the learner and the policy renderer of its namespace, and publishes nothing.
 """
 
-from __future__ import annotations
-
 import time
 
 from diagnostic_msgs.msg import DiagnosticArray, DiagnosticStatus

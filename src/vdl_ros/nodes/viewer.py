@@ -4,8 +4,6 @@ It commands the motors while a button is held, and publishes ``arm/viewer_alive`
 input.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import time

@@ -5,8 +5,6 @@ namespace of its own, whose setting ``bodies`` names its bodies; bodies of no le
 random. An agent whose learner is gone acts with its last policy.
 """
 
-from __future__ import annotations
-
 import threading
 
 from rclpy.executors import Executor

@@ -1,7 +1,5 @@
 """Evaluates policies during their training, in environments of their own."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Writes the policy of a checkpoint as an ONNX file, if onnxruntime agrees with PyTorch."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math
@@ -196,7 +194,7 @@ class _Cell(nn.LSTMCell):
     """An LSTM cell of operators that the exporter knows; it cannot export PyTorch's."""
 
     @classmethod
-    def like(cls, cell: nn.LSTMCell) -> _Cell:
+    def like(cls, cell: nn.LSTMCell) -> '_Cell':
         made = cls(cell.input_size, cell.hidden_size)
         made.load_state_dict(cell.state_dict())
         return made

@@ -1,7 +1,5 @@
 """Policies in ONNX files of ``export_policy``, run by onnxruntime without PyTorch."""
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple

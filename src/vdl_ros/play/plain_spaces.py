@@ -1,7 +1,5 @@
 """Gymnasium's spaces as plain values, which a file can hold."""
 
-from __future__ import annotations
-
 import math
 from typing import Annotated, Any, Literal
 
@@ -49,13 +47,13 @@ class MultiBinary(Struct, frozen=True, tag=True):
 class Tuple(Struct, frozen=True, tag=True):
     """Spaces one after the other."""
 
-    parts: tuple[PlainSpace, ...]
+    parts: tuple['PlainSpace', ...]
 
 
 class Dict(Struct, frozen=True, tag=True):
     """The order is that of the observations' numbers."""
 
-    parts: dict[str, PlainSpace]
+    parts: dict[str, 'PlainSpace']
 
 
 PlainSpace = Box | Discrete | MultiDiscrete | MultiBinary | Tuple | Dict

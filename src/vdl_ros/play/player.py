@@ -1,7 +1,5 @@
 """Plays a policy in one environment and renders it, while the policy is being trained."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

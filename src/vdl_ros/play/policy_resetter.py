@@ -1,7 +1,5 @@
 """A second policy that brings a robot to the start of an episode."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 For a checkpoint it needs PyTorch and the environment; a file of ``export_policy`` needs neither.
 """
 
-from __future__ import annotations
-
 import contextlib
 from abc import ABC, abstractmethod
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Load and save the policy of a checkpoint, with the settings of its environment and training."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

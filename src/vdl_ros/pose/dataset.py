@@ -3,8 +3,6 @@
 A bag of labelled frames, messages with equal stamps, is converted to a data set once.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

@@ -4,8 +4,6 @@ Textures are made once, and materials are exchanged frame by frame: a randomised
 much as a plain one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -57,7 +55,7 @@ class RandomizedScene:
         """Return the intrinsic matrix of the last frame, float64 [3, 3], pixels."""
         return camera_matrix(self.scene, self.width, self.height)
 
-    def draw(self, frame: Frame) -> NDArray[np.uint8]:
+    def draw(self, frame: 'Frame') -> NDArray[np.uint8]:
         """Return the picture of a frame, RGB, uint8 [height, width, 3]."""
         look = frame.look
         model = self.scene.model

@@ -1,7 +1,5 @@
 """Estimate poses with a trained network: model files, calibrated estimates, augmentation."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -198,7 +196,7 @@ class PoseEstimator:
         self._model = model.eval()
 
     @classmethod
-    def load(cls, path: Path, expected: str = '') -> PoseEstimator:
+    def load(cls, path: Path, expected: str = '') -> 'PoseEstimator':
         """Return the estimator of a model file or a run's folder; see :func:`load_model`."""
         model, found = load_model(path, expected)
         return cls(model, found['model'], **found['calibration'])

@@ -1,7 +1,5 @@
 """Evaluate estimates: accuracy within ten degrees, mean errors, calibration, a plot."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

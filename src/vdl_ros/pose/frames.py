@@ -5,8 +5,6 @@ frame; ``frames.json`` has the version, the image size, the names of the columns
 ``look``, and what the frames are from.
 """
 
-from __future__ import annotations
-
 import struct
 import time
 from collections.abc import Mapping, Sequence

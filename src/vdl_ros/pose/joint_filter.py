@@ -1,7 +1,5 @@
 """Track the joints by estimates of their positions and motor commands: a histogram filter."""
 
-from __future__ import annotations
-
 import collections
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """The loss of pose networks, of values, standard deviations and keypoints; their optimiser."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor

@@ -1,7 +1,5 @@
 """The networks, and the values that they estimate: order, units, encoding, keypoints, errors."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Train a pose network: settings, the files of a run, and the loop."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

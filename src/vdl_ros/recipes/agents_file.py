@@ -9,8 +9,6 @@
 A body is [agent, environment, number], each from 0.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

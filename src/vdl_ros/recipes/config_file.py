@@ -1,7 +1,5 @@
 """A YAML file of settings by name: written by hand, or the ``config.yaml`` of a run."""
 
-from __future__ import annotations
-
 import fnmatch
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """YAML files that people write: plain content, and faults that name file, line, value and more."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path

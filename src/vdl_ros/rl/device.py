@@ -6,8 +6,6 @@ and both sides are contiguous. Pinned memory that is freed is not reused before 
 done: PyTorch's allocator records an event after each copy.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 import numpy as np

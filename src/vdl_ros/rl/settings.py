@@ -1,7 +1,5 @@
 """Settings of learning, of each algorithm, of actors and of evaluations."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Whether a picture shows success, by a network in an ONNX file of ``train_success``."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from pathlib import Path

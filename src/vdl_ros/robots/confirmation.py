@@ -1,7 +1,5 @@
 """What a person has to confirm before a robot goes on, kept in a file."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -29,7 +27,7 @@ class _Process(msgspec.Struct, frozen=True):
     started: int
 
     @classmethod
-    def of(cls, number: int) -> _Process:
+    def of(cls, number: int) -> '_Process':
         """Return the process of this number that runs now, or one that never runs."""
         with contextlib.suppress(OSError):
             # After the name, which may have spaces and brackets; proc(5).

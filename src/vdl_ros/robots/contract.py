@@ -3,8 +3,6 @@
 It is read from ``config/robots/NAME.yaml``; docs/robots.md describes the file.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from pathlib import Path

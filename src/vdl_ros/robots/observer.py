@@ -1,7 +1,5 @@
 """The observations of a robot: the numbers of its task, and the latest frames of its cameras."""
 
-from __future__ import annotations
-
 from collections import deque
 from typing import Any
 

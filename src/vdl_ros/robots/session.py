@@ -1,7 +1,5 @@
 """Episodes of one robot in real time: when it is reset, acts, waits and stops; no ROS."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """What a robot did in a step, also while a person commanded it, as an action of its contract."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

@@ -1,7 +1,5 @@
 """What is known of a robot at one tick of its clock."""
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 import sys

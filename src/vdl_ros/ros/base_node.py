@@ -1,7 +1,5 @@
 """The base of this package's nodes, and their health on ``/diagnostics``."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import math

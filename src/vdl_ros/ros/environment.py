@@ -3,8 +3,6 @@
 ``doctor`` reports these checks with all others; a launch and a node end if one fails.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import re

@@ -4,8 +4,6 @@ Arguments that the user does not set are not passed to the node, so that a prese
 can set them.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Sequence

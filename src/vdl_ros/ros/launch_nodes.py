@@ -1,7 +1,5 @@
 """Nodes as launch files start them: name, parameters, log level, and what their end means."""
 
-from __future__ import annotations
-
 import os
 import signal
 import tempfile

@@ -1,7 +1,5 @@
 """Settings of nodes, beside those of what the nodes use."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -4,8 +4,6 @@
 https://docs.ros.org, "Using ROS 2 launch", for the format.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path

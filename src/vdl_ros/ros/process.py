@@ -1,7 +1,5 @@
 """The process of a node: memory, signals, settings, executor and exit status."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import math

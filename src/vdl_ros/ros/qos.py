@@ -1,7 +1,5 @@
 """Every topic of this package: its message, its quality of service, what a user overrides."""
 
-from __future__ import annotations
-
 import copy
 import importlib
 from collections.abc import Callable, Mapping

@@ -10,8 +10,6 @@ same attacks (``attacks/grid.py``). Each phase is a run of its own in
 Exit status: 0 if all phases are complete, 1 if one failed or was interrupted, 2 for bad input.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

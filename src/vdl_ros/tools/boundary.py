@@ -6,8 +6,6 @@ it as .npy, .png and .pdf. Options: ``--help``, docs/attacks.md.
 Exit status: 0 if all files were written, else 2.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -9,8 +9,6 @@ Exit status: 0 if all is well; 1 if a task has failed or may run on; 2 for bad i
 do not answer at the start.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import os

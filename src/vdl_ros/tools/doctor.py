@@ -11,8 +11,6 @@ std_msgs/UInt8MultiArray, reliable and latched. No parameters; options: ``--json
 Exit status: 0 if no check failed, 1 if one did, 2 for input that cannot be used.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

@@ -8,8 +8,6 @@ Exit status: 0 if all is complete, 1 if something failed or was interrupted, 2 f
 the disk is full.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -6,8 +6,6 @@ Exit status: 0 when every row was written and verified, 2 after an error, 3 if t
 130 when interrupted.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

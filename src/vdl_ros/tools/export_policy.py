@@ -5,8 +5,6 @@ The file runs without PyTorch. See docs/policy_files.md.
 Exit status: 0 if the file was written and equals PyTorch, else 2.
 """
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ BODIES=random, where BODIES is a name or a pattern, such as adversary_*. The wor
 first run, or without a run that of --env-id. Prints the return of each body.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 import threading

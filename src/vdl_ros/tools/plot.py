@@ -5,8 +5,6 @@ It reads the folders of runs and writes an image. Options: ``--help``, docs/runs
 Exit status: 0 if the image was written, else 2.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -7,8 +7,6 @@ in a browser (DNS rebinding) is refused, as by the views. ``--port`` chooses the
 Exit status: 2 if TensorBoard is not installed or the port cannot be used.
 """
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any

@@ -3,8 +3,6 @@
 Not a node: it has no topics and takes ordinary options.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 from collections.abc import Sequence

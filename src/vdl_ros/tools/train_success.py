@@ -3,8 +3,6 @@
 Not a node: it reads and writes files. See docs/robots.md.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import sys

@@ -6,8 +6,6 @@ points to this machine (DNS rebinding) by its Host. The token, the first part of
 random, so that other users and programs of this machine cannot open the view either.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import dataclasses

@@ -4,8 +4,6 @@ A browser repeats the event of a held button. The events end when the button is 
 is closed or the network fails: their absence switches the motor off.
 """
 
-from __future__ import annotations
-
 import collections
 import math
 import queue

@@ -1,7 +1,5 @@
 """The 3D scene: the arm, a translucent ghost at the pose estimated by the camera, a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

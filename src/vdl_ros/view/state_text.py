@@ -1,7 +1,5 @@
 """The arm's state as Markdown for the side panel."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import re

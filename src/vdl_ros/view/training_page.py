@@ -1,7 +1,5 @@
 """What a view of a training shows: newest values, curves and notes, as text and as arrays."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any

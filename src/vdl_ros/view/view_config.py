@@ -1,7 +1,5 @@
 """Settings of the views: address, port, rates. Launch files read them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from vdl_ros.common.settings import setting

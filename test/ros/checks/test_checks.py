@@ -1,7 +1,5 @@
 """Each check of the doctor on a simulated machine, and what others can reach on a real port."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import socket

@@ -1,7 +1,5 @@
 """What killed nodes leave: the next one gets other ports, removes their segments and no others."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

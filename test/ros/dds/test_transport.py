@@ -1,7 +1,5 @@
 """Choice of the transport on simulated machines; messages between real processes."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Events of processes."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from .._core import Event

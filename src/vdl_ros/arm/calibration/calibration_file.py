@@ -4,8 +4,6 @@
 measured is missing and keeps its default. Nothing else can be set by a file.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

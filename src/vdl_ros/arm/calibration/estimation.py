@@ -7,8 +7,6 @@ of the description's masses. Fitted are positions of the moving joint, once it m
 at rest.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -115,7 +113,7 @@ class _Data:
         return np.asarray(np.where(self.loaded, self._gravity(poses) / self._scale, 0.0))
 
 
-def _moves(data: _Data, index: int, sag: Estimate | None) -> tuple[int, list[_Move]]:
+def _moves(data: _Data, index: int, sag: Estimate | None) -> tuple[int, list['_Move']]:
     """Return the sign of a joint, and those of its moves before which its play is known."""
     strokes = [each for each in data.strokes if each.joint == index]
     rests = [(data.rest(each.rested, each.start), data.rest(each.end, each.next))

@@ -1,7 +1,5 @@
 """The moves of a calibration, and what is recorded of them."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

@@ -1,7 +1,5 @@
 """The trajectory controller for on/off motors, and its settings."""
 
-from __future__ import annotations
-
 import collections
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Joint trajectories, checked and interpolated, and the tolerances of their goals."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -121,7 +119,7 @@ class GoalTolerances:
     @staticmethod
     def of(
         path: Iterable[tuple[str, float]], goal: Iterable[tuple[str, float]], late: float,
-    ) -> GoalTolerances:
+    ) -> 'GoalTolerances':
         """Return the tolerances of a goal; ToleranceError: an unknown joint or a wrong value.
 
         ``path`` and ``goal`` have names of joints with distances, rad; 0: as the controller has

@@ -1,7 +1,5 @@
 """The arm's driver: its settings, the run time limits, and when motors have to be off."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable

@@ -6,8 +6,6 @@ release names the state that it releases by its stamp, and counts only while tha
 The state is kept in a file, so that it survives the driver.
 """
 
-from __future__ import annotations
-
 import secrets
 from pathlib import Path
 from typing import Annotated

@@ -7,8 +7,6 @@ on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends. The
 each ``m`` on its standard output, so that the driver notices a guardian that hangs.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

@@ -5,8 +5,6 @@ until somebody cuts its power. ``systemd-inhibit`` holds a lock for as long as i
 here that is a shell that reads a pipe of the driver, which the kernel closes when the driver ends.
 """
 
-from __future__ import annotations
-
 import contextlib
 import select
 import shutil

@@ -11,8 +11,6 @@ A pair of bits is 00 for off, 01 and 10 for the two directions. 11 is invalid an
 wiring of the kit decides which direction is forward, see :class:`Signs`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import importlib

@@ -1,7 +1,5 @@
 """Motors and gears of many simulated arms, as ``motor_model.py`` has those of one."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np
@@ -33,7 +31,7 @@ class TwinParameters:
     @classmethod
     def of(
         cls, geometry: ArmGeometry, count: int, config: SimulationConfig | None = None,
-    ) -> TwinParameters:
+    ) -> 'TwinParameters':
         """Return the parameters of ``count`` equal arms, without ``speed_variation``."""
         config = config or SimulationConfig()
         given = np.array([getattr(config, f'{name}_speed') for name in JOINTS])
@@ -50,7 +48,7 @@ class TwinParameters:
                    for field in dataclasses.fields(self)[1:]}
         return SimulationConfig(speed_variation=0.0, **values)
 
-    def replace(self, rows: NDArray[np.intp], others: TwinParameters) -> None:
+    def replace(self, rows: NDArray[np.intp], others: 'TwinParameters') -> None:
         for field in dataclasses.fields(self):
             getattr(self, field.name)[rows] = getattr(others, field.name)
 

@@ -1,7 +1,5 @@
 """Motors and gears of the simulated arm, and their settings."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Sequence

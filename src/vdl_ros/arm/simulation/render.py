@@ -5,8 +5,6 @@ the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor`
 ``key``, ``fill`` and ``arm/lamp``.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 
@@ -92,7 +90,7 @@ class ArmRenderer:
         OpenGLError: this machine cannot render.
     """
 
-    _open: ArmRenderer | None = None
+    _open: 'ArmRenderer | None' = None
 
     def __init__(self, scene: Scene, width: int = 320, height: int = 240):
         if ArmRenderer._open is not None:
@@ -113,7 +111,7 @@ class ArmRenderer:
             raise OpenGLError(f'OpenGL ({backend}): {" ".join(str(error).split())}') from error
         ArmRenderer._open = self
 
-    def __enter__(self) -> ArmRenderer:
+    def __enter__(self) -> 'ArmRenderer':
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -4,8 +4,6 @@ No lengths here. Added is what a URDF cannot express: actuators, the lamp's ligh
 allowed contacts. Names of the arm's bodies, joints, materials have the prefix ``arm/``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import xml.etree.ElementTree as ElementTree

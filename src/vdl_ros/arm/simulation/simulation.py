@@ -1,7 +1,5 @@
 """The simulated arm: MuJoCo, the arm of the URDF and on/off motors; stepped by its owner."""
 
-from __future__ import annotations
-
 import collections
 from collections.abc import Mapping
 from typing import Any

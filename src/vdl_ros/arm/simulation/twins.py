@@ -1,7 +1,5 @@
 """Twins of many arms, commanded together: by kinematics alone, or with MuJoCo's physics."""
 
-from __future__ import annotations
-
 import copy
 import math
 from typing import Any

@@ -6,8 +6,6 @@ release. A terminal with the kitty keyboard protocol, once enabled, sends
 the terminal, function keys, pasted text, noise) is recognised and dropped.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re
@@ -186,7 +184,7 @@ class Terminal:
         self._reporting = False
         self._status = ''
 
-    def __enter__(self) -> Terminal:
+    def __enter__(self) -> 'Terminal':
         """Enter raw mode: single keys, no echo; Ctrl-C and Ctrl-Z are keys as well."""
         self._before = termios.tcgetattr(self._source)
         raw = termios.tcgetattr(self._source)

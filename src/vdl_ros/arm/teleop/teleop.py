@@ -1,7 +1,5 @@
 """The keyboard control: which motors the keys run, and its settings."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

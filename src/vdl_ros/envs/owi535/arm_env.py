@@ -1,7 +1,5 @@
 """Observations of the arm's tasks, as lists of :class:`Feature`, and their Gymnasium classes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """What the arm's tasks share: random twins, sensors, poses to reach, the step of an episode."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Iterable, Sequence
@@ -65,7 +63,7 @@ class TwinRanges:
     #: Of angles tracked by camera: 0.6 to 2.3 degrees.
     noise: Ranges = ((0.01, 0.04),)
 
-    def about(self, config: SimulationConfig) -> TwinRanges:
+    def about(self, config: SimulationConfig) -> 'TwinRanges':
         """Return these ranges about a measured arm instead of the described one.
 
         Each parameter of its motors is drawn as a share of the measured value, the share of
@@ -156,7 +154,7 @@ class JointSensor:
         self.late_positions[rows] = positions
         return JointReading(self._seen(positions, self._error[rows], by_camera), -twins.age)
 
-    def read(self, twin: Twin, now: Array, random: np.random.Generator) -> JointReading:
+    def read(self, twin: 'Twin', now: Array, random: np.random.Generator) -> JointReading:
         """Return the latest measurement at ``now``, float64 [B], s."""
         late = np.where(self._age > 0.0, random.uniform(0.0, JITTER, len(now)), 0.0)
         age = self._age + late

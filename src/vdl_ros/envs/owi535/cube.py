@@ -3,8 +3,6 @@
 :func:`cube_features` states names, order and units of the numbers of their observations.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple

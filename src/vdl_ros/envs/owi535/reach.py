@@ -3,8 +3,6 @@
 ``FEATURES`` states names, order and units of the numbers of an observation.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping

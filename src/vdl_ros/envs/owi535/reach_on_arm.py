@@ -5,8 +5,6 @@ shows a policy switches the motors off instead: measurements that are too old or
 target that no pose reaches, a gap between two updates. No ROS.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Images of the arm, its target and its cube; and the cube that the physics simulates."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import mujoco
@@ -50,7 +48,7 @@ class TaskRenderer:
     ``rod``: the target stands on a thin rod, whose foot on the table shows where it is in space.
     """
 
-    _users: set[TaskRenderer] = set()
+    _users: set['TaskRenderer'] = set()
     _scene: Scene
     _data: Any
     _renderer: ArmRenderer

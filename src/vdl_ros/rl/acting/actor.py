@@ -1,7 +1,5 @@
 """An actor: B environments in which a policy acts, and the unrolls that it records."""
 
-from __future__ import annotations
-
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +97,7 @@ class Actor(ABC):
     """
 
     def __init__(
-        self, envs: VectorEnv, policy: Policy | NumpyPolicy, schema: UnrollSchema, seed: int,
+        self, envs: VectorEnv, policy: 'Policy | NumpyPolicy', schema: UnrollSchema, seed: int,
         timer: ThreadTimer | None = None,
         exploration: Callable[[int], float] = lambda agent_steps: 0.0,
     ) -> None:

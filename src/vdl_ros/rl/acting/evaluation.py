@@ -1,7 +1,5 @@
 """Play a fixed number of episodes with a fixed policy."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import threading
@@ -75,7 +73,7 @@ class Evaluation:
         return _half_width(self.returns)
 
     @property
-    def success(self) -> Success | None:
+    def success(self) -> 'Success | None':
         """Of the episodes whose success is known; None without any."""
         known = [each.success for each in self.episodes if each.success is not None]
         return Success(sum(known), len(known)) if known else None

@@ -6,8 +6,6 @@ trajectory waits at the learner for at most (actors * max_in_flight) / batch_siz
 policy lag of a slow actor is larger: the learner updates with the others' trajectories meanwhile.
 """
 
-from __future__ import annotations
-
 import time
 import uuid
 from collections.abc import Callable

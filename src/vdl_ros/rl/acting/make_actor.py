@@ -1,7 +1,5 @@
 """The actor whose policy NumPy computes, and the choice between NumPy and PyTorch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +55,7 @@ def make_actor(
     envs: VectorEnv, train: TrainConfig, algorithm_config: AlgorithmConfig,
     frames_per_observation: int, *, seed: int, timer: ThreadTimer, threads: int,
     exploration: Callable[[int], float], stream: int = 0,
-    follow: Callable[[Policy, Callable[[NDArray[Any]], Tensor]], None] | None = None,
+    follow: 'Callable[[Policy, Callable[[NDArray[Any]], Tensor]], None] | None' = None,
 ) -> Actor:
     """Return an actor; PyTorch, which takes two seconds to import, only if it is needed.
 

@@ -21,8 +21,6 @@ late_actions            [B]          environment lacks them
 ======================  ===========  ============================================================
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Unrolls of environments that reset themselves in the step that ends an episode (SAME_STEP)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

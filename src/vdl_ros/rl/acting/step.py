@@ -1,7 +1,5 @@
 """The outcome of one step of the environments of an actor."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The actor whose policy PyTorch computes: every network, and those that an attack follows."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

@@ -5,8 +5,6 @@ here named as the algorithm with a class ``Algorithm`` in it, its settings in
 ``rl/settings.py``, and ``config/algorithms/<name>.yaml``.
 """
 
-from __future__ import annotations
-
 import importlib
 
 from vdl_ros.rl.algorithms.algorithm import Algorithm

@@ -8,8 +8,6 @@ unrolls are part of, so each unroll is of the newest policy. Advantages are n-st
 is a mean over valid steps.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm

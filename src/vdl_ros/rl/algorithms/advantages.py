@@ -1,7 +1,5 @@
 """Advantages and targets of values: GAE and V-trace."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -1,7 +1,5 @@
 """Base class of the algorithms, and their optimizer, which checks that all is finite."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -5,8 +5,6 @@ negative log-likelihood of the demonstrated actions. There are no rewards, so th
 learned. Steps come from ``rl/learning/demonstrations.py`` instead of actors.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm

@@ -8,8 +8,6 @@ start from the actor's recurrent state (Kapturowski et al. 2019, R2D2); they are
 priorities of their steps, without importance weights in the loss.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

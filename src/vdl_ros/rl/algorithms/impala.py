@@ -4,8 +4,6 @@ Espeholt et al. 2018, arXiv:1802.01561, section 4.2. The paper sums over a batch
 is a mean over valid steps, so that the step size does not depend on T and B.
 """
 
-from __future__ import annotations
-
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm

@@ -7,8 +7,6 @@ changes where beta cannot. Advantages are by GAE. Ratios are to the policy that 
 divergence is from the policy at the start of the update, the same with ``synchronous``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,7 +112,7 @@ class PpoBatch(Batch):
     advantages: Tensor
     returns: Tensor
 
-    def flattened(self) -> PpoBatch:
+    def flattened(self) -> 'PpoBatch':
         """Return the T * B steps as columns of length 1, without the last observations."""
         others = ('observations', 'is_reset', 'state', 'sources')
         tensors = {name: each.flatten(0, 1)[None] for name, each in vars(self).items()

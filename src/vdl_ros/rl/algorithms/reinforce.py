@@ -5,8 +5,6 @@ learning", with a learned baseline. A termination is not bootstrapped; a time li
 the baseline. An episode that began under an older policy is a little off-policy.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from itertools import pairwise
 

@@ -5,8 +5,6 @@ replay is in host memory, because a GPU has less; samples are sent to the policy
 not part of a checkpoint: without ``save_replay`` a resumed run fills it anew.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -26,8 +26,6 @@ arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
 (Luo et al. 2024, arXiv:2410.21845).
 """
 
-from __future__ import annotations
-
 import copy
 import math
 from collections import OrderedDict

@@ -1,7 +1,5 @@
 """Batches of unrolls as time-major tensors, and the transformation of rewards."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """Returns, lengths and success of episodes, computed from unrolls."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -5,8 +5,6 @@ be run over the preceding steps. n-step returns are computed when a column is ad
 in host memory on any device.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -33,8 +33,6 @@ the environment ignores the next action and resets, so a step into a reset obser
 (SAME_STEP) are recorded as if they did (``acting/same_step.py``).
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Container, Mapping
 from dataclasses import dataclass

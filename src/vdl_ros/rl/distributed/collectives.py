@@ -4,8 +4,6 @@ The divisor of a loss, the statistics for standardising and the gradients are su
 learners; so their step is the step that a single learner would make from the joined batch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

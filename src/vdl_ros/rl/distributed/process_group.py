@@ -10,8 +10,6 @@ repaired: when a learner leaves, dies or is silent for ``timeout`` seconds, the 
 PyTorch's watchdog ends the process, and the launch starts it again. Nothing is pickled.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import socket

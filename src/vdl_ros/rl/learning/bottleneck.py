@@ -3,8 +3,6 @@
 docs/runs.md has the table.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections import deque

@@ -6,8 +6,6 @@ not learned from yet gets its next actions when one of them is; with synchronous
 weights learned from it are loaded.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Takes unrolls from the inbox until there are enough for a batch."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections import Counter

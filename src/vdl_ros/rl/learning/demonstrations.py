@@ -1,7 +1,5 @@
 """Demonstrations as arrays, checked against the spaces of an environment."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -52,7 +50,7 @@ class Demonstrations:
     def fitted(
         self, observation_space: gymnasium.Space[Any], action_space: gymnasium.Space[Any],
         first: ArrayLike = 0,
-    ) -> Demonstrations:
+    ) -> 'Demonstrations':
         """Return the same with the dtypes of the spaces; ValueError: they do not fit them.
 
         ``first`` are the least numbers of discrete actions here; the result counts from 0.

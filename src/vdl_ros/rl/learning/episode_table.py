@@ -1,7 +1,5 @@
 """Writes what a policy thought in one episode, step by step, to ``episode.csv``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Evaluations of a run: when they are due, evaluations.csv, best.pt, and when they end the run."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

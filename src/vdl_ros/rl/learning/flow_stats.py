@@ -1,7 +1,5 @@
 """The learner's records of actors: what arrived, was lost and was used, and their credit."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The learner: a policy and the algorithm that trains it; counts its updates and agent steps."""
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager

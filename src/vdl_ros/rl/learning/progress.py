@@ -1,7 +1,5 @@
 """Progress of a run: episodes, trajectories, lag and time, of all learners and all its starts."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

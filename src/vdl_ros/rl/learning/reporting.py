@@ -1,7 +1,5 @@
 """What a run reports: rows, lines of progress, its summary, and what limits its speed."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

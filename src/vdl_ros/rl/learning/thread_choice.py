@@ -1,7 +1,5 @@
 """How many CPU threads a learner has: tried while it trains, and remembered."""
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

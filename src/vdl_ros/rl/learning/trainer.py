@@ -14,8 +14,6 @@ are slow iterates without learning, so that all notice within ``COLLECT_S`` that
 or that a learner has died.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

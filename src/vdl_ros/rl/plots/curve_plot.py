@@ -1,7 +1,5 @@
 """Plots of learning curves: of one run, and of groups of runs to compare."""
 
-from __future__ import annotations
-
 import textwrap
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Learning curves: smoothing, interpolation to a common x, line and band over runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 

@@ -12,8 +12,6 @@ of action values Q: EpsilonGreedy, Boltzmann. In all of them:
 ``to_network``         actions as input of a network, float [..., ``num_inputs``]
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """The encoder of a policy: from observations to features."""
 
-from __future__ import annotations
-
 import math
 
 import gymnasium

@@ -10,8 +10,6 @@ universe four convolutions with stride 2 and ELU, as in universe-starter-agent
 ======== =========================================================================================
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """The policy of an mlp without PyTorch: the same outputs, samples and weights as with it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -246,7 +244,7 @@ _FAMILIES: Mapping[str, Callable[..., NumpyDistribution]] = {
 def make_numpy_policy(
     config: TrainConfig, observation_space: gymnasium.Space[Any],
     action_space: gymnasium.Space[Any], algorithm_config: AlgorithmConfig | None = None,
-) -> NumpyPolicy | None:
+) -> 'NumpyPolicy | None':
     """Return a policy as :func:`make_policy`; None if only PyTorch has it."""
     if not isinstance(observation_space, gymnasium.spaces.Box) \
             or isinstance(observation_space, ImageAndVector) \

@@ -1,7 +1,5 @@
 """The policy network: encoder, optional LSTM, action head and optional value head."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple

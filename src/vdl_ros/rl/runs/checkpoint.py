@@ -1,7 +1,5 @@
 """Checkpoints of a training: configuration, state of the learner, progress."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads a recorded run from its folder: settings, progress and TensorBoard scalars."""
 
-from __future__ import annotations
-
 import csv
 import math
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Settings of a training run: folder, actors, checkpoints, device and learners."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The folder of a run: its files, and the lock that keeps other processes out of it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

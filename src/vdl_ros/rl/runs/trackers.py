@@ -6,8 +6,6 @@ the library's own say otherwise (``WANDB_MODE``, ``MLFLOW_TRACKING_URI``), nothi
 host.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import math

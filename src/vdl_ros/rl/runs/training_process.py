@@ -1,7 +1,5 @@
 """One training as a process of its own: start or resume it, interrupt it, read its summary."""
 
-from __future__ import annotations
-
 import dataclasses
 import errno
 import os
@@ -47,7 +45,7 @@ class TrainingProcess:
         return self.folder.with_name(f'{self.folder.name}.log')
 
     @property
-    def runs(self) -> list[TrainingProcess]:
+    def runs(self) -> list['TrainingProcess']:
         return [self]
 
     @property

@@ -1,7 +1,5 @@
 """The consent of a node that moves the arm, by the topics of the arm."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from std_msgs.msg import Empty

@@ -4,8 +4,6 @@ Subscribes: ``arm/motors``, ``arm/emergency_stop``. Publishes: ``arm/motors_sent
 ``arm/emergency_stop_state``, ``arm/emergency_stop_marker``, ``/diagnostics``, ``/statistics``.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

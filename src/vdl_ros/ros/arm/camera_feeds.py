@@ -1,7 +1,5 @@
 """Where the camera's images come from, and how nodes subscribe to them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Warnings of two who command the motors at once, and of two arms that obey."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 

@@ -4,8 +4,6 @@ A goal is a trajectory as on ``arm/joint_trajectory``; a newer one of either kin
 goal whose client is gone is aborted: nobody could cancel it.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable, Sequence

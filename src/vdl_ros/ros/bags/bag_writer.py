@@ -1,7 +1,5 @@
 """Write a bag: names of topics and types, quality of service, definitions, and the file."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import importlib

@@ -1,7 +1,5 @@
 """Record topics into one bag, or each episode into a bag of its own."""
 
-from __future__ import annotations
-
 import fnmatch
 import queue
 import shutil

@@ -1,7 +1,5 @@
 """The checks of ``ros2 run vdl_ros doctor``: each takes a :class:`System`, and never raises."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from vdl_ros.ros.checks import machine

@@ -1,7 +1,5 @@
 """UDP datagrams to the ports of DDS of another host: small, as large as packets, and 64 KB."""
 
-from __future__ import annotations
-
 import contextlib
 import select
 import socket

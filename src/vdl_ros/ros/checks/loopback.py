@@ -1,7 +1,5 @@
 """Measure the round trip of messages to a second process, which runs :func:`echo`."""
 
-from __future__ import annotations
-
 import array
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """The checks of one machine: ROS, transport, network, processor, devices."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import ctypes.util

@@ -10,8 +10,6 @@ times of reception and answer, ns since 1970. ``take`` {bytes}: drop as many tha
 Datagrams and bytes go only to the host that has connected.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import secrets

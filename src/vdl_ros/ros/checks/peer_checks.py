@@ -1,7 +1,5 @@
 """What two doctors find between their hosts: settings, clocks, and the datagrams that arrived."""
 
-from __future__ import annotations
-
 import hashlib
 import platform
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Files of Fast DDS in ``/dev/shm``: which are in use, and which killed processes have left."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

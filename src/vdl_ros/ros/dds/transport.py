@@ -10,8 +10,6 @@ Between hosts they become IP fragments, and a few lost ones fill the kernel's re
 30 s, during which no large message arrives.
 """
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import hashlib
@@ -58,7 +56,7 @@ class Host:
     shm_free: int | None = None
 
     @classmethod
-    def read(cls, root: Path = Path('/')) -> Host:
+    def read(cls, root: Path = Path('/')) -> 'Host':
         def limit(name: str) -> int | None:
             try:
                 return int((root / 'proc/sys/net/core' / name).read_text())

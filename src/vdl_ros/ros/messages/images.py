@@ -4,8 +4,6 @@ Encodings of one byte per channel are converted here, others by ``cv_bridge`` wh
 installed. A ``uint8[]`` field is filled by one ``array.array``, never by element.
 """
 
-from __future__ import annotations
-
 import array
 import copy
 import importlib

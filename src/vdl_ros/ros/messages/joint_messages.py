@@ -1,7 +1,5 @@
 """Conversion of joint states, trajectories and markers from and to messages."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

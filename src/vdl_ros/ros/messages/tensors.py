@@ -5,8 +5,6 @@ faster than element by element, and passing it to the constructor would copy twi
 returns views of the message's bytes, unless they are compressed.
 """
 
-from __future__ import annotations
-
 import array
 import contextlib
 import math

@@ -3,8 +3,6 @@
 By a service, a trajectory, a policy, or a person.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -4,8 +4,6 @@ A thread with a node of its own runs the callbacks and the clock of all robots; 
 agent. ``reset`` and ``step`` wait for its ticks only.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The thread that connects robots to the graph: one node, callbacks, and their common clock."""
 
-from __future__ import annotations
-
 import threading
 import time
 import uuid

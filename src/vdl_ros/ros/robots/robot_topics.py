@@ -3,8 +3,6 @@
 Nothing that comes over the graph chooses a type. What a message holds is checked at each reading.
 """
 
-from __future__ import annotations
-
 import importlib
 import math
 import re

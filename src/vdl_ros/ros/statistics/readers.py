@@ -1,7 +1,5 @@
 """What is made of ``/statistics``: scalars of a run, and a table of topics."""
 
-from __future__ import annotations
-
 import fnmatch
 import math
 import shutil

@@ -12,8 +12,6 @@ Nodes of a training also publish the time shares of their threads, reaction time
 of a run. The reader skips what it cannot interpret, of any publisher, and never raises.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 import time

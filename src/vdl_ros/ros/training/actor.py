@@ -1,7 +1,5 @@
 """An actor's side of a training: it takes policies, and acts with them or by central inference."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import threading
@@ -184,7 +182,7 @@ class LocalInferenceMode:
     def __init__(
         self, context: ActorContext, envs: VectorEnv, train: TrainConfig,
         algorithm_config: AlgorithmConfig, frames_per_observation: int, *, sequence: int = 0,
-        await_recorder: bool = False, namespace: str = '', attacked: AttackedEnv | None = None,
+        await_recorder: bool = False, namespace: str = '', attacked: 'AttackedEnv | None' = None,
     ) -> None:
         self._context, self._compression = context, train.compression
         node = context.node

@@ -1,7 +1,5 @@
 """Central inference on topics: receives observations, publishes actions, collects unrolls."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Messages of a training: to and from arrays, and queues of them that are bounded."""
 
-from __future__ import annotations
-
 import math
 import os
 import queue

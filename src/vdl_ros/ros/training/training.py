@@ -1,7 +1,5 @@
 """A learner with its topics: unrolls of actors or a bag come in, policies go out."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """Send the trajectories of a bag to a learner, in the order of the bag, within their credit."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Actors of several agents in the same worlds, each with the topics of its learner."""
 
-from __future__ import annotations
-
 import dataclasses
 import secrets
 import threading
