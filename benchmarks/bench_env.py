@@ -1,8 +1,8 @@
-"""Frames a second, size of observations and memory of environments, one alone and many together.
+"""Frames a second of environments of which many copies are stepped together.
 
-As VDL's ``gym-fps.py`` and ``obs-stat.py``, with random actions sampled beforehand. Copies are
-stepped by every back end that exists for the environment (``env_measure.py``). Each measurement
-runs in a new process; figures are medians over the rounds.
+Random actions are sampled beforehand, as in VDL's ``gym-fps.py``. Copies are stepped by every back
+end that exists for the environment (``env_measure.py``). Each measurement runs in a new process;
+figures are medians over the rounds.
 """
 
 import argparse
@@ -13,16 +13,14 @@ from typing import Any
 from benchmarks import report
 from benchmarks.graph import run_module
 
-# `:84x84x4` is Atari with the actors' preprocessing: grey, shrunk, four frames.
-ENVIRONMENTS = ('CartPole-v1', 'ALE/Breakout-v5', 'ALE/Breakout-v5:84x84x4', 'Hopper-v5',
-                'Humanoid-v5', 'VizdoomDeathmatch')
+ENVIRONMENTS = ('CartPole-v1', 'ALE/Breakout-v5', 'Hopper-v5', 'Humanoid-v5', 'VizdoomDeathmatch')
 # VDL's frames/s of one environment, of 2017, from its JSON files (Doom: middle of its log). The
 # machine is not stated.
 SEED = {'CartPole-v1': 134426.0, 'ALE/Breakout-v5': 1760.0, 'Hopper-v5': 5357.0,
         'Humanoid-v5': 1675.0, 'VizdoomDeathmatch': 540.0}
 # For slow machines, where sixteen processes import a simulator each, s.
 PATIENCE_S = 120.0
-BACKENDS = ('single', 'sync', 'async', 'own', 'actors')
+BACKENDS = ('sync', 'async', 'own', 'actors')
 
 #: An environment and a back end.
 Cell = tuple[str, str]
@@ -63,7 +61,7 @@ def measure(options: argparse.Namespace) -> tuple[dict[Cell, list[dict[str, Any]
 
     return report.collect([
         (name, backend) for name in options.env if name not in options.missing
-        for backend in ('single', *backends(name))], options.rounds, one)
+        for backend in backends(name)], options.rounds, one)
 
 
 def row(
@@ -73,15 +71,11 @@ def row(
 
     Args:
         measured: by back end what ``env_measure.py`` printed in each round.
-        problems: by back end why it failed; ``single`` also if nothing is installed.
+        problems: by back end why it failed, or by ``all`` why nothing is installed.
     """
-    def median(backend: str, figure: str) -> float:
-        return statistics.median(each[figure] for each in measured[backend])
-
-    single = {'observation_bytes': median('single', 'observation_bytes'),
-              'memory_mb': median('single', 'memory_bytes') / 1e6} if 'single' in measured else {}
-    return {'name': name, **single, 'seed': SEED.get(name), 'problems': dict(problems),
-            'frames_per_s': {backend: median(backend, 'frames_per_s') for backend in measured}}
+    return {'name': name, 'seed': SEED.get(name), 'problems': dict(problems), 'frames_per_s': {
+        backend: statistics.median(each['frames_per_s'] for each in rounds)
+        for backend, rounds in measured.items()}}
 
 
 def main() -> int:
@@ -91,7 +85,7 @@ def main() -> int:
 
 def _measure_and_deliver(options: argparse.Namespace) -> None:
     measured, problems = measure(options)
-    problems |= {(name, 'single'): text for name, text in options.missing.items()}
+    problems |= {(name, 'all'): text for name, text in options.missing.items()}
 
     def of(name: str, found: Mapping[Cell, Any]) -> dict[str, Any]:
         return {backend: each for (other, backend), each in found.items() if other == name}
@@ -105,11 +99,10 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 def readable(found: Mapping[str, Any]) -> str:
     """Return the table, speeds in frames/s, and a line for each problem."""
     columns = {
-        'environment': '{name}', 'bytes': '{observation_bytes:,.0f}', 'MB each': '{memory_mb:.3g}',
-        **{name: f'{{frames_per_s[{name}]:,.0f}}' for name in BACKENDS}, 'seed': '{seed:,.0f}'}
+        'environment': '{name}', **{name: f'{{frames_per_s[{name}]:,.0f}}' for name in BACKENDS},
+        'seed': '{seed:,.0f}'}
     return '\n'.join([
         *report.columns(columns, found['rows']),
-        f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies together, but one '
-        'in "single"\n',
+        f'\nframes/s, medians of {found["rounds"]}; {found["num_envs"]} copies, seed: one\n',
         *(f'{each["name"]}: {backend}: {problem}' for each in found['rows']
           for backend, problem in each['problems'].items())])

@@ -1,9 +1,10 @@
-"""One measurement of bench_env, in a new process, since memory is measured as well.
+"""One measurement of bench_env, in a new process.
 
-Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object: ``frames_per_s``;
-``memory_bytes`` of each copy but the first; ``observation_bytes``. An error is a line.
+Arguments: NAME BACKEND NUM_ENVS SECONDS. Prints one JSON object, ``frames_per_s``. An error is a
+line.
 """
 
+import contextlib
 import itertools
 import json
 import multiprocessing
@@ -16,22 +17,11 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-import psutil
-from gymnasium import spaces
 
 from vdl_ros.envs import dummy, factory
-from vdl_ros.envs.atari import make_atari
-from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
-from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.envs.checked_vector_env import EnvError
 
-BREAKOUT = 'ALE/Breakout-v5'
-# Suffix for the preprocessing of actors: grey, shrunk, four frames. Without it, raw as VDL's.
-PREPROCESSED = ':84x84x4'
 _ACTIONS = 256
-# Steps before memory is measured, and the limit of their time.
-_FIRST_STEPS, _FIRST_SECONDS = 20, 0.2
-# Copies of a single environment; many, since memory grows by pages.
-_FEWEST_COPIES, _MOST_COPIES = 4, 64
 
 
 class NotInstalledError(EnvError):
@@ -41,22 +31,18 @@ class NotInstalledError(EnvError):
 def prepare(name: str) -> str:
     """Import the library that registers an environment; return its Gymnasium id.
 
-    Args:
-        name: a Gymnasium id, which may end in ``PREPROCESSED`` for a game; a name of Vizdoom means
-            its installed version.
+    A name of Vizdoom means its installed version.
     """
-    env_id = name.removesuffix(PREPROCESSED)
-    if env_id.startswith(dummy.NAMESPACE):
-        dummy.register_dummies(env_id)
-    elif env_id.startswith(factory.ATARI):
+    env_id = name
+    if name.startswith(dummy.NAMESPACE):
+        dummy.register_dummies(name)
+    elif name.startswith(factory.ATARI):
         _import('ale_py', 'pip install ale-py')
-    elif env_id.startswith('Vizdoom'):
+    elif name.startswith('Vizdoom'):
         # It depends on pygame-ce, which would overwrite pygame; either works.
         _import('vizdoom.gymnasium_wrapper', 'pip install --no-deps vizdoom')
-        env_id = max((known for known in gymnasium.registry if known.startswith(f'{env_id}-v')),
-                     default=env_id)
-    if name.endswith(PREPROCESSED) and not env_id.startswith(factory.ATARI):
-        raise EnvError(f'--env: {name} is not allowed: {PREPROCESSED} is for games of {BREAKOUT}')
+        env_id = max((known for known in gymnasium.registry if known.startswith(f'{name}-v')),
+                     default=name)
     if env_id not in gymnasium.registry:
         raise EnvError(f'--env: no environment {name!r}')
     if str(gymnasium.registry[env_id].entry_point).startswith('gymnasium.envs.mujoco'):
@@ -80,28 +66,17 @@ def backends(name: str) -> tuple[str, ...]:
     package.
     """
     env_id = prepare(name)
-    if name.endswith(PREPROCESSED):
-        return 'own', 'actors'
-    # The vector of ale-py is always preprocessed.
+    # The vector of ale-py is always preprocessed, unlike VDL's games.
     own = gymnasium.registry[env_id].vector_entry_point and not env_id.startswith(factory.ATARI)
     return ('sync', 'async', *(('own',) if own else ()), 'actors')
 
 
 def make(name: str, backend: str, num_envs: int) -> Any:
-    """Return a vector of an environment, or for ``single`` one environment.
-
-    Not for ``actors``, which is not one process. A preprocessed game has no single version: it is
-    a vector of one.
-    """
+    """Return a vector of an environment; not for ``actors``, which is not one process."""
     env_id = prepare(name)
-    if name.endswith(PREPROCESSED):
-        count = 1 if backend == 'single' else num_envs
-        return CheckedVectorEnv(make_atari(EnvConfig(env_id=env_id), count), seed=0)
     mode = 'vector_entry_point' if backend == 'own' else backend
     kwargs = {} if backend == 'own' else {'disable_env_checker': True}
     try:
-        if backend == 'single':
-            return gymnasium.make(env_id, **kwargs)
         return gymnasium.make_vec(env_id, num_envs, vectorization_mode=mode, **kwargs)
     except (gymnasium.error.Error, ImportError, RuntimeError, TypeError, ValueError) as error:
         raise EnvError(f'{name} by {backend}: {" ".join(str(error).split())}') from error
@@ -116,23 +91,15 @@ def stepper(env: Any) -> Callable[[], int]:
     env.action_space.seed(0)
     actions: Iterator[Any] = itertools.cycle([env.action_space.sample() for _ in range(_ACTIONS)])
     env.reset(seed=0)
-    step = env.step
-    if not hasattr(env, 'num_envs'):
-        def once() -> int:
-            _, _, terminated, truncated, _ = step(next(actions))
-            if terminated or truncated:
-                env.reset()
-            return 1
-        return once
-    count, resetting = env.num_envs, 0
+    step, count, resetting = env.step, env.num_envs, 0
 
-    def together() -> int:
+    def once() -> int:
         nonlocal resetting
         _, _, terminated, truncated, _ = step(next(actions))
         frames = count - resetting
         resetting = int(np.count_nonzero(terminated | truncated))
         return frames
-    return together
+    return once
 
 
 def frames_per_s(
@@ -152,40 +119,11 @@ def frames_per_s(
     return frames / spent
 
 
-def settled(name: str, backend: str, num_envs: int) -> Any:
-    """Return an environment after a few steps, so that it has allocated its memory."""
-    env = make(name, backend, num_envs)
-    once = stepper(env)
-    until = time.perf_counter() + _FIRST_SECONDS
-    for _ in range(_FIRST_STEPS):
-        once()
-        if time.perf_counter() > until:
-            break
-    return env
-
-
-def memory() -> int:
-    """Return the resident bytes of this process and the unshared ones of its children."""
-    process = psutil.Process()
-    return int(process.memory_info().rss + sum(
-        child.memory_full_info().uss for child in process.children(recursive=True)))
-
-
-def size(space: spaces.Space[Any]) -> int:
-    """Return the bytes of an observation."""
-    if isinstance(space, spaces.Dict | spaces.Tuple):
-        parts = space.spaces.values() if isinstance(space, spaces.Dict) else space.spaces
-        return sum(map(size, parts))
-    if space.shape is None or space.dtype is None:
-        raise EnvError(f'observations: {type(space).__name__} has no size')
-    return int(np.prod(space.shape, dtype=np.int64)) * space.dtype.itemsize
-
-
-def _measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, float]:
-    """Return frames per second of all processes, and bytes of memory for each copy."""
+def _measure_actors(name: str, num_envs: int, seconds: float) -> float:
+    """Return frames per second of all processes."""
     # Not forked: this process may have threads of the environment's library.
     context = multiprocessing.get_context('spawn')
-    before, ours, processes = memory(), [], []
+    ours, processes = [], []
     count = min(num_envs, len(os.sched_getaffinity(0)))
     for index in range(count):
         our, their = context.Pipe()
@@ -203,18 +141,17 @@ def _measure_actors(name: str, num_envs: int, seconds: float) -> tuple[float, fl
             raise EnvError(f'{name} by actors: a process has ended') from None
 
     answers()
-    each = (memory() - before) / num_envs
     for connection in ours:
         connection.send(None)
     speed = sum(answers())
     for process in processes:
         process.join()
-    return speed, each
+    return speed
 
 
 def _actor(name: str, copies: int, seconds: float, connection: Connection) -> None:
     """Make a share of the copies, report that, wait for the others, and send the speed."""
-    env = settled(name, 'own' if 'own' in backends(name) else 'sync', copies)
+    env = make(name, 'own' if 'own' in backends(name) else 'sync', copies)
     once = stepper(env)
     connection.send(None)
     connection.recv()
@@ -222,37 +159,20 @@ def _actor(name: str, copies: int, seconds: float, connection: Connection) -> No
     env.close()
 
 
-def measure(name: str, backend: str, num_envs: int, seconds: float) -> dict[str, Any]:
-    """Return the JSON object."""
-    made = [settled(name, 'single', 1)]
-    try:
-        one = memory()
-        if backend == 'actors':
-            speed, each = _measure_actors(name, num_envs, seconds)
-        elif backend == 'single':
-            until = time.perf_counter() + seconds
-            while len(made) <= _FEWEST_COPIES or (
-                    len(made) <= _MOST_COPIES and time.perf_counter() < until):
-                made.append(settled(name, 'single', 1))
-            each = (memory() - one) / (len(made) - 1)
-            speed = frames_per_s(stepper(made[0]), seconds)
-        else:
-            made.append(settled(name, backend, num_envs))
-            each = (memory() - one) / num_envs
-            speed = frames_per_s(stepper(made[-1]), seconds)
-        space = getattr(made[0], 'single_observation_space', made[0].observation_space)
-        return {'frames_per_s': speed, 'memory_bytes': max(each, 0.0),
-                'observation_bytes': size(space)}
-    finally:
-        for env in made:
-            env.close()
+def measure(name: str, backend: str, num_envs: int, seconds: float) -> float:
+    """Return frames per second of all copies."""
+    if backend == 'actors':
+        return _measure_actors(name, num_envs, seconds)
+    with contextlib.closing(make(name, backend, num_envs)) as env:
+        return frames_per_s(stepper(env), seconds)
 
 
 def main() -> int:
     """Measure, and print the object."""
     name, backend, num_envs, seconds = sys.argv[1:]
     try:
-        print(json.dumps(measure(name, backend, int(num_envs), float(seconds))))
+        print(json.dumps(
+            {'frames_per_s': measure(name, backend, int(num_envs), float(seconds))}))
     except EnvError as error:
         print(error, file=sys.stderr)
         return 1

@@ -64,9 +64,8 @@ def test_bench_env(run):
     found = run('bench_env', '--env', 'CartPole-v1', 'dummy/OBS1000-v0', '--num-envs', '2',
                 '--seconds', '0.02', '--rounds', '1')
     assert [each['name'] for each in found['rows']] == ['CartPole-v1', 'dummy/OBS1000-v0']
-    for each, size in zip(found['rows'], (16, 1000), strict=True):
-        assert each['observation_bytes'] == size
-        assert set(each['frames_per_s']) == {'single', 'sync', 'async', 'own', 'actors'}
+    for each in found['rows']:
+        assert set(each['frames_per_s']) == {'sync', 'async', 'own', 'actors'}
         assert all(speed > 0 for speed in each['frames_per_s'].values())
 
 
