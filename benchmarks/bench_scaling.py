@@ -4,7 +4,7 @@ Three tables of the graph of ``train.launch.py``. The first is WALL-E's: how lon
 20,000 samples, and how long the learner learns from them. The others are impala_horovod_gym's:
 agent steps/s by actors of one learner; and by learners, each with the same number of actors.
 ``--only exchange`` is VDL's table of learners that exchange the changes of their weights
-(scaling/exchange.py).
+(exchange.py).
 
 Environments sleep, except with ``--computing``: twenty environments that compute need twenty
 cores. Networks compute in any case: where all cores are in use, the machine is the limit, not the
@@ -13,11 +13,13 @@ learner.
 
 import argparse
 import os
-from collections.abc import Callable, Mapping, Sequence
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from benchmarks import report
+from vdl_ros.common.metrics import ACTING, TRAINING
 
 TABLES = ('samplers', 'actors', 'learners')
 EXCHANGE = 'exchange'
@@ -25,6 +27,23 @@ EXCHANGE = 'exchange'
 MOST = 56
 # Samples of an iteration for each step of a trajectory: 20 trajectories of 40 environments.
 PER_T = 20 * 40
+# Of the seeds, by number of processes. WALL-E, HalfCheetah-v2, read off its plots to 5 %: s of an
+# iteration of 20,000 samples; the machine is not stated. impala_horovod_gym, Pong, each learner
+# with a GPU and 45 actors of its own, an actor is one machine of 4 cores: agent steps/s of all.
+SEED: Mapping[str, Mapping[int, float]] = {
+    'samplers': {1: 16.1, 2: 9.8, 5: 4.4, 8: 4.5, 10: 3.4, 20: 3.0},
+    'learners': {1: 5800.0, 2: 10800.0, 3: 15600.0, 4: 18800.0, 5: 21000.0, 6: 21600.0,
+                 7: 21700.0, 8: 21600.0}}
+# Phases of an actor and of a learner that are not waiting.
+_COLLECTING = ('step', 'infer', 'encode', 'publish')
+_LEARNING = ('decode', 'learn', 'encode', 'publish')
+# Columns of the tables; in brackets the seed's.
+_COLUMNS = {
+    'samplers': {'total, s': '{total_s:.2f} ({seed[total_s]:.1f})',
+                 'speed-up': '{speedup:.1f} ({seed[speedup]:.1f})'},
+    'actors': {'steps/s': '{steps_per_s:,.0f}'},
+    'learners': {'steps/s': '{steps_per_s:,.0f} ({seed[steps_per_s]:,.0f})',
+                 'speed-up': '{speedup:.2f} ({seed[speedup]:.2f})'}}
 
 
 class Shape(NamedTuple):
@@ -68,13 +87,6 @@ def plan(table: str, options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
         words += ['--unroll-length', str(options.samples // PER_T)]
     _, made, settings = arguments(words)
     return made, settings
-
-
-def kind(env_id: str) -> str:
-    """Return whether an environment is asleep, or computing."""
-    from vdl_ros.envs.dummy import NAMESPACE, parse
-    sleeps = env_id.startswith(NAMESPACE) and (dummy := parse(env_id)).step_s and not dummy.busy
-    return 'asleep' if sleeps else 'computing'
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
@@ -156,34 +168,60 @@ def measure(options: argparse.Namespace) -> tuple[Runs, dict[str, str]]:
 
 def result(options: argparse.Namespace, runs: Runs) -> dict[str, Any]:
     """Return the figures of the cells that were run; a table that was left out has no keys."""
-    from benchmarks.scaling import tables
-
     settings = {name: values for name, (_, values) in options.plans.items()}
-
-    def rows(table: str, row: Callable[..., dict[str, Any]], *more: Any) -> list[dict[str, Any]]:
-        return [row(n, runs[table, n], *more) | {'environments': kind(settings[table]['env_id'])}
-                for n in getattr(options, table) if (table, n) in runs]
-
-    found: dict[str, Any] = {
+    return {
         **{f'{name[:-1]}_env': settings[name]['env_id'] for name in TABLES},
         'samples': options.samples, 'seconds': options.seconds, 'rounds': options.rounds,
-        'actors_each': options.actors_each, 'settings': settings}
-    if options.samplers:
-        found['samplers'] = tables.with_speedups(
-            rows('samplers', tables.sampler_row, options.samples))
-    if options.actors:
-        found['actors'] = rows('actors', tables.actor_row)
-    if options.learners:
-        found['learners'] = tables.with_efficiencies(
-            rows('learners', tables.learner_row, options.actors_each))
-    return found
+        'actors_each': options.actors_each, 'settings': settings,
+        **{name: rows(name, {n: runs[name, n] for n in getattr(options, name)
+                             if (name, n) in runs}, options.samples)
+           for name in TABLES if getattr(options, name)}}
+
+
+def rows(table: str, runs: Mapping[int, Sequence[Mapping[str, Any]]], samples: int,
+         ) -> list[dict[str, Any]]:
+    """Return the figures by number of processes, medians of the rounds.
+
+    ``total_s`` of samplers is how long they collect so many samples and the learner learns from
+    them, one after the other as in WALL-E; here both run at the same time. ``speedup`` is over one
+    process; ``seed`` has both figures of the seed.
+    """
+    def total_s(run: Mapping[str, Any]) -> float:
+        return (_share(run, ACTING, _COLLECTING) + _share(run, TRAINING, _LEARNING)
+                ) * samples / float(run['steps_per_s'])
+
+    found = [{table: n, 'steps_per_s': statistics.median(each['steps_per_s'] for each in rounds),
+              **({'total_s': statistics.median(map(total_s, rounds))} if table == 'samplers'
+                 else {})} for n, rounds in runs.items()]
+    if table not in SEED:
+        return found
+    seed, figure = SEED[table], 'total_s' if table == 'samplers' else 'steps_per_s'
+
+    def gains(value: float, one: float) -> dict[str, float]:
+        return {figure: value, 'speedup': one / value if figure == 'total_s' else value / one}
+
+    return [{**row, **gains(row[figure], found[0][figure]),
+             'seed': gains(seed[n], seed[1]) if (n := row[table]) in seed else None}
+            for row in found]
+
+
+def _share(run: Mapping[str, Any], thread: str, phases: Sequence[str]) -> float:
+    """Return the share of phases, the mean of all nodes with such a thread."""
+    return statistics.mean(sum(threads[thread].get(phase, 0.0) for phase in phases)
+                           for threads in run['time_shares'].values() if thread in threads)
 
 
 def markdown(found: Mapping[str, Any]) -> str:
     """Return the tables that were measured, for a page."""
-    from benchmarks.scaling.tables import actors_text, learners_text, samplers_text
-    parts = zip(TABLES, (samplers_text, actors_text, learners_text), strict=True)
-    return '\n\n'.join(text(found) for name, text in parts if name in found)
+    lines = []
+    for name in TABLES:
+        if name in found:
+            each = f', {found["actors_each"]} actors each' if name == 'learners' else ''
+            lines += [f'{name}: {found[f"{name[:-1]}_env"]}{each}', '', *report.columns(
+                {name: f'{{{name}}}', **_COLUMNS[name]}, found[name]), '']
+    return '\n'.join([
+        *lines, f"In brackets the seed's; samplers: {found['samples']:,} samples; "
+        f'{found["cores"]} cores, rounds: {found["rounds"]}, of {found["seconds"]:g} s each.'])
 
 
 def main() -> int:
@@ -193,7 +231,7 @@ def main() -> int:
 
 def _measure_and_deliver(options: argparse.Namespace) -> int:
     if options.only == EXCHANGE:
-        from benchmarks.scaling import exchange
+        from benchmarks import exchange
         report.deliver(EXCHANGE, exchange.measure(
             2 if options.quick else 6, options.batches, options.periods), options,
             exchange.markdown)
