@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from network_hosts import Sshd, key, ssh_config
 
-from vdl_ros.cluster.hosts_file import Row, read_hosts
+from vdl_ros.cluster.plan import Row, read_hosts
 from vdl_ros.common.settings import SettingError
 from vdl_ros.tools import cluster
 

@@ -9,8 +9,7 @@ import pytest
 import yaml
 
 from vdl_ros.cluster.control import without
-from vdl_ros.cluster.hosts_file import Row
-from vdl_ros.cluster.plan import ClusterConfig, make_plan
+from vdl_ros.cluster.plan import ClusterConfig, Row, make_plan
 from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.settings import SettingError

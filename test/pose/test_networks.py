@@ -14,7 +14,6 @@ from vdl_ros.arm.simulation.scene import build_scene
 from vdl_ros.common.tensor_file import TensorFileError, save_tensor_file
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import PoseEstimator, average_flipped, flip, load_model, save_model
-from vdl_ros.pose.losses import pose_loss
 from vdl_ros.pose.networks import (
     MIRROR,
     POINTS,
@@ -25,6 +24,7 @@ from vdl_ros.pose.networks import (
     make_model,
     project_points,
 )
+from vdl_ros.pose.training import pose_loss
 
 CALIBRATION = {'scale': [1.0] * 6, 'threshold': 0.1}
 

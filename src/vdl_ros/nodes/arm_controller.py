@@ -17,8 +17,7 @@ from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.consent import check_program
 from vdl_ros.msg import JointTrajectoryStatus
-from vdl_ros.ros.arm.arm_consent import ArmConsent
-from vdl_ros.ros.arm.arm_topics import MotorsPublisher
+from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher
 from vdl_ros.ros.arm.trajectory_action import TrajectoryAction
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import markers, positions_of, seconds

@@ -28,8 +28,7 @@ from vdl_ros.common.quoting import cause
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import ArmPose, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.arm_consent import ArmConsent
-from vdl_ros.ros.arm.arm_topics import MotorsPublisher, motors_from_message
+from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher, motors_from_message
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, seconds
 from vdl_ros.ros.process import EXIT_OK, call_back

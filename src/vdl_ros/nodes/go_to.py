@@ -35,8 +35,7 @@ from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
 from vdl_ros.common.command_line import number_above_0
 from vdl_ros.common.consent import STOOD_STILL
 from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
-from vdl_ros.ros.arm.arm_consent import ArmConsent
-from vdl_ros.ros.arm.arm_topics import MotorsPublisher, wait_for_acks
+from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher, wait_for_acks
 from vdl_ros.ros.arm.trajectory_action import ACTION
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message

@@ -24,8 +24,7 @@ from vdl_ros.envs.owi535.reach_on_arm import Act, ReachableSpace, ReachRunner
 from vdl_ros.envs.registration import REACH
 from vdl_ros.msg import ArmPose, TargetStatus
 from vdl_ros.play.onnx_policy import ActionError, PolicyMetadata, load_onnx_policy
-from vdl_ros.ros.arm.arm_consent import ArmConsent
-from vdl_ros.ros.arm.arm_topics import MotorsPublisher
+from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree, positions_of, seconds
 from vdl_ros.ros.node_settings import PolicyConfig

@@ -19,8 +19,14 @@ from pathlib import Path
 
 from vdl_ros.attacks.attack_config import AttackConfig, SurrogateConfig
 from vdl_ros.cluster.control import Control, Watch
-from vdl_ros.cluster.hosts_file import read_hosts
-from vdl_ros.cluster.plan import ClusterConfig, Plan, make_plan, planned_names, read_plan
+from vdl_ros.cluster.plan import (
+    ClusterConfig,
+    Plan,
+    make_plan,
+    planned_names,
+    read_hosts,
+    read_plan,
+)
 from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, run_tool, stop_on_signals

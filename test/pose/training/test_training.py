@@ -16,9 +16,8 @@ from vdl_ros.pose import training
 from vdl_ros.pose.dataset import PoseDataset
 from vdl_ros.pose.estimator import Estimate, load_model, save_model
 from vdl_ros.pose.evaluation import calibrate, calibrated, score
-from vdl_ros.pose.losses import PoseOptimizer
 from vdl_ros.pose.networks import OUTPUTS, make_model
-from vdl_ros.pose.training import Trainer, TrainingConfig
+from vdl_ros.pose.training import PoseOptimizer, Trainer, TrainingConfig
 from vdl_ros.tools import evaluate_pose, train_pose
 
 

@@ -10,9 +10,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.actor import SameStepColumns, Step
 from vdl_ros.rl.acting.evaluation import Act, evaluate
-from vdl_ros.rl.acting.same_step import SameStepColumns
-from vdl_ros.rl.acting.step import Step
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.episode_returns import EpisodeCounter
 from vdl_ros.rl.data.unroll import UnrollSchema

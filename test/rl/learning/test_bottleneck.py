@@ -1,7 +1,6 @@
 """The sentence that names a training's bottleneck, by time shares, settings and machine."""
 
-from vdl_ros.common.machine_load import CoresOfOthers
-from vdl_ros.rl.learning.bottleneck import Bottleneck, Circumstances, sentence
+from vdl_ros.rl.learning.bottleneck import Bottleneck, Circumstances, CoresOfOthers, sentence
 
 BUSY_LEARNER = {'learn': 0.8, 'decode': 0.1, 'wait': 0.1}
 BUSY_ACTOR = {'step': 0.7, 'infer': 0.25, 'wait': 0.05}

@@ -5,8 +5,12 @@ from builtin_interfaces.msg import Time
 
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.msg import MotorCommand
-from vdl_ros.ros.arm.arm_topics import message_from_motors, motors_from_message
-from vdl_ros.ros.arm.commanders import CommandConflictDetector, SecondArmDetector
+from vdl_ros.ros.arm.arm_topics import (
+    CommandConflictDetector,
+    SecondArmDetector,
+    message_from_motors,
+    motors_from_message,
+)
 
 
 def test_a_command_is_the_same_there_and_back_and_other_values_are_refused_by_name():

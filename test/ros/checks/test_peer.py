@@ -5,7 +5,7 @@ import random
 import pytest
 
 from vdl_ros.ros.checks.machine import System
-from vdl_ros.ros.checks.peer_checks import (
+from vdl_ros.ros.checks.peer import (
     Exchange,
     check_ranges,
     check_settings,

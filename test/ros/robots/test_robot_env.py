@@ -19,7 +19,7 @@ from vdl_ros.robots.contract import find_contract, read_contract
 from vdl_ros.robots.takeover import Takeover
 from vdl_ros.robots.task import make_task
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.commanders import ROBOT_ENVIRONMENT
+from vdl_ros.ros.arm.arm_topics import ROBOT_ENVIRONMENT
 from vdl_ros.ros.messages.images import to_compressed_image
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces

@@ -30,8 +30,7 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 
 from vdl_ros.common.observation_spaces import ImageAndVector
-from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.acting.step import Step
+from vdl_ros.rl.acting.actor import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.data.unroll import (
     Arrays,

@@ -15,14 +15,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from vdl_ros.rl.algorithms import algorithm, replay_algorithm
+from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import gather, send
 from vdl_ros.rl.settings import DqnConfig
 
 
-class Algorithm(replay_algorithm.ReplayAlgorithm):
+class Algorithm(algorithm.ReplayAlgorithm):
     """Q-learning with a target network."""
 
     algorithm_config: DqnConfig

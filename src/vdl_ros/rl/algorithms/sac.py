@@ -37,7 +37,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from vdl_ros.rl.algorithms import algorithm, replay_algorithm
+from vdl_ros.rl.algorithms import algorithm
 from vdl_ros.rl.algorithms.algorithm import PolicyOptimizer
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.replay import Replay, Sample
@@ -104,7 +104,7 @@ _DEMONSTRATED = 'demonstrated_'
 _HUBER_DELTA = 1e4
 
 
-class Algorithm(replay_algorithm.ReplayAlgorithm):
+class Algorithm(algorithm.ReplayAlgorithm):
     """Soft actor-critic; ``log_temperature`` is log alpha, float [1]."""
 
     algorithm_config: SacConfig

@@ -30,7 +30,7 @@ state                  [B, S] float32      state of the policy before x_0; absen
 The seven before ``state`` are absent if the environment lacks them. After the end of an episode
 the environment ignores the next action and resets, so a step into a reset observation,
 ``is_reset[t + 1]``, is not valid for learning. Environments that reset themselves at once
-(SAME_STEP) are recorded as if they did (``acting/same_step.py``).
+(SAME_STEP) are recorded as if they did (``acting/actor.py``).
 """
 
 import math

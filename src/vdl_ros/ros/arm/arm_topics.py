@@ -12,7 +12,7 @@ from builtin_interfaces.msg import Time
 from rclpy.clock import Clock
 from rclpy.duration import Duration
 from rclpy.publisher import Publisher
-from std_msgs.msg import Header
+from std_msgs.msg import Empty, Header
 
 from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig
 from vdl_ros.arm.driver.emergency_stop import EmergencyStop
@@ -21,6 +21,8 @@ from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
 from vdl_ros.common.consent import (
     MAX_GAP,
+    ROBOT_ENVIRONMENT,
+    Consent,
     Precedence,
     StandstillDetector,
     named,
@@ -31,11 +33,84 @@ from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStop as EmergencyStopMessage
 from vdl_ros.msg import EmergencyStopState, MotorCommand
 from vdl_ros.ros import qos
-from vdl_ros.ros.arm.commanders import CommandConflictDetector, SecondArmDetector
 from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
 from vdl_ros.ros.messages.joint_messages import stop_marker
 from vdl_ros.ros.process import state_file
 from vdl_ros.ros.statistics.statistics import TopicStatistics
+
+# Nodes of this package that have a publisher on arm/motors but rarely publish.
+_MOSTLY_IDLE = ('viewer', 'teleop', 'arm_controller', 'policy')
+_WARN_AGAIN_S = 5.0
+_NAMED = 5  # publishers that a warning names
+_COUNT_AGAIN_S = 1.0  # minimum time between two queries of the graph for publishers, s
+# Another arm is there if it has been for so long: a driver that was killed disappears later, s.
+_SECOND_ARM_S = 3.0
+
+
+class CommandConflictDetector:
+    """Detects two publishers that command the motors at the same time.
+
+    Senders name themselves in their messages; for unnamed ones the ``publishers`` in the graph, by
+    their full names, are counted. Senders that alternate within ``window``, s, conflict.
+    """
+
+    def __init__(self, window: float, publishers: Callable[[], list[str]]) -> None:
+        self._window, self._publishers = window, publishers
+        self._commanded_at: dict[str, float] = {}
+        self._last = ''
+        self._warned_at = -_WARN_AGAIN_S
+        self._counted_at = -_COUNT_AGAIN_S
+
+    def update(self, sender: str, now: float) -> str:
+        """Return a warning or '' for a command of ``sender`` ('' if unnamed) at ``now``, s."""
+        # Only those of the window: senders can invent names.
+        self._commanded_at = {name: at for name, at in self._commanded_at.items()
+                              if now - at < self._window}
+        before = self._commanded_at.get(sender)
+        others = [name for name in self._commanded_at if name != sender]
+        back = sender != self._last and before is not None
+        self._commanded_at[sender], self._last = now, sender
+        if now - self._warned_at < _WARN_AGAIN_S:
+            return ''
+        if back and others:
+            names = sorted(name or 'a sender without a name' for name in (sender, *others))
+        elif not sender and now - self._counted_at >= _COUNT_AGAIN_S:
+            self._counted_at = now
+            names = sorted(name for name in self._publishers()
+                           if name.rsplit('/', 1)[-1] not in _MOSTLY_IDLE
+                           and not name.rsplit('/', 1)[-1].startswith(ROBOT_ENVIRONMENT))
+        else:
+            return ''
+        if len(names) < 2:
+            return ''
+        self._warned_at = now
+        more = f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''
+        return (f'arm/motors: {len(names)} publishers at once: '
+                f'{", ".join(map(named, names[:_NAMED]))}{more}')
+
+
+class SecondArmDetector:
+    """Detects another driver that obeys the same commands, as of a second ``arm.launch.py``.
+
+    ``publishers`` returns the full names of all nodes that publish the state of a stop.
+    """
+
+    def __init__(self, publishers: Callable[[], list[str]]) -> None:
+        self._publishers = publishers
+        self._since = math.inf
+
+    def update(self, now: float) -> str:
+        names = self._publishers()
+        if len(names) < 2:
+            self._since = math.inf
+            return ''
+        self._since = min(self._since, now)
+        if now - self._since < _SECOND_ARM_S:
+            return ''
+        some = ', '.join(map(shown, names[:_NAMED]))
+        return (f'{len(names)} arms obey the same commands: {some}: end one, or give it a '
+                'namespace or a ROS_DOMAIN_ID of its own')
+
 
 _TICK_S = 0.02  # period of the driver's watchdog, s
 # For a user who releases before any driver was there.
@@ -277,3 +352,39 @@ class ArmTopics:
 
 def _nanoseconds(stamp: Time) -> int:
     return int(stamp.sec * 10**9 + stamp.nanosec)
+
+
+_UPDATE_S = 0.02
+
+
+class ArmConsent(Consent):
+    """Listens to ``arm/motors``, ``arm/emergency_stop_state`` and ``arm/viewer_alive``."""
+
+    def __init__(
+        self, node: BaseNode, withdrawn: Callable[[str, bool], None], *,
+        yields_to_programs: bool = True, waits_for_driver: bool = False,
+        viewer_timeout: float = 0.0,
+    ) -> None:
+        super().__init__(
+            node.get_fully_qualified_name(), withdrawn, yields_to_programs=yields_to_programs,
+            waits_for_driver=waits_for_driver, viewer_timeout=viewer_timeout)
+        #: None before the driver's first message.
+        self.stop_state: EmergencyStopState | None = None
+        node.sub('arm/motors', self._on_motors)
+        node.sub('arm/emergency_stop_state', self._on_stop_state)
+        node.sub('arm/viewer_alive', self._on_viewer_alive)
+        # By the steady clock: a simulated one may be slower, or stand still.
+        node.every(_UPDATE_S, self.update)
+
+    def _on_motors(self, message: MotorCommand) -> None:
+        self.on_command(message.sender, moving=moves(message), for_lamp=message.lamp != 0)
+
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        self.stop_state = message
+        stamp = message.header.stamp
+        # What names nobody is no release, but what the driver says.
+        self.on_stop(message.engaged, message.neutral_required, (stamp.sec, stamp.nanosec),
+                     '' if message.engaged or message.sender else shown(message.reason))
+
+    def _on_viewer_alive(self, _: Empty) -> None:
+        self.on_viewer_alive()
