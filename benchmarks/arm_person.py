@@ -106,7 +106,6 @@ class Person(Node):
 
 
 def main() -> None:
-    """Run the node."""
     parser = argparse.ArgumentParser(prog='arm_person')
     parser.add_argument('--first', type=int, default=20, help='episodes that it moves alone')
     parser.add_argument('--patience', type=float, default=4.0, help='s')

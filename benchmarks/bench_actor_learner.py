@@ -78,7 +78,6 @@ def arguments(words: Sequence[str] | None = None) -> tuple[argparse.Namespace, d
 
 
 def measure(options: argparse.Namespace, names: Sequence[str]) -> tuple[Rounds, dict[str, str]]:
-    """Return the figures of each round, and why an environment failed."""
     from benchmarks.graph import Plan, listener, run_graph, run_serial
 
     modes = (SERIAL, *dict.fromkeys(options.inference))
@@ -102,7 +101,6 @@ def measure(options: argparse.Namespace, names: Sequence[str]) -> tuple[Rounds, 
 
 
 def figures(run: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the figures of one run."""
     return {'steps_per_s': run['steps_per_s'],
             **{name: run['summary'][name] for name in ('agent_steps', 'episodes')}}
 
@@ -163,7 +161,6 @@ def _measure_and_deliver(options: argparse.Namespace, problems: dict[str, str]) 
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table of environments."""
     rows = [{'name': name, **each} for name, each in found['environments'].items()]
     modes = [mode for mode in _TITLES if rows and mode in rows[0]['cell']]
     columns = {

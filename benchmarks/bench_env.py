@@ -49,7 +49,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 def measure(options: argparse.Namespace) -> tuple[dict[Cell, list[dict[str, Any]]],
                                                   dict[Cell, str]]:
-    """Return the measurements, and why some failed."""
     from benchmarks.env_measure import backends
 
     def one(cell: Cell, number: int) -> dict[str, Any]:

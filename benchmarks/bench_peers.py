@@ -29,7 +29,6 @@ _UNTIL = ('seconds_until_solved', 'steps_until_solved')
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options."""
     parser = report.Parser('bench_peers', __doc__, 'minutes instead of a quarter of an hour')
     parser.add_argument('--env', default='ALE/Pong-v5', metavar='ID',
                         help=f'an Atari game, or {CART_POLE} (ALE/Pong-v5)')
@@ -97,7 +96,6 @@ def _play(system: str, pythons: Mapping[str, Path], options: argparse.Namespace,
 
 def _solve(system: str, pythons: Mapping[str, Path], seed: int, limit: float,
            ) -> tuple[float | None, float | None]:
-    """Return the seconds and agent steps in which a system solves CartPole."""
     from benchmarks.graph import progress_rows
 
     goal = {'mean_return': SOLVED, 'limit': limit}
@@ -115,7 +113,6 @@ def _number(value: float | None) -> str:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table."""
     return (_solved_table if found['env'] == CART_POLE else _speed_table)(found)
 
 

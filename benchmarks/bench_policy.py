@@ -181,7 +181,6 @@ def joint_targets(count: int, seed: int, geometry: ArmGeometry) -> list[NDArray[
 
 
 def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Start the graph, and send each target."""
     by_camera = options.feedback == 'camera'
     words = [f'feedback:={options.feedback}', 'view:=false']
     if options.joints:
@@ -256,7 +255,6 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 
 
 def joint_figures(moves: list[dict[str, Any]], options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of all moves."""
     errors = [each for move in moves for each in move['errors_deg']]
     return {
         'targets': len(moves), 'close': sum(move['close'] for move in moves),
@@ -271,7 +269,6 @@ def _known(value: float) -> float | None:
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    """Return the figures as a sentence."""
     attack = ''
     if found['adversarial_mode'] is not None:
         attack = f' under {found["adversarial_mode"]}, {found["adversarial_epsilon"] or "0.01"}'
@@ -281,7 +278,6 @@ def sentence(found: Mapping[str, Any]) -> str:
 
 
 def joint_sentence(found: Mapping[str, Any]) -> str:
-    """Return the figures of joint targets as a sentence."""
     return (f'{found["feedback"]}: all joints within {CLOSE_DEG:g} degrees at {found["close"]} of '
             f'{found["targets"]} targets; mean error {found["mean_error_deg"]} degrees, worst '
             f'{found["worst_error_deg"]}; {found["aborted"]} given up')

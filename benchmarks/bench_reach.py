@@ -130,7 +130,6 @@ def play(
 
 
 def measure(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of one who reaches."""
     delay = case.delay_ms / 1000.0
     task = ReachTask(
         options.targets, randomisation=case.twins, feedback=case.feedback,
@@ -145,7 +144,6 @@ def measure(name: str, case: Case, options: argparse.Namespace) -> dict[str, Any
 
 
 def measure_cubes(name: str, twins: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of one who acts in a task with a cube."""
     task = CUBE_TASKS[options.task][0](options.targets, randomisation=twins)
     torch.manual_seed(options.seed)
     starts: dict[str, Callable[[], Acting]] = {
@@ -227,7 +225,6 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
 
 
 def _all_cases(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Return the figures of all who reach, in every case."""
     names = ['random', 'controller', *(['policy'] if options.policy else [])]
     found: list[dict[str, Any]] = []
     for words in itertools.product(FEEDBACKS, TWINS, options.delays):
@@ -240,7 +237,6 @@ def _all_cases(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def text(found: Mapping[str, Any]) -> str:
-    """Return the figures as a Markdown table."""
     names = list(dict.fromkeys(each['controller'] for each in found['figures']))
     rows: dict[tuple[Any, ...], dict[str, Any]] = {}
     for each in found['figures']:
@@ -254,7 +250,6 @@ def text(found: Mapping[str, Any]) -> str:
 
 
 def cube_text(found: Mapping[str, Any]) -> str:
-    """Return the figures of a task with a cube as a Markdown table."""
     names = dict.fromkeys(each['by'] for each in found['figures'])
     rows: dict[str, dict[str, Any]] = {}
     for each in found['figures']:

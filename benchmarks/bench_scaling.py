@@ -76,7 +76,6 @@ SHAPES = {
 
 
 def plan(table: str, options: argparse.Namespace) -> tuple[Any, dict[str, Any]]:
-    """Return the plan of a table's run with one process, and its settings."""
     from benchmarks.bench_train import arguments
     shape = SHAPES[table]
     env_id = getattr(options, f'{table[:-1]}_env') or (
@@ -212,7 +211,6 @@ def _share(run: Mapping[str, Any], thread: str, phases: Sequence[str]) -> float:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the tables that were measured, for a page."""
     lines = []
     for name in TABLES:
         if name in found:

@@ -60,7 +60,6 @@ class Robot(NamedTuple):
 
 
 def robots() -> dict[str, Robot]:
-    """Return the robots by name."""
     drive = Path('examples/diff_drive').absolute()
     return {
         'reach': Robot(

@@ -32,13 +32,11 @@ _START_S, _RANDOM_S, _VERSIONS_S = 180.0, 20.0, 60.0
 
 
 def listed() -> dict[str, dict[str, Any]]:
-    """Return the environments of the list by name."""
     found: dict[str, dict[str, Any]] = yaml.safe_load(LIST.read_text(encoding='utf-8'))
     return found
 
 
 def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options."""
     parser = report.Parser('bench_third_party', __doc__, 'seconds instead of a minute each')
     parser.add_argument('--names', nargs='*', choices=listed(), default=list(listed()),
                         metavar='NAME', help='names of the list (all), or none; the results of '
@@ -52,7 +50,6 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def settings(entry: Mapping[str, Any]) -> dict[str, str]:
-    """Return the arguments of the launch file by name."""
     given = {'env_modules': entry.get('env_modules'), 'env_id': entry['env_id'],
              **entry.get('settings', {})}
     return {name: str(value).lower() if isinstance(value, bool) else str(value)
@@ -91,7 +88,6 @@ def measure(entry: Mapping[str, Any], folder: Path, seconds: float) -> dict[str,
 
 
 def _packages() -> list[str]:
-    """Return the folders with packages of this process."""
     return [each for each in sys.path if Path(each).name in ('site-packages', 'dist-packages')]
 
 
@@ -157,7 +153,6 @@ def reason(log: str) -> str:
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table of those that were trained, and the list of the others."""
     trained, others = [], []
     for name, each in found['environments'].items():
         versions = ', '.join(f'{key} {value}' for key, value in each.get('versions', {}).items())

@@ -161,7 +161,6 @@ def _measure_and_deliver(options: argparse.Namespace, plan: Any, settings: dict[
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the result as tables for a page."""
     rows = [{'process': process, 'thread': thread, **shares, **use}
             for process, use in sorted(found['processes'].items())
             for thread, shares in sorted(found['time_shares'].get(process, {'': {}}).items())]

@@ -77,7 +77,6 @@ def run(hosts: Hosts, cell: Cell) -> dict[str, Any]:
 
 
 def measure(hosts: Hosts, options: argparse.Namespace) -> tuple[list[dict[str, Any]], str]:
-    """Return the samples of all rounds, and the transport in force."""
     samples, transport = [], ''
     for number in range(options.rounds):
         for cell in cells(options, hosts, number):
@@ -93,7 +92,6 @@ def measure(hosts: Hosts, options: argparse.Namespace) -> tuple[list[dict[str, A
 
 
 def parse(words: Sequence[str] | None = None) -> argparse.Namespace:
-    """Return the options."""
     parser = report.Parser('bench_transport', __doc__, quick='one round, a tenth of the packets')
     parser.add_argument('--namespaces', action='store_true',
                         help='once more between two network namespaces (root)')

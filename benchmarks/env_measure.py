@@ -120,7 +120,6 @@ def frames_per_s(
 
 
 def _measure_actors(name: str, num_envs: int, seconds: float) -> float:
-    """Return frames per second of all processes."""
     # Not forked: this process may have threads of the environment's library.
     context = multiprocessing.get_context('spawn')
     ours, processes = [], []
@@ -160,7 +159,6 @@ def _actor(name: str, copies: int, seconds: float, connection: Connection) -> No
 
 
 def measure(name: str, backend: str, num_envs: int, seconds: float) -> float:
-    """Return frames per second of all copies."""
     if backend == 'actors':
         return _measure_actors(name, num_envs, seconds)
     with contextlib.closing(make(name, backend, num_envs)) as env:
@@ -168,7 +166,6 @@ def measure(name: str, backend: str, num_envs: int, seconds: float) -> float:
 
 
 def main() -> int:
-    """Measure, and print the object."""
     name, backend, num_envs, seconds = sys.argv[1:]
     try:
         print(json.dumps(

@@ -75,7 +75,6 @@ def measure(learners: int, batches: int, periods: Sequence[int]) -> dict[str, An
 
 
 def markdown(found: Mapping[str, Any]) -> str:
-    """Return the table for a page."""
     periods = found['rows'][0]['speedups']
     return '\n'.join([
         *report.columns(

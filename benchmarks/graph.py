@@ -198,7 +198,6 @@ class Row(NamedTuple):
 
 
 def progress_rows(folder: Path) -> list[Row]:
-    """Return each whole line of a run's progress.csv."""
     try:
         text = (folder / 'progress.csv').read_text()
     except FileNotFoundError:
@@ -274,7 +273,6 @@ class Reports:
         self._found: dict[tuple[str, float], tuple[float, float, dict[str, Counter[str]]]] = {}
 
     def clear(self) -> None:
-        """Forget earlier runs."""
         self._found.clear()
 
     def add(self, message: MetricsMessage, now: float) -> None:
@@ -400,7 +398,6 @@ def run_graph(plan: Plan, reports: Reports) -> dict[str, Any]:
 
 
 def _name(process: psutil.Process) -> str:
-    """Return the name of a process of a run."""
     words = ' '.join(process.cmdline())
     match = re.search(r'__node:=(\w+)', words)
     return match[1] if match else 'serial' if 'vdl_ros.local_training' in words else 'launch'

@@ -25,7 +25,6 @@ COMPRESSIONS = ('none', 'zstd')
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Return a row for each environment."""
     rows = []
     sizes = SIZES[:1] if options.quick else SIZES
     # One after the other, or two copies in a process would be as fast as one.
@@ -57,7 +56,6 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _remote(plan: Plan, compression: str, hosts: Hosts) -> dict[str, Any]:
-    """Measure the graph with its actors on the other host."""
     settings = {**plan.settings, 'learner_threads': '1', 'compression': compression}
     connected = re.compile(rf'\b{NUM_ACTORS} actors are connected')
     return run(

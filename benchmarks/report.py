@@ -191,7 +191,6 @@ class _Cells(string.Formatter):
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> list[str]:
-    """Return the lines of a Markdown table."""
     lines = ['| ' + ' | '.join(row) + ' |' for row in (head, *rows)]
     return [lines[0], '|' + '---|' * (lines[0].count(' | ') + 1), *lines[1:]]
 

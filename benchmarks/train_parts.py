@@ -85,7 +85,6 @@ class _Part:
 
 
 def main() -> None:
-    """Measure, and print the object."""
     # Before anything starts a thread; the last core, since the first has more interrupts.
     os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
     torch.set_num_threads(1)

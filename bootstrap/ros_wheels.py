@@ -126,7 +126,6 @@ def _write_interface(prefix: Path, name: str) -> None:
 
 
 def _definitions_of_rosbags(prefix: Path, name: str) -> dict[str, str]:
-    """Return the definitions of an interface package by their paths in it."""
     text = subprocess.run(
         [prefix / 'bin' / 'python3', '-c', GENERATE, name], capture_output=True, text=True,
         check=True, env=dict(os.environ) | variables(prefix)).stdout

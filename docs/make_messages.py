@@ -24,7 +24,6 @@ def section(path: Path) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return the page."""
     paths = [*sorted(ROOT.glob('msg/*.msg')), *sorted(ROOT.glob('srv/*.srv'))]
     return '\n'.join([HEAD, *(line for path in paths for line in section(path))])
 

@@ -152,7 +152,6 @@ def rows(cls: type) -> Iterator[str]:
 
 
 def page() -> str:
-    """Return the page."""
     lines = [HEAD]
     for title, where, groups in PAGES:
         lines += [f'## {title}', '', where, '', '| name | default [range] | meaning |',
@@ -250,7 +249,6 @@ def _spaces(known: dict[str, Setting]) -> dict[str, Any]:
 
 
 def schema() -> str:
-    """Return the JSON Schema of specs."""
     return json.dumps(json_schema(), indent=1) + '\n'
 
 

@@ -99,7 +99,6 @@ class _Arm:
             yield motors
 
     def wait(self, seconds: float, gripper: int = 0) -> Moves:
-        """Move nothing but the gripper."""
         for _ in range(round(seconds * RATE)):
             motors = np.zeros(len(JOINTS), np.int8)
             motors[JOINTS.index('gripper')] = gripper

@@ -40,7 +40,6 @@ class Writer:
 
 
 def main() -> None:
-    """Train."""
     env_id, seed = sys.argv[1:]
     torch.utils.tensorboard.SummaryWriter = Writer  # type: ignore[misc, assignment]
     script, words = 'ppo.py', []

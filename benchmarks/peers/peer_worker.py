@@ -20,7 +20,6 @@ returns: deque[float] = deque(maxlen=EPISODES)
 
 
 def rom(env_id: str) -> str:
-    """Return ale-py's name of a game."""
     name = env_id.removeprefix('ALE/').removesuffix('-v5')
     return re.sub('(?<!^)(?=[A-Z])', '_', name).lower()
 

@@ -110,7 +110,6 @@ def _run(words: Sequence[str]) -> None:
 
 
 def rows(text: str) -> list[Row]:
-    """Return each whole report in what a worker printed."""
     found = []
     for line in text.splitlines():
         with contextlib.suppress(ValueError, KeyError, TypeError):
@@ -122,7 +121,6 @@ def rows(text: str) -> list[Row]:
 
 
 def command(peer: Peer, python: Path, env_id: str, seed: int) -> list[str]:
-    """Return the command that trains with a peer."""
     return _alone(python, str(peer.worker), env_id, str(seed))
 
 

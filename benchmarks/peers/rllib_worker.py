@@ -44,7 +44,6 @@ def make(config: dict[str, Any]) -> Any:
 
 
 def main() -> None:
-    """Train."""
     env_id, seed = sys.argv[1], int(sys.argv[2])
     config = cart_pole().environment(env_id)
     if env_id.startswith('ALE/'):

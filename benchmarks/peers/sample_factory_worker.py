@@ -32,18 +32,15 @@ class Report(AlgoObserver):  # type: ignore[misc]
     """Reports each update."""
 
     def on_training_step(self, runner: Runner, training_iteration_since_start: int) -> None:
-        """Report the steps that the learner has learned from."""
         returns = runner.policy_avg_stats.get('reward', [()])[0]
         report(runner.env_steps.get(0, 0), returns)
 
 
 def make(name: str, cfg: Any, env_config: Any, render_mode: str | None = None) -> Any:
-    """Return an environment for one of the workers."""
     return make_game(name) if name.startswith('ALE/') else gymnasium.make(name)
 
 
 def main() -> None:
-    """Train."""
     env_id, seed = sys.argv[1:]
     register_env(env_id, make)
     settings = SETTINGS | (GAME if env_id.startswith('ALE/') else CART_POLE) | {'seed': seed}

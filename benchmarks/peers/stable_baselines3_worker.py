@@ -39,7 +39,6 @@ def cart_pole(env_id: str, seed: int) -> tuple[BaseAlgorithm, int]:
 
 
 def main() -> None:
-    """Train."""
     env_id, seed = sys.argv[1], int(sys.argv[2])
     model, steps = (game if env_id.startswith('ALE/') else cart_pole)(env_id, seed)
     model.learn(steps, callback=Report())

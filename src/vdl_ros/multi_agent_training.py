@@ -242,7 +242,6 @@ def _run(
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    """Run a session from the command line."""
     parser = OneLineParser(
         prog='python -m vdl_ros.multi_agent_training', description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter)

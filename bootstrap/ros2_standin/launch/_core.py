@@ -116,10 +116,8 @@ def normalize(some: SomeSubstitutionsType) -> list[Substitution]:
 
 
 def perform(context: LaunchContext, substitutions: Sequence[Substitution]) -> str:
-    """Return the joined texts of substitutions."""
     return ''.join(context.perform_substitution(each) for each in substitutions)
 
 
 def describe(substitutions: Sequence[Substitution]) -> str:
-    """Return the joined descriptions of substitutions."""
     return ' + '.join(each.describe() for each in substitutions)

@@ -143,7 +143,6 @@ def _defence_phases(scale: float, images: bool) -> Iterator[Phase]:
 
 
 def _attacks(size: float, after: str) -> Iterator[Phase]:
-    """Yield the attacks on a policy, in the order of the table's columns."""
     of = '' if after == BASELINE else f'-of-{after}'
     yield Phase(f'frozen-{CLEAN}{of}', after=after)
     yield from (frozen(mode, size, after) for mode in (RANDOM, FGSM, PGD))
@@ -294,7 +293,6 @@ class Grid:
     def _run_phase(
         self, seed: int, phase: Phase, before: Future[None] | None, stop: threading.Event,
     ) -> None:
-        """Run a phase when the one before it is complete."""
         name = f'seed {seed}, {phase.name}'
         if before is not None and before.exception() is not None:
             raise PhaseError(f'{name}: not run: {phase.after} failed')
@@ -313,7 +311,6 @@ class Grid:
         return self.frozen_steps if phase.freeze else self.learned_steps
 
     def _policy(self, seed: int, phase: Phase) -> Path:
-        """Return the checkpoint that a phase begins with."""
         if phase.after in ('', BASELINE):
             return self.policies[seed - 1]
         return self.folder(seed, phase.after) / 'checkpoint.pt'

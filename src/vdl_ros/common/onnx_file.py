@@ -147,7 +147,6 @@ _ATTRIBUTE = {'name', 'type', 'doc_string', 'f', 'i', 's', 't', 'floats', 'ints'
 
 
 def _open(data: bytes) -> Any:
-    """Return a session of onnxruntime."""
     try:
         import onnxruntime
     except ImportError:

@@ -212,11 +212,9 @@ class CheckedVectorEnv(Wrapper):
             say(str(failure(self.env, f'close(): {cause(error)}')))
 
     def to_environment(self, actions: NDArray[Any]) -> NDArray[Any]:
-        """Return actions as the environment takes them."""
         return self._actions.convert(self._checked(actions))
 
     def from_environment(self, outcome: tuple[Any, ...]) -> StepResult:
-        """Return what a step of the environment returned, as :meth:`step`."""
         observations, rewards, terminated, truncated, info = outcome
         rewards = np.asarray(rewards)
         if reason := number_error(rewards):

@@ -287,7 +287,6 @@ def describe(config: EnvConfig) -> dict[str, Any]:
 
 
 def _spec(env_id: str) -> EnvSpec:
-    """Return the registered environment with exactly this id."""
     if ':' in env_id:
         # Gymnasium would import the module before the colon, and ids come over the network.
         raise EnvError(f"env_id: {quoted(env_id)} is not allowed: no module to import, no ':'; "

@@ -154,7 +154,6 @@ _VIDEO_OPTIONS: dict[str, str | int] = {'g': 2, 'crf': 18, 'preset': 'veryfast'}
 
 
 def _place(number: int) -> dict[str, int]:
-    """Return where a file is."""
     return dict(zip(('chunk_index', 'file_index'), divmod(number, _FILES_PER_CHUNK), strict=True))
 
 
@@ -187,7 +186,6 @@ class LeRobotWriter:
         self._frames = self._count = 0
 
     def write(self, task: str, rows: Iterable[Row]) -> None:
-        """Write an episode of one of the layout's tasks."""
         if self._data is None or self._data_path().stat().st_size >= _DATA_BYTES:
             self._next_data()
         if self._layout.has_images and (

@@ -45,7 +45,6 @@ class RobomimicWriter:
                 del self._tables[name]
 
     def write(self, task: str, rows: Iterable[Row]) -> None:
-        """Write an episode of a task."""
         demo, length = self._data.create_group(f'demo_{self._count}'), 0
         for name, (shape, kind) in self._tables.items():
             # One image per chunk: readers fetch single images.

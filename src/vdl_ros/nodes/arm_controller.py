@@ -126,7 +126,6 @@ class ArmControllerNode(BaseNode):
             self._report_refusal(False)
 
     def _report_refusal(self, was_running: bool) -> None:
-        """Report that a trajectory was refused, which ends a running one."""
         self.get_logger().error(f'trajectory refused: {self._controller.reason}')
         self._finish(command=was_running)
 

@@ -57,7 +57,6 @@ def read_info(folder: Path) -> FramesInfo:
 
 
 def _array(path: Path, kind: str, row: tuple[int, ...]) -> NDArray[Any]:
-    """Return an array, memory-mapped."""
     try:
         # NumPy maps no empty array.
         found: NDArray[Any] = np.asanyarray(

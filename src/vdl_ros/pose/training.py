@@ -379,7 +379,6 @@ class Trainer:
     def _gradients(
         self, number: int, part: tuple[Tensor, Tensor, Tensor],
     ) -> tuple[Loss, tuple[Tensor, ...]]:
-        """Return loss and gradients of one part of a batch."""
         generator = torch.Generator().manual_seed(
             (self.config.seed * 1_000_003 + self.step) * 64 + number)
         chosen = torch.rand(len(part[0]), generator=generator) < 0.5

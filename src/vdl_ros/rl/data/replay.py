@@ -106,7 +106,6 @@ class Replay:
 
     @property
     def steps(self) -> int:
-        """Number of valid steps."""
         return int((self._weights > 0).sum())
 
     @property

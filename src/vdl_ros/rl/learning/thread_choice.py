@@ -72,7 +72,6 @@ class ThreadChoice:
         return f'learner_threads: trying {", ".join(map(str, self._left))}'
 
     def after_step(self) -> None:
-        """Continue after an optimizer step."""
         if self._is_over:
             return
         self._steps += 1

@@ -224,7 +224,6 @@ class TrajectoryAction:
         return False
 
     def _look(self, now: float) -> set[bytes]:
-        """Return who receives the feedback."""
         present = {bytes(each.endpoint_gid) for each in
                    self._node.get_subscriptions_info_by_topic(self._feedback.topic_name)}
         left = {each: min(left_at, now) for each, left_at in self._clients.items()
