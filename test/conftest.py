@@ -12,6 +12,7 @@ import threading
 import time
 from pathlib import Path
 
+import counters  # noqa: F401
 import fake_owi535 as fake
 import pytest
 import rclpy
@@ -50,6 +51,14 @@ def remove_ports(domain):
     if any(map(is_of_domain, Path('/dev/shm').iterdir())):
         for path in filter(is_of_domain, stale_shared_memory()):
             path.unlink(missing_ok=True)
+
+
+@pytest.fixture
+def counters_module(monkeypatch):
+    """Return the argument with which processes know the environments of counters.py."""
+    folder = Path(__file__).resolve().parent
+    monkeypatch.setenv('PYTHONPATH', f'{folder}:{os.environ.get("PYTHONPATH", "")}')
+    return 'env_modules:=counters'
 
 
 @pytest.fixture(autouse=True)

@@ -5,12 +5,12 @@ import sys
 
 import gymnasium
 import pytest
+from counters import CounterEnv
 from gymnasium.envs.classic_control.cartpole import CartPoleEnv, CartPoleVectorEnv
 from gymnasium.envs.registration import EnvSpec
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from vdl_ros.envs.checked_vector_env import EnvError
-from vdl_ros.envs.dummy import CounterEnv
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import frames_per_observation, make, spaces
 

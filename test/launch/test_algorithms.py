@@ -62,23 +62,23 @@ def test_a_policy_with_a_memory_is_learned_and_played(launch, run, run_here):
 
 @pytest.mark.parametrize(('algorithm', 'inference'), [('impala', 'learner'), ('ppo', 'actor')])
 def test_an_image_numbers_and_actions_of_parts_are_learned_resumed_and_played(
-        launch, run, algorithm, inference):
-    first = train(launch, run, 'env_id:=vdl/MixedCounter-v0', f'algorithm:={algorithm}',
-                  f'inference:={inference}', 'last_action_reward:=true',
+        launch, run, counters_module, algorithm, inference):
+    first = train(launch, run, counters_module, 'env_id:=vdl/MixedCounter-v0',
+                  f'algorithm:={algorithm}', f'inference:={inference}', 'last_action_reward:=true',
                   'normalize_observations:=true', 'total_steps:=1500', 'num_actors:=2')
     assert first['agent_steps'] >= 1500
     assert min(RETURNS) <= first['mean_return_100'] <= max(RETURNS)
     # Every other episode of an environment terminates, and is a success.
     assert 0.3 < first['success_rate_100'] < 0.7
     again = launch.file('train', f'resume:={run}', f'total_steps:={first["agent_steps"] + 1}',
-                        'num_actors:=2')
+                        'num_actors:=2', counters_module)
     assert again.wait() == 0, again.output
     assert run.summary['agent_steps'] > first['agent_steps']
     assert run.summary['updates'] > first['updates']
-    line, mean = played(launch, run, 'episodes:=11')
+    line, mean = played(launch, run, counters_module, 'episodes:=11')
     assert min(RETURNS) <= mean <= max(RETURNS)
     # The first episodes of eight environments and the second ones of three.
-    assert line.endswith('success 73%')
+    assert 'success 73%' in line
 
 
 STEPS = 300_000

@@ -7,10 +7,10 @@ environment the observation is the clock, so every number that must arrive is kn
 import json
 
 import numpy as np
+from counters import episode_length
 
 from vdl_ros.common.settings import as_dict
 from vdl_ros.envs import factory
-from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import Trajectory
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -62,13 +62,14 @@ class Recorder:
             self.publish()
 
 
-def test_images_numbers_and_actions_arrive_whole_in_order_and_once(launch, peer):
+def test_images_numbers_and_actions_arrive_whole_in_order_and_once(
+        launch, peer, counters_module):
     recorder = Recorder(
         EnvConfig(env_id='vdl/MixedCounter-v0', num_envs=2), TrainConfig(
             unroll_length=6, batch_size=1, max_in_flight=2, network='mlp', hidden_size=4), peer)
     # Credit comes when the slower one has sent its share, however long that takes.
-    actors = [launch.node('actor', f'actor_id:={name}', 'credit_timeout:=3600.0')
-              for name in ACTORS]
+    actors = [launch.node('actor', f'actor_id:={name}', 'credit_timeout:=3600.0',
+                          counters_module) for name in ACTORS]
     recorder.publish()
     peer.until(lambda: all(len(each) >= UNROLLS for each in recorder.kept.values()),
                f'{UNROLLS} trajectories of each actor')

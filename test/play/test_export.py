@@ -10,12 +10,12 @@ import onnxruntime
 import pytest
 import torch
 import yaml
+from counters import COUNTER
 from onnx import TensorProto, helper
 from robot_contract import GOOD
 
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.onnx_file import KEY, OnnxFileError
-from vdl_ros.envs.dummy import COUNTER
 from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.owi535.reach import describe
 from vdl_ros.envs.registration import REACH

@@ -6,10 +6,10 @@ import sys
 import gymnasium
 import numpy as np
 import pytest
+from counters import COUNTER
 
 import vdl_ros
 from vdl_ros.envs import factory
-from vdl_ros.envs.dummy import COUNTER
 from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.rl.policy.policy import choose_precision
 

@@ -5,10 +5,10 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from counters import COUNTER
 
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
-from vdl_ros.envs.dummy import COUNTER
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.play.saved_policy import load_policy, record_video, save_policy
 from vdl_ros.rl.acting.evaluation import Act

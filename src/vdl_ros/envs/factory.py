@@ -48,7 +48,8 @@ _IMPORTERS = ('GymV21Environment-v0', 'GymV26Environment-v0')
 _TESTED = ('vdl_ros.', 'gymnasium.')
 _TESTED_VECTOR = ('vdl_ros.', 'gymnasium.envs.classic_control.')
 
-dummy.register_counters()
+#: Frames stacked on axis 0 of observations, by id; a module with environments may add its own.
+STACKED_FRAMES: dict[str, int] = {}
 
 
 def make(
@@ -260,8 +261,7 @@ def frames_per_observation(config: EnvConfig) -> int:
         return 1
     if config.env_id.startswith(ATARI):
         return config.frame_stack
-    stacked = (dummy.PIXEL_COUNTER, dummy.MIXED_COUNTER)
-    return dummy.PIXEL_FRAMES if config.env_id in stacked else 1
+    return STACKED_FRAMES.get(config.env_id, 1)
 
 
 def describe(config: EnvConfig) -> dict[str, Any]:

@@ -8,8 +8,8 @@ import gymnasium
 import numpy as np
 import pytest
 import torch
+from counters import episode_length
 
-from vdl_ros.envs.dummy import episode_length
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
 from vdl_ros.rl.acting.evaluation import Act, Evaluation, Success, difference, evaluate
