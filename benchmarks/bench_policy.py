@@ -39,7 +39,6 @@ from vdl_ros.msg import JointTrajectoryStatus, TargetStatus
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds
 
-ATTACK = ('adversarial_mode', 'adversarial_epsilon')
 TIME_LIMIT = 20.0
 START_LIMIT = 240.0
 # Without joint states, s of the wall clock.
@@ -190,8 +189,6 @@ def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
         targets = workspace.places[workspace.draw(
             np.random.default_rng(options.seed), options.targets)]
         words += [f'policy:={options.policy}', *([] if by_camera else ['camera:=none'])]
-        words += [f'{name}:={value}' for name in ATTACK
-                  if (value := getattr(options, name)) is not None]
     found = []
     with own_domain(), launched('ros2', 'launch', 'vdl_ros', 'arm.launch.py', *words,
                                 *options.argument) as graph:
@@ -224,9 +221,6 @@ def arguments() -> argparse.Namespace:
     parser.number('--targets', int, '(100; joints: 50; quick: 3)', (None, 3), (1, 100_000))
     parser.number('--seed', int, 'of the targets', (0, 0), (0, 2**31 - 1))
     parser.add_argument('--feedback', choices=('camera', 'truth'), help='(truth; joints: camera)')
-    parser.add_argument('--adversarial_mode', metavar='MODE',
-                        help="attack on the camera's images [none]")
-    parser.add_argument('--adversarial_epsilon', metavar='E', help='its size [0.01]')
     parser.add_argument('argument', nargs='*', help='more arguments of arm.launch.py, name:=value')
     options = parser.complete()
     options.feedback = options.feedback or ('camera' if options.joints else 'truth')
@@ -247,7 +241,6 @@ def _measure_and_deliver(options: argparse.Namespace) -> None:
     reached = [each for each in found if each['reached']]
     report.deliver('policy', {
         'policy': str(options.policy), 'feedback': options.feedback, 'seed': options.seed,
-        **{name: getattr(options, name) for name in ATTACK},
         'arguments': options.argument, 'targets': len(found), 'reached': len(reached),
         'median_seconds': report.median(each['seconds'] for each in reached),
         'median_reaction_time': report.median(each['reaction_time'] for each in found),
@@ -269,10 +262,7 @@ def _known(value: float) -> float | None:
 
 
 def sentence(found: Mapping[str, Any]) -> str:
-    attack = ''
-    if found['adversarial_mode'] is not None:
-        attack = f' under {found["adversarial_mode"]}, {found["adversarial_epsilon"] or "0.01"}'
-    return (f'{found["policy"]} by {found["feedback"]}{attack}: {found["reached"]} of '
+    return (f'{found["policy"]} by {found["feedback"]}: {found["reached"]} of '
             f'{found["targets"]} places reached, median {found["median_seconds"]} s; '
             f'reaction time {found["median_reaction_time"]} s')
 
