@@ -1,15 +1,10 @@
 """The checker of specs: every fault with its line and a suggestion; none in those of here."""
 
-import json
 from pathlib import Path
 from types import SimpleNamespace
 
-import jsonschema
-import pytest
-import yaml
-
 from vdl_ros.envs import worlds
-from vdl_ros.experiments.checker import find_files, read_specs
+from vdl_ros.experiments.checker import read_specs
 from vdl_ros.tools import experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,14 +63,8 @@ def test_every_fault_of_a_file_is_named_with_its_line_and_status_2(tmp_path, cap
     assert any(line.startswith(f'{other}:2: not YAML: ') for line in lines)
 
 
-def test_the_shipped_specs_have_no_fault_and_agree_with_the_published_schema(capsys):
+def test_the_shipped_specs_have_no_fault():
     assert experiment.main(['--check', str(ROOT / 'specs')]) == 0
-    schema = json.loads((ROOT / 'specs' / 'schema.json').read_text())
-    for path in find_files([ROOT / 'specs']):
-        jsonschema.validate(yaml.safe_load(path.read_text()), schema)
-    wrong = {'one': {'agent': {'algorithm': 'dqn', 'learning_rat': 1}, 'env': {'env_id': 'a'}}}
-    with pytest.raises(jsonschema.ValidationError, match='learning_rat'):
-        jsonschema.validate(wrong, schema)
 
 
 def test_a_package_that_is_not_installed_is_no_fault_of_a_file(monkeypatch, capsys):
