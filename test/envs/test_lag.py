@@ -9,8 +9,7 @@ from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.envs.checked_vector_env import CheckedVectorEnv, EnvError
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import frames_per_observation, make
-from vdl_ros.envs.lag import LastActionsVectorEnv
-from vdl_ros.envs.realtime import Delay, DelayedVectorEnv
+from vdl_ros.envs.realtime import Delay, DelayedVectorEnv, LastActionsVectorEnv
 from vdl_ros.envs.registration import PUSH, REACH
 
 

@@ -31,10 +31,9 @@ from vdl_ros.envs.checked_vector_env import (
     check_memory,
 )
 from vdl_ros.envs.env_config import ROBOT, EnvConfig
-from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs
+from vdl_ros.envs.env_modules import imported_modules, make_wrappers, parse_kwargs, version_hint
 from vdl_ros.envs.foreign import ForeignCall, foreign_errors
-from vdl_ros.envs.lag import add_lag, delay_arguments
-from vdl_ros.envs.package_versions import version_hint
+from vdl_ros.envs.realtime import add_lag, delay_arguments
 from vdl_ros.envs.same_step import OneCopy, SameStepVectorEnv
 from vdl_ros.envs.worlds import BodyVectorEnv, SharedWorlds, choose_bodies, is_world, make_worlds
 

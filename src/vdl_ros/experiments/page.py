@@ -122,7 +122,7 @@ def deliver_experiment(
     best = ranked[0] if ranked and ranked[0].value is not None else None
     graph = folder / 'experiment_graph.png'
     if names and best:
-        from vdl_ros.experiments.graphs import draw_experiment
+        from vdl_ros.experiments.results import draw_experiment
         draw_experiment(ranked, names, graph)
     counts = {state: sum(each.state == state for each in ranked)
               for state in ('complete', 'pruned', 'failed')}
@@ -191,7 +191,7 @@ def _parts(
 
 def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
     # Imported here because matplotlib takes a second.
-    from vdl_ros.experiments.graphs import curve_of
+    from vdl_ros.experiments.results import curve_of
     from vdl_ros.rl.plots.curve_plot import draw_curves
 
     found = (curve_of(f'trial {each.number}{", " * bool(agent)}{agent}', folders)

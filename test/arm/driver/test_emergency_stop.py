@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from vdl_ros.arm.driver.emergency_stop import EmergencyStop, StopState
+from vdl_ros.arm.driver.driver import EmergencyStop, StopState
 
 
 @pytest.fixture

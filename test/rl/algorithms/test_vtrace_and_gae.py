@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.algorithms.advantages import gae, vtrace
+from vdl_ros.rl.algorithms.algorithm import gae, vtrace
 
 
 def draw(seed, steps=9, batch=4):

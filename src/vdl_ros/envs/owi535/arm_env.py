@@ -176,7 +176,7 @@ class ArmEnv(gymnasium.Env[Any, NDArray[np.int64]]):
     metadata = {'render_modes': ['rgb_array'], 'render_fps': RATE}
     #: An ``arm_task.ArmTask``, made for a number of arms.
     task: ClassVar[Any]
-    #: For the delays of observations and of actions; see ``envs/lag.py``.
+    #: For the delays of observations and of actions; see ``envs/realtime.py``.
     delay_arguments = ('measurement_delay', 'command_delay')
 
     def __init__(self, render_mode: str | None = None, **arguments: Any) -> None:

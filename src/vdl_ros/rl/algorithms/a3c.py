@@ -11,7 +11,7 @@ is a mean over valid steps.
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.algorithms.advantages import gae
+from vdl_ros.rl.algorithms.algorithm import gae
 from vdl_ros.rl.data.batch import Batch
 
 

@@ -7,7 +7,7 @@ is a mean over valid steps, so that the step size does not depend on T and B.
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.algorithms.advantages import vtrace
+from vdl_ros.rl.algorithms.algorithm import vtrace
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.settings import ImpalaConfig
 

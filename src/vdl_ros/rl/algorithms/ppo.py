@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from vdl_ros.rl.algorithms import algorithm
-from vdl_ros.rl.algorithms.advantages import gae
+from vdl_ros.rl.algorithms.algorithm import gae
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import UnrollSchema
 from vdl_ros.rl.device import send

@@ -14,8 +14,7 @@ from rclpy.duration import Duration
 from rclpy.publisher import Publisher
 from std_msgs.msg import Empty, Header
 
-from vdl_ros.arm.driver.driver import ArmDriver, Link, SafetyConfig
-from vdl_ros.arm.driver.emergency_stop import EmergencyStop
+from vdl_ros.arm.driver.driver import ArmDriver, EmergencyStop, Link, SafetyConfig
 from vdl_ros.arm.driver.guardian import Guard
 from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.joints import JOINTS, MotorError, Motors
