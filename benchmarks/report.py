@@ -208,7 +208,6 @@ def columns(formats: Mapping[str, str], rows: Iterable[Mapping[str, Any]]) -> li
 
 
 def median(values: Iterable[float | None]) -> float | None:
-    """Return the median of all that are not None; None if there is none."""
     known = [value for value in values if value is not None]
     return statistics.median(known) if known else None
 

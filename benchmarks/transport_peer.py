@@ -203,7 +203,6 @@ def _node(name: str, namespace: str) -> Iterator[tuple[Any, ...]]:
 
 
 def main() -> int:
-    """Serve or measure."""
     from vdl_ros.ros.process import die_with_parent
     die_with_parent()
     role, words = sys.argv[1:]

@@ -59,7 +59,6 @@ for name in sorted(store.types):
 
 
 def site_packages(prefix: Path) -> Path:
-    """Return the venv's folder of Python packages."""
     return next((prefix / 'lib').glob('python3.*')) / 'site-packages'
 
 

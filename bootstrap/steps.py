@@ -29,7 +29,6 @@ def print_progress(text: str) -> None:
 
 
 def fingerprint(parts: Iterable[str | Path]) -> str:
-    """Return a hash of strings and file contents."""
     digest = hashlib.sha256()
     for part in parts:
         content = part.read_bytes() if isinstance(part, Path) else part.encode()
@@ -45,7 +44,6 @@ class Stamp:
 
     @property
     def fresh(self) -> bool:
-        """Whether the step has run with these inputs."""
         return self.path.is_file() and self.path.read_text() == self.wanted
 
     def set(self) -> None:

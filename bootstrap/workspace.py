@@ -16,7 +16,6 @@ def prepare(root: Path, environment: Environment, *, force: bool = False) -> Non
 
 
 def build(root: Path, environment: Environment, *, force: bool = False) -> None:
-    """Run colcon if an input has changed."""
     python = environment.python
     checkout = _link_to_checkout(root, environment.prefix)
     # These files are installed as links, so only their names matter.

@@ -146,7 +146,6 @@ def image_source(graph):
 
 
 def arm_node(context, executable, given, **more):
-    """Return a node of this package with its settings from ``given``, and ``more``."""
     return launch_nodes.node(
         context, executable, given, NODES[executable], 'arm', **more,
         **simulated_time(given, executable))

@@ -71,7 +71,6 @@ ARGUMENTS = [
 
 
 def include(file, **arguments):
-    """Return the action that includes a launch file of this package."""
     path = PathJoinSubstitution([FindPackageShare('vdl_ros'), 'launch', file])
     # Its nodes are in the namespace of this file already.
     return IncludeLaunchDescription(

@@ -211,7 +211,6 @@ class _OnTimer:
 def declared_arguments(
     entities: Iterable[LaunchDescriptionEntity], *, in_includes: bool,
 ) -> Iterator[DeclareLaunchArgument]:
-    """Yield the declared launch arguments; with ``in_includes`` also those of included files."""
     for entity in entities:
         if isinstance(entity, DeclareLaunchArgument):
             yield entity

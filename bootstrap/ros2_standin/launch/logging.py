@@ -83,7 +83,6 @@ _OUTPUTS: dict[str, tuple[list[Any], list[Any]]] = {
 
 
 def get_logger(name: str | None = None) -> logging.Logger:
-    """Return a logger that writes to the screen and to `launch.log`."""
     logger = logging.getLogger(name)
     logger.propagate = False
     for handler in (_screen, _log_file):

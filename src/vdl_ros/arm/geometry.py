@@ -151,7 +151,6 @@ def expand(arguments: Mapping[str, float | str] | None = None, path: Path | None
 def load(
     arguments: Mapping[str, float | str] | None = None, path: Path | None = None,
 ) -> ArmGeometry:
-    """Return the arm's geometry; arguments as of :func:`expand`."""
     return parse(expand(arguments, path))
 
 

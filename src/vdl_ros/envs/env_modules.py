@@ -107,7 +107,6 @@ _WRAPPERS = ('names separated by commas, or a JSON list such as ' '["A", {"B": {
 
 
 def parse_kwargs(text: str) -> dict[str, Any]:
-    """Return the arguments in ``env_kwargs``."""
     if not text.strip():
         return {}
     found = _read('env_kwargs', text, 'a JSON object such as {"size": 5}')

@@ -66,7 +66,6 @@ class _SpecReader:
         self._searched: dict[str, tuple[Where, Any]] = {}
 
     def read(self) -> Spec:
-        """Return the spec, or what can be read if there are faults."""
         for part in ('agent', 'env'):
             if part not in self._content:
                 self._file.fault((self._name, part), 'is missing')

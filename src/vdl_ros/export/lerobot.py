@@ -227,7 +227,6 @@ class LeRobotWriter:
     def _episode(
         self, task: str, length: int, first_picture: int, statistics: dict[str, Statistics],
     ) -> dict[str, Any]:
-        """Return the row of ``meta/episodes``."""
         key, fps = f'videos/{_IMAGE}', self._layout.fps
         video = {
             **{f'{key}/{name}': value for name, value in _place(self._video_file).items()},

@@ -82,7 +82,6 @@ class TeleopNode(BaseNode):
         self._is_off, self._off_at = True, time.monotonic()
 
     def switch_off(self) -> None:
-        """Switch all motors off and wait until that is acknowledged."""
         self.keys.stop()
         self._send(self.keys.motors(time.monotonic()))
         wait_for_acks(self._motors.publisher, self._stop)

@@ -165,7 +165,6 @@ class FrameWriter:
             self.commit()
 
     def commit(self) -> None:
-        """Count the frames that were written in the headers."""
         for file in self._files.values():
             file.flush()
         for name, (kind, row) in self._layout.items():

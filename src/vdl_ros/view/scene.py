@@ -35,7 +35,6 @@ class ArmScene:
         self._ghosts: dict[bool, _Drawn] = {}
 
     def set_geometry(self, geometry: ArmGeometry) -> None:
-        """Show this arm instead of the one before."""
         for drawn in (self._arm, *self._ghosts.values()):
             if drawn is not None:
                 drawn.root.remove()

@@ -86,7 +86,6 @@ class Calibration:
 
 
 def write(path: Path, calibration: Calibration) -> None:
-    """Write the file whole or not at all."""
     joints = {name: {key: _rounded(value) for key, value in dataclasses.asdict(joint).items()
                      if not (isinstance(value, float) and math.isnan(value))}
               for name, joint in calibration.joints.items()}

@@ -117,7 +117,6 @@ class Recording:
             self.commands.append(directions)
 
     def strokes(self) -> list[Stroke]:
-        """Return the moves of single motors from rest to rest."""
         found = []
         off, times = (0,) * len(JOINTS), [*self.command_times, math.inf]
         for number in range(1, len(self.commands) - 1):

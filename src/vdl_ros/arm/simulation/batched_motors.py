@@ -41,7 +41,6 @@ class TwinParameters:
             for field in dataclasses.fields(cls)[1:]})
 
     def config(self, arm: int) -> SimulationConfig:
-        """Return the settings of one arm, for ``ArmSimulation``."""
         values = {f'{name}_speed': float(speed)
                   for name, speed in zip(JOINTS, self.speed[arm], strict=True)}
         values |= {field.name: float(getattr(self, field.name)[arm])

@@ -45,7 +45,6 @@ class Evaluation:
 
     @property
     def lengths(self) -> list[int]:
-        """Agent steps of each episode."""
         return [each.length for each in self.episodes]
 
     @property
@@ -79,7 +78,6 @@ class Evaluation:
         return Success(sum(known), len(known)) if known else None
 
     def figures(self) -> dict[str, Any]:
-        """Return the result as plain values."""
         return {
             'episodes': len(self.episodes), 'mean': self.mean, 'std': self.std,
             'interval': None if math.isnan(self.interval) else self.interval,

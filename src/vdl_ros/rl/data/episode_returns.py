@@ -66,7 +66,6 @@ class EpisodeCounter:
 
     @property
     def longest(self) -> int:
-        """Steps of the longest episode that has not ended."""
         return int(self._lengths[self._whole].max(initial=0))
 
     def forget(self) -> None:

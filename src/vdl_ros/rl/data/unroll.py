@@ -182,7 +182,6 @@ def _check_names(expected: Expected, found: Mapping[str, object]) -> None:
 
 
 def with_optional(expected: Expected, found: Container[str]) -> Expected:
-    """Return ``expected`` with those of ``OPTIONAL`` that are ``found``."""
     steps = expected['rewards'][1]
     return expected | {name: (dtype, (*steps, *shape))
                        for name, (dtype, shape) in OPTIONAL.items() if name in found}

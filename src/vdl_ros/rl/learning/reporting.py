@@ -53,7 +53,6 @@ _RECENT_LINES = 30
 
 
 def ended(reason: str, path: Path) -> str:
-    """Return the last line of a run."""
     return (f'ended; not all could be written to {path}, as said above' if reason == NOT_SAVED
             else f'ended by {reason}; written to {path}')
 

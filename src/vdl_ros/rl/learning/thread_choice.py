@@ -162,7 +162,6 @@ class ThreadChoice:
             self._set_threads(threads)
 
     def _choose(self, speeds: Mapping[int, float]) -> None:
-        """Use the smallest number that is as fast as the best."""
         self._use(min(each for each, speed in speeds.items()
                       if speed * _GAIN >= max(speeds.values())))
         self._is_over = True

@@ -141,7 +141,6 @@ def wait_for_acks(*publishers: Publisher) -> None:
 def message_from_motors(
     motors: Motors, stamp: Time, sender: str, *, with_lamp: bool = False,
 ) -> MotorCommand:
-    """Return the message of a command for the motors, and for the lamp too with ``with_lamp``."""
     lamp = (1 if motors.lamp else -1) if with_lamp else 0
     named = dict(zip(JOINTS, motors.values, strict=True))
     return MotorCommand(header=Header(stamp=stamp), sender=sender, lamp=lamp, **named)

@@ -250,7 +250,6 @@ def read(message: MetricsMessage) -> Window | Share | Scalar | None:
 
 
 def absolute_name(node: str, topic: str) -> str:
-    """Return the absolute name of ``topic``, resolved in the namespace of ``node``."""
     if not topic or topic.startswith('/'):
         return topic
     if topic.startswith('~'):

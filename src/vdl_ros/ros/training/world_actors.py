@@ -197,7 +197,6 @@ class WorldActors:
             return step(actions)
 
     def close(self) -> None:
-        """Close the worlds and the topics of trajectories."""
         for agent in self.agents:
             agent.leave()
         self._close()
