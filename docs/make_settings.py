@@ -20,6 +20,7 @@ from vdl_ros.experiments.spec import MetaConfig, ReferenceConfig, SearchConfig
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
 from vdl_ros.rl.settings import (
     ALGORITHM_SETTINGS,
+    ActingConfig,
     ActorConfig,
     EvaluateConfig,
     ReplayConfig,
@@ -37,9 +38,10 @@ from vdl_ros.ros.node_settings import (
     RobotStateConfig,
     SimArmConfig,
     TopicStatsConfig,
+    TrainingViewerConfig,
+    ViewConfig,
     WorldActorConfig,
 )
-from vdl_ros.view.view_config import TrainingViewerConfig, ViewConfig
 
 LOCAL = '`python -m vdl_ros.local_training`'
 # Title, where its settings are given, and groups of settings, which are named in the table.
@@ -75,7 +77,8 @@ PAGES = (
      'Launch arguments of `train.launch.py`, parameters of nodes ([watching.md](watching.md)).',
      (('`training_viewer`', TrainingViewerConfig), ('`policy_renderer`', PolicyRendererConfig))),
     ('Actors', 'Parameters; those of `actor` also launch arguments of `actors.launch.py`.',
-     (('`actor`', ActorConfig), ('`world_actor`', WorldActorConfig))),
+     (('`actor` and `world_actor`', ActingConfig), ('`actor`', ActorConfig),
+      ('`world_actor`', WorldActorConfig))),
     ('Evaluation', 'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.',
      (('', EvaluateConfig),)),
     ('Recording and playing', 'Parameters.',

@@ -29,8 +29,8 @@ from vdl_ros.ros.node_settings import (
     PoseModelConfig,
     ProcessConfig,
     SimArmConfig,
+    ViewConfig,
 )
-from vdl_ros.view.view_config import ViewConfig
 
 
 @dataclass(frozen=True)

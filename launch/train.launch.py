@@ -32,8 +32,12 @@ from vdl_ros.rl.runs.run_config import (
 from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_nodes import restarted
-from vdl_ros.ros.node_settings import PlayConfig, PolicyRendererConfig, ProcessConfig
-from vdl_ros.view.view_config import TrainingViewerConfig
+from vdl_ros.ros.node_settings import (
+    PlayConfig,
+    PolicyRendererConfig,
+    ProcessConfig,
+    TrainingViewerConfig,
+)
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,11 @@ from vdl_ros.msg import Policy
 from vdl_ros.rl.settings import TrainConfig
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import from_image
+from vdl_ros.ros.node_settings import TrainingViewerConfig
 from vdl_ros.ros.statistics.statistics import Scalar, read
 from vdl_ros.ros.training.messages import policy_config
 from vdl_ros.view.page_server import serve
 from vdl_ros.view.training_page import TrainingPage, TrainingStatus
-from vdl_ros.view.view_config import TrainingViewerConfig
 
 # Period of the figures and curves, s.
 DRAW_S = 1.0

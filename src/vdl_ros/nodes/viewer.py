@@ -38,6 +38,7 @@ from vdl_ros.ros.arm.arm_topics import (
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
+from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.view.page_server import serve
 from vdl_ros.view.panel import (
@@ -59,7 +60,6 @@ from vdl_ros.view.panel import (
 )
 from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
-from vdl_ros.view.view_config import ViewConfig
 
 # Period of processing the users' inputs, s.
 INPUT_S = 0.02

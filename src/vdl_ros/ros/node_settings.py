@@ -8,6 +8,7 @@ from vdl_ros.common.files import checkpoint_file
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, setting
 from vdl_ros.pose.frames import DOMAINS, SPLITS
+from vdl_ros.rl.settings import ActingConfig
 
 #: Begin of the ``launch_id`` of a launch that has only actors.
 ONLY_ACTORS = 'actors-'
@@ -190,14 +191,33 @@ class TopicStatsConfig:
 
 
 @dataclass(frozen=True)
-class WorldActorConfig:
+class WorldActorConfig(ActingConfig):
     """Settings of the actor of several agents in one world; their learners have all others."""
 
     agents: str = setting('', 'Namespaces of the learners, such as chaser,prey.')
-    actor_id: str = setting('', 'Unique name; empty: made of host, node and process.')
     num_worlds: int = setting(
         0, 'Worlds of this actor; 0: num_envs of the learners.', minimum=0, maximum=4096)
-    actor_threads: int = setting(1, 'CPU threads for the networks.', minimum=1, maximum=256)
-    credit_timeout: float = setting(
-        10.0, 'Without a policy, or credit while a learner goes on, the oldest trajectory counts '
-        'as lost after this.', minimum=0.1, maximum=1e6, unit='s')
+
+
+@dataclass(frozen=True)
+class TrainingViewerConfig:
+    """The node ``training_viewer``."""
+
+    view_host: str = setting(
+        '127.0.0.1', 'Address of the view. Who reaches it can watch with the token that is '
+        'printed.')
+    view_port: int = setting(8081, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
+
+
+@dataclass(frozen=True)
+class ViewConfig:
+    """The node ``viewer``."""
+
+    host: str = setting(
+        '127.0.0.1', 'Address of the view. Who reaches it can move the arm with the token that '
+        'is printed.')
+    port: int = setting(8080, 'Port of the view; 0: any free one.', minimum=0, maximum=65535)
+    view_rate: float = setting(
+        20.0, 'Rate at which the arm is drawn.', minimum=1.0, maximum=60.0, unit='Hz')
+    picture_rate: float = setting(
+        10.0, 'Rate of camera images to browsers.', minimum=0.1, maximum=60.0, unit='Hz')
