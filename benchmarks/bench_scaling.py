@@ -3,8 +3,6 @@
 Three tables of the graph of ``train.launch.py``. The first is WALL-E's: how long samplers collect
 20,000 samples, and how long the learner learns from them. The others are impala_horovod_gym's:
 agent steps/s by actors of one learner; and by learners, each with the same number of actors.
-``--only exchange`` is VDL's table of learners that exchange the changes of their weights
-(exchange.py).
 
 Environments sleep, except with ``--computing``: twenty environments that compute need twenty
 cores. Networks compute in any case: where all cores are in use, the machine is the limit, not the
@@ -22,7 +20,6 @@ from benchmarks import report
 from vdl_ros.common.metrics import ACTING, TRAINING
 
 TABLES = ('samplers', 'actors', 'learners')
-EXCHANGE = 'exchange'
 # Processes that find each other on one host (config/dds/fastdds.xml.in), less a reserve.
 MOST = 56
 # Samples of an iteration for each step of a trajectory: 20 trajectories of 40 environments.
@@ -100,23 +97,15 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         parser.add_argument(f'--{name[:-1]}-env', metavar='ID', help='any other environment')
     parser.number('--actors-each', int, 'actors of each learner in the table of learners', (2, 2),
                   (1, MOST))
-    parser.add_argument('--only', choices=(*TABLES, EXCHANGE),
-                        help='one of the three tables, or that of exchanged changes')
+    parser.add_argument('--only', choices=TABLES, help='one of the three tables')
     parser.number('--samples', int, 'of an iteration of the samplers', (20_000, 1_600),
                   (PER_T, 10_000 * PER_T))
-    parser.numbers('--periods', 'batches from one exchange to the next', ('1,10', '1,2'), (1, 20))
     parser.add_argument('--computing', action='store_true',
                         help='HalfCheetah-v5 and ALE/Pong-v5 instead of environments that sleep')
     parser.number('--seconds', float, 'of each measurement at least, and one update', (8.0, 1.5),
                   (0.5, 3600))
     parser.number('--rounds', int, 'measurements of each', (2, 1), (1, 1000))
     options = parser.complete(words)
-    options.batches = 2 if options.quick else 20
-    for period in options.periods:
-        if options.batches % period:
-            raise ValueError(f'--periods: {period} is not allowed: divisors of {options.batches}')
-    if options.only == EXCHANGE:
-        return options
     # MOST actors and one learner are the largest number of processes.
     most = (MOST + 1) // (1 + options.actors_each)
     if max(options.learners) > most:
@@ -228,12 +217,6 @@ def main() -> int:
 
 
 def _measure_and_deliver(options: argparse.Namespace) -> int:
-    if options.only == EXCHANGE:
-        from benchmarks import exchange
-        report.deliver(EXCHANGE, exchange.measure(
-            2 if options.quick else 6, options.batches, options.periods), options,
-            exchange.markdown)
-        return 0
     from benchmarks.graph import own_domain
     with own_domain(configure=True):
         runs, problems = measure(options)

@@ -34,8 +34,7 @@ BAD_INPUT = {
         (['--samplers', '2,4'], '--samplers: there is no 1, and speed-ups are over one'),
         (['--actors-each', '45'], '--learners: 4 is not allowed: 1 to 1 with --actors-each 45'),
         (['--actor-env', 'CartPol-v1'], UNKNOWN_ENV),
-        (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800'),
-        (['--periods', '1,3'], '--periods: 3 is not allowed: divisors of 20')],
+        (['--samples', '1000'], '--samples: 1000 is not allowed: a multiple of 800')],
     'bench_teach': [(['--cases', 'help'], "--cases: 'help' is not allowed: of nothing,shown")],
     'bench_third_party': [
         NOWHERE, (['--seconds', '0'], '--seconds: 0.0 is not allowed: 1 to 86400')],

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass, fields
+from typing import get_type_hints
 
 import pytest
 
@@ -118,4 +119,4 @@ def test_every_setting_has_a_sentence_and_a_valid_default():
         for each in known.values():
             assert each.check(each.default) == each.default
             assert each.doc.endswith('.'), each
-            assert cls.__annotations__[each.name] is each.type
+            assert get_type_hints(cls)[each.name] is each.type
