@@ -58,16 +58,13 @@ for name in sorted(store.types):
 '''
 
 
-def site_packages(prefix: Path) -> Path:
-    return next((prefix / 'lib').glob('python3.*')) / 'site-packages'
-
-
 def variables(prefix: Path) -> dict[str, str]:
     """Return the environment variables that make the wheels one ROS 2 prefix.
 
     Without the last one every Python process would restart itself to set LD_LIBRARY_PATH.
     """
-    libraries = [prefix / 'lib', *sorted(site_packages(prefix).glob('ros_*.libs'))]
+    libraries = [prefix / 'lib', *sorted(
+        (prefix / 'lib').glob('python3.*/site-packages/ros_*.libs'))]
     return {
         'ROS_DISTRO': 'jazzy',
         'ROS_VERSION': '2',

@@ -38,10 +38,6 @@ def has_program(*names: str) -> bool:
     return any(shutil.which(name, path=path) for name in names)
 
 
-def has_python_headers() -> bool:
-    return (Path(sysconfig.get_paths()['include']) / 'Python.h').is_file()
-
-
 def has_ensurepip() -> bool:
     importlib.invalidate_caches()
     return importlib.util.find_spec('ensurepip') is not None
@@ -56,7 +52,8 @@ BUILDING = (
     Need('a C compiler', lambda: has_program('cc', 'gcc', 'clang'), 'build-essential'),
     Need('a C++ compiler', lambda: has_program('c++', 'g++'), 'build-essential'),
     Need('make', lambda: has_program('make'), 'build-essential'),
-    Need('Python.h', has_python_headers, 'python3-dev'),
+    Need('Python.h', lambda: Path(sysconfig.get_path('include'), 'Python.h').is_file(),
+         'python3-dev'),
     Need('ensurepip', has_ensurepip, 'python3-venv'),
 )
 DRAWING = (

@@ -46,6 +46,7 @@ from vdl_ros.view.panel import (
     HOLD_HZ,
     RADIUS,
     VERDICTS,
+    ArmScene,
     ClientClosed,
     DraggedTarget,
     EmergencyStop,
@@ -58,7 +59,6 @@ from vdl_ros.view.panel import (
     Release,
     Verdict,
 )
-from vdl_ros.view.scene import ArmScene
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
 
 # Period of processing the users' inputs, s.

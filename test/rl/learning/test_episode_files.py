@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
-from vdl_ros.rl.learning.episode_table import EpisodeRecord, EpisodeTable
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
+from vdl_ros.rl.learning.reporting import EpisodeRecord, EpisodeTable
 from vdl_ros.rl.settings import TrainConfig
 
 

@@ -30,12 +30,11 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.rl.data.batch import Batch
 from vdl_ros.rl.data.unroll import EndOfBagError, Inbox, Unroll
 from vdl_ros.rl.distributed.collectives import GroupError
-from vdl_ros.rl.learning.episode_table import EpisodeTable
 from vdl_ros.rl.learning.evaluations import Evaluations, Evaluator
 from vdl_ros.rl.learning.flow_stats import FlowStats
 from vdl_ros.rl.learning.learner import Learner
 from vdl_ros.rl.learning.progress import Callbacks, Progress
-from vdl_ros.rl.learning.reporting import NOT_SAVED, RunReporter
+from vdl_ros.rl.learning.reporting import NOT_SAVED, EpisodeTable, RunReporter
 from vdl_ros.rl.policy.numpy_policy import BoxActions
 from vdl_ros.rl.runs.checkpoint import CheckpointError, settings_of_actions
 from vdl_ros.rl.runs.run_config import RunConfig
