@@ -23,7 +23,8 @@ def test_images_are_bytes_of_three_axes_and_large_enough():
 
 @pytest.mark.parametrize('dtype', [np.float16, np.float32, np.float64])
 def test_no_float_is_infinite_or_nan(dtype):
-    with warnings.catch_warnings(action='error'):
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
         for value in (np.inf, -np.inf, np.nan):
             assert number_error(np.array([0.0, value], dtype)).startswith(f'{value} is not')
         assert number_error(np.array([0.0, 60_000.0, -60_000.0], dtype)) == ''
