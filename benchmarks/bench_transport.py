@@ -16,8 +16,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from benchmarks import report
 from benchmarks.graph import launched, module_command, printed, run_module, wait
 from benchmarks.hosts import ONE_HOST, Hosts, two_hosts
@@ -116,11 +114,8 @@ def sample(hosts: str, number: int, cell: Cell, found: Mapping[str, Any]) -> dic
         'hosts': hosts, 'round': number, 'task': cell.task, 'way': cell.way, 'size': cell.size,
         'asked': cell.packets, 'received': got, 'lost': cell.packets - got}
     if cell.task == ROUND_TRIP:
-        trips = found['trips_ms']
-        middle, late = map(float, np.percentile(trips, (50, 99))) if trips else (None, None)
-        return line | {'p50_ms': middle, 'p99_ms': late}
-    rate = got / found['seconds']
-    return line | {'MBps': rate * cell.size / MB, 'packets_per_s': rate}
+        return line | {'p50_ms': report.median(found['trips_ms'])}
+    return line | {'MBps': got * cell.size / found['seconds'] / MB}
 
 
 def rows(samples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -134,7 +129,7 @@ def rows(samples: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         row = dict(zip(keys, key, strict=True)) | {'rounds': len(group)} | {
             name: sum(each[name] for each in group) for name in ('asked', 'received', 'lost')} | {
             name: report.median(each[name] for each in group) for name in group[0]
-            if name.endswith(('_ms', '_s')) or name == 'MBps'}
+            if name in ('p50_ms', 'MBps')}
         row['of_tcp'] = _ratio(group, together.get((*key[:3], 'tcp'), ()))
         found.append(row)
     return found
@@ -180,12 +175,11 @@ def markdown(found: Sequence[Mapping[str, Any]]) -> str:
     lines: list[str] = []
     tables = {
         THROUGHPUT: {
-            'bytes': '{size:,}', 'way': '{way}', 'MB/s': '{MBps:,.0f}',
-            'packets/s': '{packets_per_s:,.0f}', 'lost': '{lost}', 'of TCP': '{of_tcp:.2f}',
-            'seed, MB/s': '{seed:,.0f}'},
+            'bytes': '{size:,}', 'way': '{way}', 'MB/s': '{MBps:,.0f}', 'lost': '{lost}',
+            'of TCP': '{of_tcp:.2f}', 'seed, MB/s': '{seed:,.0f}'},
         ROUND_TRIP: {
-            'bytes': '{size:,}', 'way': '{way}', 'p50 ms': '{p50_ms:.3f}',
-            'p99 ms': '{p99_ms:.3f}', 'lost': '{lost}', 'of TCP': '{of_tcp:.1f}'}}
+            'bytes': '{size:,}', 'way': '{way}', 'p50 ms': '{p50_ms:.3f}', 'lost': '{lost}',
+            'of TCP': '{of_tcp:.1f}'}}
     for hosts in dict.fromkeys(row['hosts'] for row in found):
         for task, columns in tables.items():
             mine = [{**row, 'seed': SEED.get((hosts, row['size'], row['way']))}

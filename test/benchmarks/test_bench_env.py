@@ -71,6 +71,6 @@ def test_ratios_are_taken_within_a_round_and_tables_show_losses_and_the_seed():
     assert dds['of_tcp'] == pytest.approx(0.5)
     assert (dds['asked'], dds['received']) == (30, 30)
     text = bench.markdown(rows)
-    assert '| 800,000 | tcp | 200 | 250 | 0 | 1.00 | 3,255 |' in text
-    assert '| 28,000 | dds | 0.200 | 0.200 | 1 |  |' in text
-    assert '| 100 | dds |  |  | 10 |  |' in text
+    assert '| 800,000 | tcp | 200 | 0 | 1.00 | 3,255 |' in text
+    assert '| 28,000 | dds | 0.200 | 1 |  |' in text
+    assert '| 100 | dds |  | 10 |  |' in text
