@@ -162,6 +162,8 @@ class SimArmConfig:
     start_pose: str = setting(
         '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
     sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)
+    cube: bool = setting(
+        False, 'Put a cube of 3 cm on the table, to push or to pick; its pose is published.')
 
     @property
     def pose(self) -> dict[str, float]:
