@@ -6,7 +6,7 @@ Observations, rewards and success are those of the environments. No ROS.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -35,6 +35,7 @@ from vdl_ros.envs.owi535.reach import (
     POSES_AT_TARGET,
     SPACE,
     ReachObserver,
+    check,
     describe,
     travel_time,
 )
@@ -165,6 +166,10 @@ class ReachOnRobot(ArmOnRobot):
         found = describe(rate=contract.rate)
         del found['twins']
         return found | {'robot': contract.name}
+
+    @staticmethod
+    def check_policy(described: Mapping[str, Any]) -> None:
+        check(described, load())
 
     @property
     def observation_space(self) -> spaces.Box:
