@@ -37,7 +37,8 @@ _WATCH_S = 0.5
 SAVING_S = 60.0
 # Time from a signal to the line that says what is waited for, and to the next such line, s.
 _PATIENCE_S, _AGAIN_S = 3.0, 9.0
-# Time of an environment's close() until a line says that it lasts, and until it is given up, s.
+# Time until a line says that a start or an environment's close() lasts, and until the latter is
+# given up, s.
 _LONG_S, _CLOSING_S = 5.0, 30.0
 # Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
 _LEAVING_S = 4.0
@@ -162,6 +163,22 @@ def closing(name: str) -> Iterator[None]:
 
     with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
         threading.Thread(target=watch, name='close', daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+@contextlib.contextmanager
+def telling(text: str) -> Iterator[None]:
+    """Say every 5 s that a block still does what ``text`` says, as of a start that takes long."""
+    over, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(_LONG_S):
+            say(f'{text} for {time.monotonic() - began:.0f} s')
+
+    threading.Thread(target=watch, name='start', daemon=True).start()
     try:
         yield
     finally:
