@@ -132,7 +132,7 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not over.wait(wait):
             place = place_of(sys._current_frames().get(thread))
             if (left := _deadline[0] - time.monotonic()) <= 0.0:
-                _end(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
+                end_now(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
                      f'{place}', 1)
                 return
             say(f'{name}: waits for {place}, and ends in {left:.0f} s without it')
@@ -159,7 +159,8 @@ def closing(name: str) -> Iterator[None]:
             return
         say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
         if not over.wait(_CLOSING_S - _LONG_S):
-            _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
+            end_now(f'{name} has not returned in {_CLOSING_S:g} s: ended without it',
+                    EXIT_BAD_INPUT)
 
     with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
         threading.Thread(target=watch, name='close', daemon=True).start()
@@ -185,7 +186,7 @@ def telling(text: str) -> Iterator[None]:
         over.set()
 
 
-def _end(line: str, status: int) -> None:
+def end_now(line: str, status: int) -> None:
     """Print why, and end the process and what it has started, whatever holds it up."""
     try:
         say(line, sys.stderr)
@@ -219,7 +220,7 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
-        timer = threading.Timer(seconds, lambda: _end(
+        timer = threading.Timer(seconds, lambda: end_now(
             f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
             status))
         timer.daemon = True
@@ -233,7 +234,7 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
             for each in _own_marks:
                 if left := end_left(each):
                     say(f'{name}: {left}', sys.stderr)
-        # Not in _end: it may block.
+        # Not in end_now: it may block.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()
