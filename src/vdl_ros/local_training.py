@@ -6,12 +6,10 @@ and the baseline of the benchmarks; it uses the same classes as the nodes.
 
 from __future__ import annotations
 
-import os
-import signal
+from vdl_ros import exit_at_interrupt
 
-if __name__ == '__main__' and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Imports take a second; Ctrl-C during them exits without a traceback.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+if __name__ == '__main__':
+    exit_at_interrupt()
 
 import argparse
 import contextlib
