@@ -227,9 +227,13 @@ def test_what_environments_leave_holds_up_no_process(
         f'actor: ended 0 s after its program, without waiting for {name}\n')
 
 
-def test_a_serial_training_ends_what_its_environments_have_left_and_names_it(
-        ended, capsys, monkeypatch):
-    monkeypatch.setattr(children.os, 'environ', {})
+@pytest.mark.parametrize('environment', [{}, {children.MARK: 'of a launch'}])
+def test_a_training_without_a_launch_ends_what_its_environments_have_left_and_names_it(
+        ended, capsys, monkeypatch, environment):
+    monkeypatch.setattr(children.os, 'environ', environment)
+    if environment:
+        # The launch was killed.
+        monkeypatch.setattr(children, 'PARENT_PID', 0)
     monkeypatch.setattr(children, '_own_marks', [])
     monkeypatch.setattr(children.resource, 'setrlimit', Mock())
     children.take_mark()

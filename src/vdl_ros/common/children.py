@@ -18,6 +18,7 @@ from typing import NoReturn
 
 import psutil
 
+from vdl_ros import PARENT_PID
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import place_of, shown
 
@@ -231,7 +232,8 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         signal.alarm(int(2 * _LEAVING_S))
         # It cannot look if no file can be opened.
         with contextlib.suppress(Exception):
-            for each in _own_marks:
+            # A launch that was killed ends nothing any more.
+            for each in [mark] if mark and os.getppid() != PARENT_PID else _own_marks:
                 if left := end_left(each):
                     say(f'{name}: {left}', sys.stderr)
         # Not in end_now: it may block.
