@@ -1,14 +1,26 @@
 """Distributed reinforcement learning on the ROS 2 graph: actors, learners, a robot arm."""
 
+from __future__ import annotations
+
 import os
+import signal
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False  # without typing and pathlib, whose imports take longer than all else here
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 #: Who started this process, noted before anything is imported that takes long.
 PARENT_PID = os.getppid()
 # The first with AutoresetMode.
 _MIN_GYMNASIUM = '1.1'
+
+
+def exit_at_interrupt() -> None:
+    """Let a Ctrl-C during imports, which take a second, end a program without a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 
 def gymnasium_error() -> str:

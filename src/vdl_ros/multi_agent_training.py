@@ -9,6 +9,11 @@ session when all environments are. With one thread and one seed it is determinis
 
 from __future__ import annotations
 
+from vdl_ros import exit_at_interrupt
+
+if __name__ == '__main__':
+    exit_at_interrupt()
+
 import argparse
 import contextlib
 import queue
