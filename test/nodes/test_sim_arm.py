@@ -14,6 +14,7 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import sim_arm
+from vdl_ros.nodes.stop import StopNode
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 from vdl_ros.ros.messages.joint_messages import pose_of, seconds
@@ -118,6 +119,22 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
     assert not any(each.base for each in arm.sent_since(first))
     arm.keep(lambda: not states[-1].neutral_required, 'a neutral command')
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1)
+
+
+def test_the_stop_is_engaged_and_released_from_a_terminal(twin, peer, node_here):
+    arm = twin()
+    arm.let_go()
+
+    def finished(make):
+        running = node_here(make)
+        peer.until(lambda: not running.is_running, 'the answer')
+        return running.end()
+
+    assert finished(StopNode) == 0
+    peer.until(lambda: arm.stops[-1].engaged, 'the stop')
+    assert (arm.stops[-1].sender, arm.stops[-1].reason) == ('/stop', 'ros2 run vdl_ros stop')
+    assert finished(lambda: StopNode(release=True)) == 0
+    peer.until(lambda: not arm.stops[-1].engaged, 'the release')
 
 
 def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer):
