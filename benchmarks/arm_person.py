@@ -1,83 +1,119 @@
-"""A scripted person who teaches the simulated arm to reach, by the motors as ``teleop`` does.
+"""A scripted person who teaches the simulated arm its tasks, by the motors as ``teleop`` does.
 
-It sees what a person would see: the target, the arm, and who acts. The first episodes are its own,
-as demonstrations; after that it helps once the arm has not come nearer for ``patience`` seconds,
-until the arm is there.
+It sees what a person would see: the target, the arm, the cube, and who acts. The first episodes
+are its own, as demonstrations; after that it helps once arm or cube has not come nearer for
+``patience`` seconds, until it is there.
 """
 
 import argparse
 import contextlib
 import math
+from collections.abc import Callable
 
 import numpy as np
 import rclpy
-from geometry_msgs.msg import PointStamped
+from geometry_msgs.msg import PointStamped, PoseStamped
 from numpy.typing import NDArray
 from rclpy.executors import ExternalShutdownException
 from rclpy.node import Node
 from sensor_msgs.msg import JointState
 from std_msgs.msg import String
 
+from benchmarks.arm_scripts import Arm, Moves, pick_and_place, push
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import InverseKinematics, Kinematics, UnreachableError
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.envs.owi535.arm_env import RATE
 from vdl_ros.envs.owi535.reach import MOTORS
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors
 from vdl_ros.ros.dds import transport
-from vdl_ros.ros.messages.joint_messages import positions_of, seconds
+from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, seconds
 
 # A motor is switched on this far from the goal, and off at that, rad; on the way a joint turns
 # some degrees further, because commands are late.
 ON, OFF = 0.05, 0.02
 # How much nearer the arm has to come within the patience, m; the time between equal commands, s.
 NEARER, REPEAT_S = 0.02, 0.1
+#: What moves a cube, by the name of a task.
+SCRIPTS = {'push': push, 'pick_place': pick_and_place}
+
+
+class _SeenArm(Arm):
+    """What a person sees of the arm and its cube."""
+
+    goal = cube = joints = np.zeros(0)
 
 
 class Person(Node):
-    """Watches one arm; times are those of its joint states, s."""
+    """Watches one arm; times are those of its joint states, s.
 
-    def __init__(self, first: int, patience: float) -> None:
+    ``script`` moves a cube; None: the arm itself has to reach the target.
+    """
+
+    def __init__(
+        self, first: int, patience: float, script: Callable[[Arm], Moves] | None = None,
+    ) -> None:
         super().__init__('scripted_person')
-        self._first, self._patience = first, patience
+        self._first, self._patience, self._script = first, patience, script
         geometry = load()
         self._kinematics = Kinematics(geometry)
         # Without a free way a person would take any.
         self._planners = [InverseKinematics(geometry, collides) for collides in (
             CollisionChecker(build_scene(geometry)).collides, None)]
         self._motors = qos.pub(self, 'arm/motors')
+        self._seen = _SeenArm(self._planners[0])
         self._target: NDArray[np.float64] | None = None
         self._goal: NDArray[np.float64] | None = None
+        self._moves: Moves | None = None
         self._is_running = self._helps = False
         self._episodes = 0
-        self._nearest, self._nearest_at = math.inf, 0.0
+        self._nearest, self._nearest_at, self._moved_at = math.inf, 0.0, -math.inf
         self._sent, self._sent_at = np.zeros(len(JOINTS), np.int8), -math.inf
         qos.sub(self, 'robot/target', self._on_target)
         qos.sub(self, 'robot/status', self._on_status)
+        qos.sub(self, 'cube/pose', self._on_cube)
         qos.sub(self, 'arm/joint_states', self._on_joints)
 
     def _on_target(self, message: PointStamped) -> None:
         self._target = np.array([message.point.x, message.point.y, message.point.z])
-        self._goal, self._nearest = None, math.inf
+        self._goal, self._moves, self._nearest = None, None, math.inf
         self._episodes += 1
         self._helps = self._episodes <= self._first
 
     def _on_status(self, message: String) -> None:
         self._is_running = message.data.endswith('acts')
 
+    def _on_cube(self, message: PoseStamped) -> None:
+        self._seen.cube = pose_of(message.pose)[:3]
+
     def _on_joints(self, message: JointState) -> None:
         now, positions = seconds(message.header.stamp), positions_of(message)
-        if self._target is None or not self._is_running:
+        if self._target is None or not self._is_running or (
+                self._script is not None and not len(self._seen.cube)):
             self._send(np.zeros(len(JOINTS), np.int8), now)
             return
-        tool = self._kinematics.pose(positions)[:3, 3]
-        distance = float(np.linalg.norm(tool - self._target))
+        self._seen.joints, self._seen.goal = positions, self._target
+        moved = self._kinematics.pose(positions)[:3, 3] if self._script is None \
+            else self._seen.cube
+        distance = float(np.linalg.norm(moved - self._target))
         if distance < self._nearest - NEARER:
             self._nearest, self._nearest_at = distance, now
         self._helps |= now - self._nearest_at > self._patience
         if self._helps:
-            self._send(self._directions(positions), now)
+            self._send(self._directions(positions) if self._script is None
+                       else self._by_script(now), now)
+
+    def _by_script(self, now: float) -> NDArray[np.int8]:
+        """Return the directions of the script, which goes on at the rate of the task."""
+        assert self._script is not None
+        if self._moves is None:
+            self._moves, self._moved_at = self._script(self._seen), -math.inf
+        if now - self._moved_at < 1.0 / RATE - 1e-6:
+            return self._sent
+        self._moved_at = now
+        return next(self._moves, np.zeros(len(JOINTS), np.int8))
 
     def _directions(self, positions: NDArray[np.float64]) -> NDArray[np.int8]:
         assert self._target is not None
@@ -109,11 +145,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog='arm_person')
     parser.add_argument('--first', type=int, default=20, help='episodes that it moves alone')
     parser.add_argument('--patience', type=float, default=4.0, help='s')
+    parser.add_argument('--task', choices=('reach', *SCRIPTS), default='reach')
     options = parser.parse_args()
     transport.configure()
     rclpy.init(args=[])
     try:
-        rclpy.spin(Person(options.first, options.patience))
+        rclpy.spin(Person(options.first, options.patience, SCRIPTS.get(options.task)))
     except (KeyboardInterrupt, ExternalShutdownException):
         pass
     except Exception:

@@ -7,7 +7,7 @@ second, as ``ros2 run vdl_ros go_to`` and ``arm_controller`` do; *policy*, that 
 its most likely action ten times a second. Delays are added to those of the twins.
 
 With ``--task`` it is ``vdl_ros/OWI535Push-v0`` or ``vdl_ros/OWI535PickPlace-v0``, joints by truth,
-*controller* is ``benchmarks/cube/controller.py``, *likeliest* and *sampled* are the policy's
+*controller* is ``benchmarks/arm_scripts.py``, *likeliest* and *sampled* are the policy's
 actions. With ``--demonstrations`` nothing is measured: the controller's episodes with success
 become a LeRobot data set (docs/demonstrations.md).
 """
@@ -26,7 +26,7 @@ import yaml
 from numpy.typing import NDArray
 
 from benchmarks import report
-from benchmarks.cube.controller import ScriptedController
+from benchmarks.arm_scripts import ScriptedController
 from vdl_ros.arm.control.controller import ControllerConfig, TrajectoryController
 from vdl_ros.arm.kinematics import InverseKinematics, UnreachableError
 from vdl_ros.common.files import find_resource

@@ -1,6 +1,6 @@
 """How soon a robot learns on its topics, from nothing, from a person who shows, and who helps.
 
-The robots are simulated: the arm's twin (``robot/owi535_sim``, reach) and ``examples/diff_drive``.
+The robots are simulated: the arm's twin (reach, push, pick and place) and ``examples/diff_drive``.
 A script is the person, who sees and presses what a person would (``arm_person.py``,
 ``examples/diff_drive/person.py``). *nothing*: nobody; *shown*: the first episodes are the
 person's, as demonstrations; *helped*: as that, and then the person takes over an episode in which
@@ -61,14 +61,21 @@ class Robot(NamedTuple):
 
 def robots() -> dict[str, Robot]:
     drive = Path('examples/diff_drive').absolute()
-    return {
-        'reach': Robot(
-            1, 10.0, 4.0, 20, 8.0,
+
+    def arm(task: str, patience: float, env_id: str, *cube: str) -> Robot:
+        return Robot(
+            1, 10.0, 4.0, 20, patience,
             ['ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p', 'publish_clock:=true', '-p',
-             'real_time_factor:=4.0'],
-            module_command('benchmarks.arm_person', '--first', '{first}', '--patience',
-                           '{patience}'),
-            {'env_id': 'robot/owi535_sim'}),
+             'real_time_factor:=4.0', *cube],
+            module_command('benchmarks.arm_person', '--task', task, '--first', '{first}',
+                           '--patience', '{patience}'),
+            {'env_id': env_id})
+
+    with_cube = '-p', 'cube:=true'
+    return {
+        'reach': arm('reach', 8.0, 'robot/owi535_sim'),
+        'push': arm('push', 12.0, 'robot/owi535_push', *with_cube),
+        'pick_place': arm('pick_place', 15.0, 'robot/owi535_pick_place', *with_cube),
         'diff_drive': Robot(
             1, 10.0, 10.0, 20, 4.0,
             [sys.executable, str(drive / 'simulation.py'), '--ros-args', '-p', 'robots:=1', '-p',

@@ -35,6 +35,7 @@ from vdl_ros.ros.node_settings import (
     PoseModelConfig,
     ProcessConfig,
     RecordConfig,
+    RobotPolicyConfig,
     RobotStateConfig,
     SimArmConfig,
     TopicStatsConfig,
@@ -90,6 +91,9 @@ PAGES = (
         ('`arm_driver`: USB', UsbConfig), ('`sim_arm`: time', SimArmConfig),
         ('`sim_arm`: physics', SimulationConfig), ('`arm_controller`', ControllerConfig),
         ('`policy`', PolicyConfig), ('`viewer`', ViewConfig))),
+    ('A policy on a robot',
+     'Launch arguments of `play.launch.py`, parameters of `play` '
+     '([robots.md](robots.md#playing-a-policy)).', (('', RobotPolicyConfig),)),
     ('Camera and pose',
      'Launch arguments of `arm.launch.py`, parameters of the named nodes. The launch argument '
      'for `source` is `camera`; `feedback:=camera` sets `joint_states`.', (

@@ -41,14 +41,15 @@ class Finder:
         if name == 'vdl_ros.common':
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Finder)
-runpy.run_module('vdl_ros.local_training', run_name='__main__')
+runpy.run_module(sys.argv[1], run_name='__main__')
 """
 
 
 @pytest.mark.process
-def test_ctrl_c_during_imports_leaves_no_traceback():
-    found = subprocess.run([sys.executable, '-c', INTERRUPTED], capture_output=True, text=True,
-                           check=False)
+@pytest.mark.parametrize('module', ['local_training', 'multi_agent_training'])
+def test_ctrl_c_during_imports_leaves_no_traceback(module):
+    found = subprocess.run([sys.executable, '-c', INTERRUPTED, f'vdl_ros.{module}'],
+                           capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout, found.stderr) == (130, '', '')
 
 

@@ -1,14 +1,24 @@
 """Distributed reinforcement learning on the ROS 2 graph: actors, learners, a robot arm."""
 
 import os
+import signal
 from importlib import import_module
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False  # without typing and pathlib, whose imports take longer than all else here
+if TYPE_CHECKING:
+    from pathlib import Path
+    from typing import Any
 
 #: Who started this process, noted before anything is imported that takes long.
 PARENT_PID = os.getppid()
 # The first with AutoresetMode.
 _MIN_GYMNASIUM = '1.1'
+
+
+def exit_at_interrupt() -> None:
+    """Let a Ctrl-C during imports, which take a second, end a program without a traceback."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 
 def gymnasium_error() -> str:
@@ -24,7 +34,7 @@ def gymnasium_error() -> str:
         f"gymnasium {found} is too old: pip install 'gymnasium>={_MIN_GYMNASIUM}'")
 
 
-def load_policy(path: str | Path) -> Any:
+def load_policy(path: 'str | Path') -> 'Any':
     """Return a :class:`vdl_ros.play.predictor.Predictor`, a policy for plain Python.
 
     It is of a checkpoint, a run's folder, or an ONNX file. ValueError: it cannot be read.

@@ -4,12 +4,10 @@
 and the baseline of the benchmarks; it uses the same classes as the nodes.
 """
 
-import os
-import signal
+from vdl_ros import exit_at_interrupt
 
-if __name__ == '__main__' and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-    # Imports take a second; Ctrl-C during them exits without a traceback.
-    signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+if __name__ == '__main__':
+    exit_at_interrupt()
 
 import argparse
 import contextlib
@@ -20,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
-from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark
+from vdl_ros.common.children import SAVING_S, ending_within, run_program, take_mark, telling
 from vdl_ros.common.command_line import EXIT_DISK, say, status_of, stop_on_signals
 from vdl_ros.common.files import CHECKPOINT, absolute_paths
 from vdl_ros.common.memory import named_lack_of_memory
@@ -123,6 +121,8 @@ def train(
         spaces = envs.single_observation_space, envs.single_action_space
         timer = ThreadTimer()
         say('serial: makes the network')
+        start = cleanup.enter_context(contextlib.ExitStack())
+        start.enter_context(telling('serial: making the network'))
         frames = 1 if isinstance(envs, AttackedEnv) else factory.frames_per_observation(env)
         learner = Learner(config, *spaces, frames, timer,
                           algorithm_config=algorithm_config, init=init)
@@ -149,6 +149,7 @@ def train(
             learner, inbox, flow_stats, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
             Callbacks(), evaluator=evaluator, timers={TRAINING: timer})
+        start.close()
         say('serial: acts and learns')
         reason = trainer.run(stop)
         # Before environments are closed, which may never end.

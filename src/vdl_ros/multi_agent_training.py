@@ -7,6 +7,11 @@ steps goes on acting with its last policy; an environment is done when all its a
 session when all environments are. With one thread and one seed it is deterministic.
 """
 
+from vdl_ros import exit_at_interrupt
+
+if __name__ == '__main__':
+    exit_at_interrupt()
+
 import argparse
 import contextlib
 import queue

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -417,6 +418,22 @@ def test_a_call_that_does_not_return_is_said_every_ten_seconds_for_a_minute(answ
     assert not lines
     env.step(np.zeros(1, np.int64))
     assert lines[:3] == [f'env_id: test/Slow-v0: in step() for {n} s' for n in (5, 15, 25)]
+
+
+EXITING = """
+import ctypes
+from vdl_ros.envs.foreign import ForeignCall
+with ForeignCall('env_id: x', 'in step()'):
+    ctypes.CDLL(None).exit(0)
+"""
+
+
+@pytest.mark.process
+def test_native_code_that_calls_exit_ends_no_process_with_success_and_is_named():
+    found = subprocess.run([sys.executable, '-c', EXITING], capture_output=True, text=True,
+                           check=False)
+    assert (found.returncode, found.stderr) == (
+        1, 'env_id: x: native code has ended the program by exit()\n')
 
 
 class OneArray(gymnasium.Env):

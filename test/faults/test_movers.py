@@ -24,16 +24,15 @@ STOPPED_WITHIN, CLIENT_S, VIEWER_S = 0.6, 3.0, 1.7
 EVENT_S, WATCHED_S = 4.0, 2.0
 # The joints that movers move; the person moves the gripper.
 JOINTS = ('base', 'shoulder', 'elbow', 'wrist')
-MOVERS = ('controller', 'waiting trajectory', 'policy', 'calibrate', 'go_to', 'training', 'reset',
+MOVERS = ('controller', 'waiting trajectory', 'policy', 'calibrate', 'go_to', 'play', 'reset',
           'taught')
 EVENTS = ('command', 'all off', 'stop', 'standstill', 'death', 'view gone')
 CASES = tuple(itertools.product(MOVERS, EVENTS))
 TRIALS_PER_CASE = 3
-# What goes on by itself afterwards: a training gives way to a person for a second.
-RESUMES = set(itertools.product(('training', 'reset', 'taught'), ('command', 'stop')))
-#: A training of ``robot/owi535`` without a learner, which a person may take over with 'taught'.
+# What goes on by itself afterwards: a robot's environment gives way to a person for a second.
+RESUMES = set(itertools.product(('play', 'reset', 'taught'), ('command', 'stop')))
+#: A training of ``robot/owi535`` without a learner, which a person may take over.
 AGENT = '''
-import sys
 import numpy as np
 from vdl_ros.common.command_line import stop_on_signals
 stop = stop_on_signals()
@@ -43,7 +42,7 @@ from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.robots.robot_env import RobotVectorEnv
 rclpy.init(signal_handler_options=rclpy.signals.SignalHandlerOptions.NO)
 env = RobotVectorEnv(1, contract=find_contract('owi535'), namespace='/', stop=stop,
-                     takeovers=sys.argv[1] == 'taught')
+                     takeovers=True)
 try:
     env.reset()
     while True:
@@ -103,8 +102,8 @@ class Rig:
         self.is_watched = True
         running = [self._launch.node('sim_arm')]
         self.peer.until(lambda: self._sent and self._states, 'the arm')
+        path = reach_checkpoint.write(self._folder / 'checkpoint.pt', turning=True)
         if mover == 'policy':
-            path = reach_checkpoint.write(self._folder / 'checkpoint.pt', turning=True)
             running.append(self._launch.node('policy', f'policy:={path}'))
         elif mover == 'calibrate':
             running.append(self._launch.node('calibrate', 'yes:=true', 'joints:=base',
@@ -115,8 +114,10 @@ class Rig:
         if mover == 'go_to':
             running.append(self._launch.node('robot_state'))
             running.append(self._launch('ros2', 'run', 'vdl_ros', 'go_to', '-0.1', '0.15', '0.15'))
-        elif mover in ('training', 'reset', 'taught'):
-            running.append(self._launch('python3', '-c', AGENT, mover))
+        elif mover in ('play', 'reset'):
+            running.append(self._launch.node('play', 'robot:=owi535', f'policy:={path}'))
+        elif mover == 'taught':
+            running.append(self._launch('python3', '-c', AGENT))
         asks = {'controller': self._go, 'waiting trajectory': lambda: self._go(2.5),
                 'policy': self._point}.get(mover)
 
@@ -126,8 +127,8 @@ class Rig:
                 return True
             if mover == 'waiting trajectory':
                 return state == 'waiting'
-            # A training begins with the way home.
-            return self.is_on() and (mover not in ('training', 'taught') or state == 'done')
+            # An episode begins with the way home.
+            return self.is_on() and (mover not in ('play', 'taught') or state == 'done')
         # All of them hear the person: driver, mover, and what follows its goal.
         self.peer.until(lambda: running[-1].process.poll() is not None or (
             self._motors.get_subscription_count() >= len(running) - (mover == 'go_to')),
@@ -198,10 +199,10 @@ def moving(message):
 
 @pytest.mark.fault_row(
     'a person moves or switches off, a stop, a standstill, death or a view that is gone, while '
-    'controller, waiting trajectory, policy, calibrate, go_to, training (also one that a person '
-    'may take over) or its reset moves',
+    'controller, waiting trajectory, policy, calibrate, go_to, play or its reset, or a training '
+    'that a person may take over moves',
     'motors off within 0.6 s (a goal whose client is gone 3.0 s, a view 1.7 s), and nothing moves '
-    'before it is asked again; a training goes on a second after a command or stop',
+    'before it is asked again; an environment goes on a second after a command or stop',
     reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
 def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, took):
     rig = Rig(launch, peer, tmp_path)

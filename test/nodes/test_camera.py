@@ -6,15 +6,18 @@ from fractions import Fraction
 import av
 import numpy as np
 import pytest
+from geometry_msgs.msg import PoseStamped
 from rclpy.time import Time
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
 
 from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.simulation.scene import cube_pose
 from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes import camera
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.images import from_image
+from vdl_ros.ros.messages.joint_messages import pose_message
 
 SMALL = ('image_width:=64', 'image_height:=48')
 
@@ -155,6 +158,27 @@ def test_only_new_states_are_rendered_and_the_lamp_is_visible(start, watcher):
     count = len(watcher.images)
     watcher.until(lambda: len(watcher.images) > count, 'the reset',
                   say=lambda: watcher.state(stamp=2 * 10**9))
+
+
+def test_the_cube_is_seen_where_it_is(start, watcher):
+    start(*SMALL, 'rate:=200.0')
+    cubes = qos.pub(watcher.peer.node, 'cube/pose')
+
+    def red():
+        image = from_image(watcher.images[-1]).astype(int)
+        return np.argwhere((image[..., 0] > image[..., 1] + 60) & (image[..., 1] < 60))
+
+    watcher.until_arm()
+    assert len(red()) < 4
+    sides = []
+    for y in (0.12, -0.12):
+        message = PoseStamped(pose=pose_message(cube_pose(0.2, y, 0.0)))
+        count = len(watcher.images)
+        watcher.until(
+            lambda count=count: len(watcher.images) > count + 2 and len(red()) > 8, 'the cube',
+            say=lambda message=message: (cubes.publish(message), watcher.state()))
+        sides.append(red()[:, 1].mean())
+    assert abs(sides[0] - sides[1]) > 5
 
 
 def test_invalid_joint_states_are_refused_once_and_the_camera_survives(start, watcher):

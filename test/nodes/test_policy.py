@@ -24,7 +24,7 @@ from vdl_ros.play.onnx_export import export_policy
 from vdl_ros.play.onnx_policy import ActionError
 from vdl_ros.rl.runs.checkpoint import load_checkpoint
 from vdl_ros.robots.contract import find_contract
-from vdl_ros.robots.task import describe_task
+from vdl_ros.robots.task import task_of
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.messages.joint_messages import ArmFrames
@@ -213,7 +213,8 @@ def of_robot(path, **changed):
     """Write a policy that a training on the topics of the arm has made."""
     contract = msgspec.structs.replace(find_contract('owi535_sim'), **changed)
     return reach_checkpoint.write(
-        path, turning=True, described=describe_task(contract), env_id='robot/owi535_sim')
+        path, turning=True, env_id='robot/owi535_sim',
+        described=task_of(contract).description(contract))
 
 
 def test_a_policy_that_learned_on_the_topics_of_the_arm_is_played(start, peer, tmp_path):

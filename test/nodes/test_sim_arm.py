@@ -14,9 +14,10 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.msg import EmergencyStop, EmergencyStopState, MotorCommand
 from vdl_ros.nodes import sim_arm
+from vdl_ros.nodes.stop import StopNode
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
-from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.messages.joint_messages import pose_of, seconds
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
 SPEED = float(load().velocity[1])
@@ -120,6 +121,22 @@ def test_emergency_stop_outranks_all_commands_until_its_newest_state_is_released
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns again', base=1)
 
 
+def test_the_stop_is_engaged_and_released_from_a_terminal(twin, peer, node_here):
+    arm = twin()
+    arm.let_go()
+
+    def finished(make):
+        running = node_here(make)
+        peer.until(lambda: not running.is_running, 'the answer')
+        return running.end()
+
+    assert finished(StopNode) == 0
+    peer.until(lambda: arm.stops[-1].engaged, 'the stop')
+    assert (arm.stops[-1].sender, arm.stops[-1].reason) == ('/stop', 'ros2 run vdl_ros stop')
+    assert finished(lambda: StopNode(release=True)) == 0
+    peer.until(lambda: not arm.stops[-1].engaged, 'the release')
+
+
 def test_late_start_finds_the_stop_engaged_despite_an_earlier_release(twin, peer):
     stops = [qos.pub(peer.node, 'arm/emergency_stop') for _ in range(4)]
     for stop, releases in zip(stops, (EmergencyStopState(), None) * 2, strict=True):
@@ -184,12 +201,15 @@ def test_two_senders_and_a_second_arm_are_warned_of(twin, peer):
 
 
 def test_set_pose_applies_at_once_and_refuses_invalid_poses(twin, peer):
-    arm = twin('start_pose:=shoulder=0.4 elbow=-0.8')
+    arm = twin('start_pose:=shoulder=0.4 elbow=-0.8', 'cube:=true')
+    cubes = peer.listen('cube/pose')
     peer.until(lambda: arm.states, 'a joint state')
     assert (arm.angle('shoulder'), arm.angle('elbow')) == pytest.approx((0.4, -0.8), abs=0.02)
     done = peer.call(SetJointPositions, 'sim_arm/set_pose', SetJointPositions.Request(
-        name=['base', 'gripper'], position=[0.5, 0.2]))
+        name=['base', 'gripper'], position=[0.5, 0.2], cube=[0.18, -0.1, 0.0]))
     assert (done.success, done.message) == (True, '')
+    peer.until(lambda: cubes and pose_of(cubes[-1].pose)[:2] == pytest.approx((0.18, -0.1)),
+               'the cube')
     peer.until(lambda: abs(arm.angle('base') - 0.5) < 1e-6, 'the pose')
     assert arm.angle('gripper') == pytest.approx(0.2, abs=0.02)
     for names, positions, reason in (

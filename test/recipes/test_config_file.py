@@ -56,6 +56,8 @@ def test_what_a_run_saved_starts_another_one_like_it(tmp_path):
     # A run of version 0.2.0.
     (tmp_path / 'run' / 'config.yaml').write_text('max_policy_lag: 3')
     assert saved_settings(tmp_path / 'run', {}) == {'max_in_flight': 3, 'scale_actions': False}
+    with pytest.raises(SettingError, match='init_encoder: true is not allowed without init'):
+        config_file.settings_of_init({'init_encoder': True})
 
 
 def test_a_resumed_folder_names_no_file_module_or_program(tmp_path):

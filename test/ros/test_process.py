@@ -191,6 +191,15 @@ def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypa
     assert err == 'env_id: x: close() has not returned in 0.002 s: ended without it\n'
 
 
+def test_a_long_start_is_not_silent(monkeypatch):
+    said, told = [], threading.Event()
+    monkeypatch.setattr(children, '_LONG_S', 0.001)
+    monkeypatch.setattr(children, 'say', lambda text: (said.append(text), told.set()))
+    with children.telling('learner: making the network'):
+        assert told.wait(300)
+    assert said[0] == 'learner: making the network for 0 s'
+
+
 @pytest.mark.parametrize(('fault', 'status'), [('thread', 0), ('atexit', 3), ('closed output', 0)])
 def test_what_environments_leave_holds_up_no_process(
     ended, capsys, monkeypatch, tmp_path, fault, status,
@@ -218,9 +227,13 @@ def test_what_environments_leave_holds_up_no_process(
         f'actor: ended 0 s after its program, without waiting for {name}\n')
 
 
-def test_a_serial_training_ends_what_its_environments_have_left_and_names_it(
-        ended, capsys, monkeypatch):
-    monkeypatch.setattr(children.os, 'environ', {})
+@pytest.mark.parametrize('environment', [{}, {children.MARK: 'of a launch'}])
+def test_a_training_without_a_launch_ends_what_its_environments_have_left_and_names_it(
+        ended, capsys, monkeypatch, environment):
+    monkeypatch.setattr(children.os, 'environ', environment)
+    if environment:
+        # The launch was killed.
+        monkeypatch.setattr(children, 'PARENT_PID', 0)
     monkeypatch.setattr(children, '_own_marks', [])
     monkeypatch.setattr(children.resource, 'setrlimit', Mock())
     children.take_mark()

@@ -27,6 +27,8 @@ Positions = NDArray[np.float64]
 #: Frames that the rest of the package uses by name.
 FRAMES = ('base_link', 'tool0', 'lamp', 'camera_target', 'camera_mount', 'camera_optical_frame')
 
+#: Edge of the cube that tasks push and pick, m: the gripper opens 4.5 cm. Its colour, RGB.
+EDGE, CUBE_COLOUR = 0.03, (0.75, 0.12, 0.12)
 # Limits of a text that anybody may publish: characters, elements of a kind, and m or rad.
 _MAX_TEXT, _MAX_ELEMENTS, _MAX_NUMBER = 1 << 20, 200, 100.0
 #: What is drawn, and the attributes with its size.

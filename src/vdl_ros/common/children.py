@@ -16,6 +16,7 @@ from typing import NoReturn
 
 import psutil
 
+from vdl_ros import PARENT_PID
 from vdl_ros.common.command_line import EXIT_BAD_INPUT, EXIT_INTERRUPTED, say
 from vdl_ros.common.quoting import place_of, shown
 
@@ -35,7 +36,8 @@ _WATCH_S = 0.5
 SAVING_S = 60.0
 # Time from a signal to the line that says what is waited for, and to the next such line, s.
 _PATIENCE_S, _AGAIN_S = 3.0, 9.0
-# Time of an environment's close() until a line says that it lasts, and until it is given up, s.
+# Time until a line says that a start or an environment's close() lasts, and until the latter is
+# given up, s.
 _LONG_S, _CLOSING_S = 5.0, 30.0
 # Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
 _LEAVING_S = 4.0
@@ -129,7 +131,7 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         while not over.wait(wait):
             place = place_of(sys._current_frames().get(thread))
             if (left := _deadline[0] - time.monotonic()) <= 0.0:
-                _end(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
+                end_now(f'{name}: ended {seconds:g} s after the signal to end, in the middle of '
                      f'{place}', 1)
                 return
             say(f'{name}: waits for {place}, and ends in {left:.0f} s without it')
@@ -156,7 +158,8 @@ def closing(name: str) -> Iterator[None]:
             return
         say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
         if not over.wait(_CLOSING_S - _LONG_S):
-            _end(f'{name} has not returned in {_CLOSING_S:g} s: ended without it', EXIT_BAD_INPUT)
+            end_now(f'{name} has not returned in {_CLOSING_S:g} s: ended without it',
+                    EXIT_BAD_INPUT)
 
     with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
         threading.Thread(target=watch, name='close', daemon=True).start()
@@ -166,7 +169,23 @@ def closing(name: str) -> Iterator[None]:
         over.set()
 
 
-def _end(line: str, status: int) -> None:
+@contextlib.contextmanager
+def telling(text: str) -> Iterator[None]:
+    """Say every 5 s that a block still does what ``text`` says, as of a start that takes long."""
+    over, began = threading.Event(), time.monotonic()
+
+    def watch() -> None:
+        while not over.wait(_LONG_S):
+            say(f'{text} for {time.monotonic() - began:.0f} s')
+
+    threading.Thread(target=watch, name='start', daemon=True).start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def end_now(line: str, status: int) -> None:
     """Print why, and end the process and what it has started, whatever holds it up."""
     try:
         say(line, sys.stderr)
@@ -200,7 +219,7 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         # a successful exit into a crash.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         seconds = min(_LEAVING_S, max(_deadline[0] - time.monotonic(), 1.0))
-        timer = threading.Timer(seconds, lambda: _end(
+        timer = threading.Timer(seconds, lambda: end_now(
             f'{name}: ended {seconds:.0f} s after its program, without waiting for {_left()}',
             status))
         timer.daemon = True
@@ -211,10 +230,11 @@ def run_program(name: str, main: Callable[[], int | None]) -> NoReturn:
         signal.alarm(int(2 * _LEAVING_S))
         # It cannot look if no file can be opened.
         with contextlib.suppress(Exception):
-            for each in _own_marks:
+            # A launch that was killed ends nothing any more.
+            for each in [mark] if mark and os.getppid() != PARENT_PID else _own_marks:
                 if left := end_left(each):
                     say(f'{name}: {left}', sys.stderr)
-        # Not in _end: it may block.
+        # Not in end_now: it may block.
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(Exception):
                 stream.flush()

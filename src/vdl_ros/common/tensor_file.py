@@ -112,7 +112,8 @@ def _repeats(value: object, seen: set[int]) -> bool:
     return isinstance(within, (list, tuple)) and any(_repeats(each, seen) for each in within)
 
 
-_ROUNDS = 5
+# Rounds, of which none begins after so many seconds: nothing is said meanwhile.
+_ROUNDS, _LONGEST_S = 5, 2.0
 
 
 def faster_in_bfloat16(
@@ -123,8 +124,10 @@ def faster_in_bfloat16(
     Processors without bfloat16 instructions are many times slower with it. Both are run in turn
     and the fastest run of each is compared, because other programs may use the machine.
     """
-    fastest = {False: math.inf, True: math.inf}
+    fastest, end = {False: math.inf, True: math.inf}, clock() + _LONGEST_S
     for _ in range(_ROUNDS):
+        if clock() >= end:
+            break
         for bfloat16 in fastest:
             with torch.autocast('cpu', torch.bfloat16, enabled=bfloat16):
                 began = clock()

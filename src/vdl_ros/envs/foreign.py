@@ -1,6 +1,8 @@
 """Calls of code of others: what it may raise, how long it takes, and what it leaves changed."""
 
+import atexit
 import contextlib
+import ctypes
 import os
 import signal
 import sys
@@ -12,6 +14,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from vdl_ros.common.children import end_now
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
     handlers_to_restore,
@@ -69,6 +72,7 @@ class ForeignCall:
         if not _watcher:
             _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))
             _watcher[0].start()
+            _tell_of_exit()
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if os.getpid() != self._process:
@@ -120,6 +124,26 @@ def _watch() -> None:
         threading.Event().wait(_LOOK_S)
         for call in _running.copy():
             call.tell_if_slow()
+
+
+def _tell_of_exit() -> None:
+    """End the process with a line and status 1 if native code calls exit(), with any status."""
+    libc, processes = ctypes.CDLL(None), [os.getpid()]
+
+    def end(_: object) -> None:
+        if os.getpid() in processes:  # not one that native code has forked
+            names = ', '.join({call._name for call in _running}) or 'an environment or a library'
+            end_now(f'{names}: native code has ended the program by exit()', 1)
+
+    def take_back() -> None:
+        # Python calls exit() too, when none of its code can run any more.
+        processes.clear()
+        libc.__cxa_finalize(on_exit)
+
+    on_exit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(end)
+    atexit.register(take_back)
+    # The last argument is the handle by which it is taken back.
+    libc.__cxa_atexit(on_exit, None, on_exit)
 
 
 def _torch_seed() -> int | None:

@@ -3,17 +3,14 @@
 Configured, it holds the device with all motors off; active, it follows commands.
 """
 
-from lifecycle_msgs.srv import ChangeState
-from rclpy._rclpy_pybind11 import RCLError
-from rclpy.lifecycle import LifecycleNode, LifecycleState, TransitionCallbackReturn
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig
 from vdl_ros.arm.driver.guardian import Guardian, GuardianError
 from vdl_ros.arm.driver.sleep_inhibitor import SleepInhibitor
 from vdl_ros.arm.driver.usb import ArmUsbError, UsbPort, load_backend
-from vdl_ros.common.quoting import quoted
 from vdl_ros.ros.arm.arm_topics import ArmTopics
-from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.managed_node import ManagedNode
 
 # Period of the checks of watchdog, run times and connection, s.
 TICK_S = 0.02
@@ -21,7 +18,7 @@ TICK_S = 0.02
 SEARCH_S = 0.5
 
 
-class ArmDriverNode(BaseNode, LifecycleNode):
+class ArmDriverNode(ManagedNode):
     """Connects an ``ArmDriver`` to USB device, guardian, clock and lifecycle states."""
 
     NAME = 'arm_driver'
@@ -43,7 +40,6 @@ class ArmDriverNode(BaseNode, LifecycleNode):
                             'guardian': self._guardian.pid or 'none',
                             'sleep inhibited': self._inhibitor.held})
         self._driver = self._topics.driver
-        self._answer_every_transition()
         # Motors must stop even while simulated time stands still.
         self.every(TICK_S, self._driver.tick)
         self._search = self.every(SEARCH_S, self._start)
@@ -102,32 +98,15 @@ class ArmDriverNode(BaseNode, LifecycleNode):
 
     def _start(self) -> None:
         """Configure and activate once, unless a user changed the state first."""
-        if self._state_machine.current_state[1] != 'unconfigured':
+        if self.state != 'unconfigured':
             self._search.cancel()
         elif self.trigger_configure() == TransitionCallbackReturn.SUCCESS:
             self._search.cancel()
             self.trigger_activate()
 
-    def _answer_every_transition(self) -> None:
-        """Reject invalid transitions with a response; rclpy would raise into the executor."""
-        service = self._service_change_state
-        change = service.callback
-
-        def answer(request: ChangeState.Request,
-                   response: ChangeState.Response) -> ChangeState.Response:
-            # A user's request logs the problem again.
-            self._problem = ''
-            try:
-                return change(request, response)
-            except RCLError:
-                name = request.transition.label or request.transition.id
-                self.get_logger().warning(
-                    f'transition {quoted(name)}: not possible from state '
-                    f'{self._state_machine.current_state[1]}')
-                response.success = False
-                return response
-
-        service.callback = answer
+    def on_request(self) -> None:
+        # A user's request logs the problem again.
+        self._problem = ''
 
 
 main = ArmDriverNode.main

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from vdl_ros.attacks.attack_config import AttackConfig, verify_attack
-from vdl_ros.common.children import ending_within
+from vdl_ros.common.children import ending_within, telling
 from vdl_ros.common.command_line import EXIT_DISK
 from vdl_ros.common.memory import OutOfMemoryError, named_lack_of_memory
 from vdl_ros.common.quoting import in_one_line
@@ -156,6 +156,7 @@ class LearnerNode(BaseNode):
                 self.share_settings(group)
                 # It makes an environment, to know its spaces.
                 with ending_within(_MAKING_S, self.NAME, stop), \
+                        telling(f'{self.NAME}: making an environment and the network'), \
                         named_lack_of_memory(as_dict(*self.configs())):
                     training = Training(self, group, self._training_settings())
             with named_lack_of_memory(as_dict(*self.configs())):

@@ -20,7 +20,7 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs.owi535.arm_env import RATE, JointReading
 from vdl_ros.envs.owi535.reach import FEATURES, MOTORS, MisfitError, check
-from vdl_ros.envs.owi535.reach_on_arm import Act, ReachableSpace, ReachRunner
+from vdl_ros.envs.owi535.reach_runner import Act, ReachableSpace, ReachRunner
 from vdl_ros.envs.registration import REACH
 from vdl_ros.msg import ArmPose, TargetStatus
 from vdl_ros.play.onnx_policy import ActionError, PolicyMetadata, load_onnx_policy

@@ -7,6 +7,7 @@ import math
 import time
 
 from builtin_interfaces.msg import Time
+from geometry_msgs.msg import PoseStamped
 from rosgraph_msgs.msg import Clock as ClockMessage
 from sensor_msgs.msg import JointState
 from std_msgs.msg import Header
@@ -17,9 +18,11 @@ from vdl_ros.arm.driver.usb import Signs
 from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
-from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, PoseError, SimulatedLink
+from vdl_ros.arm.simulation.scene import add_cube, build_scene
+from vdl_ros.arm.simulation.simulation import START, ArmSimulation, Pacer, PoseError, SimulatedLink
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.messages.joint_messages import pose_message
 from vdl_ros.ros.node_settings import SimArmConfig
 from vdl_ros.srv import SetJointPositions, StepSimulation
 
@@ -39,9 +42,10 @@ class SimArmNode(BaseNode):
     def __init__(self) -> None:
         super().__init__()
         self._config = self.settings(SimArmConfig)
+        scene = build_scene(self.settings(GeometryConfig).load(),
+                            furnish=add_cube if self._config.cube else None)
         self._simulation = ArmSimulation(
-            self.settings(SimulationConfig), self._config.sim_seed,
-            self.settings(GeometryConfig).load())
+            self.settings(SimulationConfig), self._config.sim_seed, scene=scene)
         self._simulation.reset(self._config.pose)
         self._pacer = Pacer(self._config.real_time_factor)
         self._joint_due = 0.0
@@ -54,6 +58,7 @@ class SimArmNode(BaseNode):
         self._topics.driver.open()
         self._topics.driver.activate(held=not self._config.stepped)
         self._states = self.pub('arm/joint_states')
+        self._cube = self.pub('cube/pose') if self._config.cube else None
         self._time = self.pub('/clock') if self._config.publish_clock else None
         self.create_service(SetJointPositions, '~/set_pose', self._on_set_pose)
         self.create_service(StepSimulation, '~/step', self._on_step)
@@ -93,10 +98,15 @@ class SimArmNode(BaseNode):
                 self._publish()
 
     def _publish(self) -> None:
+        header = Header(stamp=self.stamp(), frame_id='base_link')
         self._states.publish(JointState(
-            header=Header(stamp=self.stamp(), frame_id='base_link'), name=list(JOINTS),
+            header=header, name=list(JOINTS),
             position=self._simulation.joint_positions.tolist(),
             velocity=self._simulation.joint_velocities.tolist()))
+        if self._cube is not None:
+            assert self._simulation.cube is not None
+            self._cube.publish(PoseStamped(
+                header=header, pose=pose_message(self._simulation.cube)))
 
     def stamp(self) -> Time:
         """Return the time that this node publishes, if it does."""
@@ -115,7 +125,7 @@ class SimArmNode(BaseNode):
                 raise PoseError(f'pose: {len(names)} names and {len(request.position)} positions: '
                                 'one for each, no name twice')
             pose = dict(zip(names, request.position, strict=True))
-            self._simulation.reset(pose)
+            self._simulation.reset(pose, list(request.cube) or START)
         except PoseError as error:
             response.message = str(error)
             return response

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
-from geometry_msgs.msg import PointStamped
+from geometry_msgs.msg import PointStamped, PoseStamped
 from rclpy.client import Client
 from rclpy.task import Future
 from sensor_msgs.msg import JointState
@@ -37,7 +37,7 @@ from vdl_ros.ros.arm.arm_topics import (
 )
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_images
-from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
+from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, trajectory_message
 from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
 from vdl_ros.view.page_server import serve
@@ -140,7 +140,7 @@ class ViewerNode(BaseNode):
         self._ghost_at = -math.inf
         self._image: AnyImage | None = None
         self._episodes = ''
-        self._goal = np.full(3, np.nan)
+        self._goal, self._cube = np.full(3, np.nan), np.full(7, np.nan)
         self._subscribe(self.settings(ImageTransportConfig).image_transport)
         self._motors = MotorsPublisher(self, person=True)
         self._trajectories = self.pub('arm/joint_trajectory')
@@ -164,6 +164,7 @@ class ViewerNode(BaseNode):
         self.sub('arm/target_status', self._on_target_status)
         self.sub('arm/emergency_stop_state', self._on_stop_state)
         self.sub('robot/target', self._on_goal)
+        self.sub('cube/pose', self._on_cube)
         self._training = self.sub('robot/status', self._on_training)
         self.sub('record_episodes/state', self._on_episodes)
         self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
@@ -226,15 +227,21 @@ class ViewerNode(BaseNode):
         """Show where a training on this arm has to get."""
         self._goal = np.array([message.point.x, message.point.y, message.point.z])
 
+    def _on_cube(self, message: PoseStamped) -> None:
+        self._cube = pose_of(message.pose)
+
     def _on_training(self, message: String) -> None:
         self._arm_status.training = message.data
 
     def _show_goal(self) -> None:
-        """Show how near the finger tips are to where a training has to get."""
+        """Show how near the cube, or the finger tips, are to where a training has to get."""
         self._arm_status.away = math.nan
         if not self._arm_status.training or not np.isfinite(self._goal).all():
             return
-        if self._kinematics is not None and np.isfinite(self._positions).all():
+        if np.isfinite(self._cube).all():
+            self._arm_status.nears = 'the cube is'
+            self._arm_status.away = float(np.linalg.norm(self._cube[:3] - self._goal))
+        elif self._kinematics is not None and np.isfinite(self._positions).all():
             with contextlib.suppress(KeyError):  # another arm has no tool0
                 tool = self._kinematics.pose(self._positions)[:3, 3]
                 self._arm_status.away = float(np.linalg.norm(tool - self._goal))
@@ -361,6 +368,8 @@ class ViewerNode(BaseNode):
         with self.refusing('drawing'):
             self._scene.show(self._positions)
             self._scene.show_ghost(ghost, bool(confident))
+            if np.isfinite(self._cube).all():
+                self._scene.show_cube(self._cube)
             self._panel.follow(self._positions.tolist())
             if not self.count_publishers(self._training.topic_name):
                 self._arm_status.training = ''

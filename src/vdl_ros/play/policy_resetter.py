@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.onnx_file import OnnxFileError
-from vdl_ros.play.onnx_policy import ActionError, load_onnx_policy
+from vdl_ros.play.onnx_policy import ActionError
+from vdl_ros.play.robot_policy import load_robot_onnx
 from vdl_ros.robots.contract import Contract, ContractError, PolicyReset, read_contract
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import ResetError, Resetter
@@ -38,18 +39,9 @@ class PolicyResetter(Resetter):
         self._task = make_task(back)
         self._observer = Observer(back, self._task)
         try:
-            self._policy = load_onnx_policy(folder / reset.file)
-            space = self._observer.space
-            self._policy(np.zeros((1, *space.shape), space.dtype))
-            found = self._policy.metadata.action
-        except (ActionError, OnnxFileError, ValueError) as error:
+            self._policy = load_robot_onnx(folder / reset.file, back)
+        except OnnxFileError as error:
             raise ContractError(f'{where}: file: {error}') from None
-        sizes = tuple(len(part.levels) for part in contract.actions.parts if part.levels)
-        count = len(contract.actions.parts)
-        if found.sizes != sizes or found.shape not in ((count,), () if sizes else (count,)):
-            raise ContractError(
-                f'{where}: file: actions of shape {list(found.shape)} and sizes '
-                f'{list(found.sizes)} are not allowed: {count} parts of sizes {list(sizes)}')
         self._random = np.random.default_rng()
         self._before: Measured | None = None
         self._is_back, self._deadline = False, 0.0

@@ -83,7 +83,11 @@ def settings_of_init(given: Mapping[str, object]) -> dict[str, object]:
 
     They are empty if the user names an environment or an algorithm, or if ``init`` is not in the
     folder of a run, or is in that of a run on a robot. An attack on that run is not part of them.
+    SettingError: of no file the network of images shall be taken.
     """
+    if given.get('init_encoder') and not given.get('init') and not given.get('resume'):
+        raise SettingError('init_encoder: true is not allowed without init, the file of the '
+                           'network')
     path = Path(str(given.get('init') or ''))
     run = path if path.is_dir() else path.parent
     if (not given.get('init') or given.keys() & {'env_id', 'algorithm', 'resume'}

@@ -10,6 +10,7 @@ from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from msgspec import Meta, Struct, field
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from vdl_ros.common.files import find_resource
@@ -19,9 +20,6 @@ from vdl_ros.common.quoting import quoted
 from vdl_ros.common.schema import choice, converted, matching
 from vdl_ros.common.settings import SettingError, suggestion
 
-#: Units of features and actions; '' has none.
-UNITS = ('', 'm', 'm/s', 'm/s^2', 'rad', 'rad/s', 'rad/s^2', 'N', 'N m', 's', 'Hz', 'kg', 'A',
-         'V', 'W', 'K', 'Pa', 'T')
 #: What can be computed from a field that is a quaternion, rad.
 CONVERSIONS = ('roll', 'pitch', 'yaw')
 #: Types of messages that are images.
@@ -37,7 +35,7 @@ _TopicName = Annotated[str, matching(_PATH, 'the name of a topic')]
 _OtherTopic = Annotated[str, matching(f'({_PATH})?', "the name of a topic, or ''")]
 _Message = Annotated[str, matching('[a-z][a-z0-9_]*/msg/[A-Z][A-Za-z0-9]*', 'package/msg/Name')]
 _Field = Annotated[str, matching(_FIELD, 'a dotted path such as pose.position.x')]
-_Unit = Annotated[str, choice(*UNITS)]
+_Unit = Annotated[str, matching('.{0,32}', 'a text of up to 32 characters')]
 _Index = Annotated[int, Meta(ge=-1, le=1_000_000)]
 # Finite: NaN is not above a limit.
 _Number = Annotated[float, Meta(ge=-1e9, le=1e9)]
@@ -453,6 +451,10 @@ class Contract(_Section, kw_only=True):
         """Return how it is reset; None: it starts where it is."""
         return (self.resets.service or self.resets.trajectory or self.resets.policy
                 or self.resets.confirmation)
+
+    def without_reset(self) -> 'Contract':
+        """Return this contract, whose episodes begin where the robot is."""
+        return replace(self, resets=_Resets(none=True))
 
     @property
     def recorded(self) -> list[str]:

@@ -80,8 +80,15 @@ class Task:
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:
-        """Return what a checkpoint says of the task to programs that act without it."""
+        """Return what a checkpoint says of the task, so that it may act in others like it."""
         return {}
+
+    @staticmethod
+    def check_policy(described: Mapping[str, Any]) -> None:
+        """Check by what a checkpoint says of its task that its policy may act in this one.
+
+        For tasks with a description; ValueError: it may not.
+        """
 
     @property
     def observation_space(self) -> spaces.Box:
@@ -150,7 +157,7 @@ class _FunctionTask(Task):
 
 def make_task(contract: Contract) -> Task:
     """Return the task of a contract; ContractError: its class or function cannot be used."""
-    kind, arguments = _kind(contract), contract.task.arguments if contract.task else {}
+    kind, arguments = task_of(contract), contract.task.arguments if contract.task else {}
     try:
         return kind(contract, **arguments)
     except (TypeError, ValueError) as error:
@@ -160,12 +167,15 @@ def make_task(contract: Contract) -> Task:
             f'{contract.name}.yaml: task: {contract.task.function}: {cause(error)}') from error
 
 
-def describe_task(contract: Contract) -> dict[str, Any]:
-    """Return :meth:`Task.description` of a contract's task; or ContractError."""
-    return _kind(contract).description(contract)
+def tells_success(contract: Contract) -> bool:
+    """Return whether a contract says when an episode succeeds, and not only a person does."""
+    if contract.task is None:
+        return contract.success is not None
+    return contract.success is not None or task_of(contract).success is not Task.success
 
 
-def _kind(contract: Contract) -> type[Task]:
+def task_of(contract: Contract) -> type[Task]:
+    """Return the class of a contract's task; ContractError: it cannot be used."""
     if contract.task is None:
         return _FunctionTask
     kind = _find(contract, 'task', contract.task)

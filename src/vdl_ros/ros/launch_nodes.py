@@ -44,7 +44,7 @@ SAVING_S = '60'
 # Nodes that step environments, which may be slow to step and to close, end within 8 s, and what
 # Python and DDS do after that: launch would complain after 5.
 _CLOSING_S = '12'
-_STEPPERS = ('actor', 'evaluate', 'evaluator', 'policy_renderer')
+_STEPPERS = ('actor', 'evaluate', 'evaluator', 'play', 'policy_renderer')
 
 _RANGE = 'ROS_AUTOMATIC_DISCOVERY_RANGE'
 # In a namespace an arm has frames and a simulated time of its own, as is usual for robots.

@@ -99,13 +99,39 @@ class PolicyConfig:
 
     @property
     def path(self) -> Path:
-        if not self.policy:
-            raise SettingError('policy: not set: policy:=runs/<name>')
-        path = checkpoint_file(Path(self.policy))
-        if path.is_file():
-            return path
-        raise SettingError(f'policy: {quoted(self.policy)} is not allowed: a checkpoint, an .onnx '
-                           'file, or the name of a policy in models/')
+        return policy_file(self.policy)
+
+
+def policy_file(policy: str) -> Path:
+    """Return the file that the setting ``policy`` names; SettingError: there is none."""
+    if not policy:
+        raise SettingError('policy: not set: policy:=runs/<name>')
+    path = checkpoint_file(Path(policy))
+    if path.is_file():
+        return path
+    raise SettingError(f'policy: {quoted(policy)} is not allowed: a checkpoint, an .onnx file, or '
+                       'the name of a policy in models/')
+
+
+@dataclass(frozen=True)
+class RobotPolicyConfig:
+    """The node ``play``."""
+
+    robot: str = setting('', 'Robot: NAME of a contract, NAME.yaml.')
+    policy: str = setting(
+        '', 'Its policy: checkpoint, .onnx file of export_policy, or name of one in this package.')
+    episodes: int = setting(
+        0, 'Episodes after which it ends; 0: it plays on.', minimum=0, maximum=1_000_000_000,
+        unit='episodes')
+    reset: bool = setting(
+        True, 'Reset the robot before each episode, as its contract says; false: the next one '
+        'begins where it is.')
+    autostart: bool = setting(
+        True, 'Move the robot at once; false: after a lifecycle transition to active.')
+
+    @property
+    def path(self) -> Path:
+        return policy_file(self.policy)
 
 
 @dataclass(frozen=True)
@@ -161,6 +187,8 @@ class SimArmConfig:
     start_pose: str = setting(
         '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
     sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)
+    cube: bool = setting(
+        False, 'Put a cube of 3 cm on the table, to push or to pick; its pose is published.')
 
     @property
     def pose(self) -> dict[str, float]:

@@ -118,6 +118,7 @@ TABLE = {
     # Not latched: a policy that starts later would move an arm without notice.
     'arm/target': Topic('geometry_msgs/PointStamped', COMMAND),
     'arm/target_status': Topic('vdl_ros/TargetStatus', LATCHED),
+    'cube/pose': _sensor('geometry_msgs/PoseStamped'),
     'camera/image_raw': _sensor('sensor_msgs/Image'),
     'camera/image_raw/compressed': _sensor('sensor_msgs/CompressedImage'),
     'camera/image_attacked': _sensor('sensor_msgs/Image'),

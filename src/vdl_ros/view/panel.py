@@ -18,7 +18,7 @@ import viser
 from numpy.typing import NDArray
 from viser import transforms
 
-from vdl_ros.arm.geometry import ArmGeometry, Positions, Shape
+from vdl_ros.arm.geometry import CUBE_COLOUR, EDGE, ArmGeometry, Positions, Shape
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 
@@ -44,6 +44,7 @@ class ArmScene:
         server.initial_camera.look_at = (0.06, 0.03, 0.13)
         self._arm: _Drawn | None = None
         self._ghosts: dict[bool, _Drawn] = {}
+        self._cube: Any = None
 
     def set_geometry(self, geometry: ArmGeometry) -> None:
         for drawn in (self._arm, *self._ghosts.values()):
@@ -66,6 +67,15 @@ class ArmScene:
             if shown:
                 ghost.move(np.asarray(positions))
             ghost.root.visible = shown
+
+    def show_cube(self, pose: NDArray[np.float64]) -> None:
+        """Show the cube at a pose, float64 [7], m and a quaternion wxyz."""
+        if self._cube is None:
+            self._cube = self._server.scene.add_box(
+                '/cube', dimensions=(EDGE, EDGE, EDGE), color=CUBE_COLOUR)
+        if not np.allclose(pose, [*self._cube.position, *self._cube.wxyz], atol=1e-5):
+            with self._server.atomic():
+                self._cube.position, self._cube.wxyz = pose[:3], pose[3:]
 
 
 class _Drawn:

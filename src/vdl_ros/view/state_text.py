@@ -33,6 +33,7 @@ class ArmStatus:
     #: What a training on this arm does, and how far the tool is from its target, m; NaN: unknown.
     training: str = ''
     away: float = math.nan
+    nears: str = 'the finger tips are'
 
 
 def state_text(status: ArmStatus, positions: Positions, confident: bool | None, now: float) -> str:
@@ -66,7 +67,7 @@ def state_text(status: ArmStatus, positions: Positions, confident: bool | None, 
         notes.append(f'Trajectory aborted: {plain(status.reason)}.')
     if status.training:
         away = '' if math.isnan(status.away) else (
-            f', the finger tips are {100.0 * status.away:.1f} cm from the target')
+            f', {status.nears} {100.0 * status.away:.1f} cm from the target')
         notes.append(f'Training: **{plain(status.training)}**{away}.')
     elif status.target is not None:
         notes.append(_target_text(status.target))

@@ -11,9 +11,10 @@ import pytest
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS, Motors
+from vdl_ros.arm.kinematics import InverseKinematics
 from vdl_ros.arm.simulation import scene
 from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
-from vdl_ros.arm.simulation.scene import PREFIX, build_scene
+from vdl_ros.arm.simulation.scene import PREFIX, add_cube, build_scene, cube_pose
 from vdl_ros.arm.simulation.simulation import ArmSimulation, Pacer, PoseError
 from vdl_ros.arm.simulation.twins import Gravity
 
@@ -175,6 +176,22 @@ def test_many_short_steps_equal_one_long_step_and_time_goes_on():
     long.reset()
     assert long.step(0.010) == 3
     assert long.time == long.data.time == long.requested_time == pytest.approx(1.020)
+
+
+def test_a_cube_is_placed_rests_there_and_is_refused_within_the_arm():
+    arm = ArmSimulation(scene=build_scene(furnish=add_cube))
+    low = InverseKinematics(arm.geometry).solve([0.2, 0.0, 0.02], np.array([0, 0.6, 1.4, 0.6, 0]))
+    arm.reset(cube=[0.18, 0.1, 0.5])
+    arm.step(0.5)
+    assert arm.cube == pytest.approx(cube_pose(0.18, 0.1, 0.5), abs=1e-3)
+    for pose, place, message in (
+            (low, [0.2, 0.0, 0.0], 'pose: cube would be inside left_finger'),
+            (None, [0.2, 0.0], r'cube: \[0.2, 0.0\] is not allowed: x and y from -0.35 to 0.35 m'),
+            (None, [math.nan, 0.0, 0.0], 'cube: '), (None, [0.0, 0.4, 0.0], 'cube: ')):
+        with pytest.raises(PoseError, match=message):
+            arm.reset(pose, place)
+    arm.reset(low, [0.2, 0.2, 0.0])
+    assert simulation().cube is None
 
 
 def test_impossible_pose_is_refused_and_changes_nothing():

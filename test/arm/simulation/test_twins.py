@@ -4,14 +4,14 @@
 import numpy as np
 import pytest
 
+from vdl_ros.arm.geometry import EDGE
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.kinematics import InverseKinematics, Kinematics
 from vdl_ros.arm.simulation.batched_motors import TwinParameters
-from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.arm.simulation.scene import CUBE, CollisionChecker, add_cube, build_scene
 from vdl_ros.arm.simulation.simulation import ArmSimulation
 from vdl_ros.arm.simulation.twins import MEMORY, KinematicTwin, PhysicsTwin
 from vdl_ros.envs.owi535.arm_task import INSIDE
-from vdl_ros.envs.owi535.task_renderer import CUBE, EDGE, add_cube
 
 SCENE = build_scene()
 GEOMETRY = SCENE.geometry

@@ -8,15 +8,19 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import vdl_ros.envs  # noqa: F401
-from benchmarks.cube.controller import ScriptedController
+from benchmarks.arm_scripts import ScriptedController
+from vdl_ros.arm.geometry import EDGE
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.checked_vector_env import EnvError
 from vdl_ros.envs.owi535 import arm_task, cube
+from vdl_ros.envs.owi535.arm_env import RATE
 from vdl_ros.envs.owi535.arm_task import CLOSE
 from vdl_ros.envs.owi535.cube import PickPlaceTask, PushTask, cube_features, grip_point
-from vdl_ros.envs.owi535.task_renderer import EDGE
+from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
+from vdl_ros.robots.contract import known_contracts, read_contract
+from vdl_ros.robots.task import HISTORY, Measured, make_task
 
 TASKS = [PushTask, PickPlaceTask]
 
@@ -157,6 +161,49 @@ def test_a_scripted_controller_does_the_task(task, least):
         outcome = made.step(controller.act(observations), random)
         done |= outcome.success
     assert done.sum() >= least
+
+
+@pytest.mark.parametrize(('task', 'robot'), [
+    (PushTask, 'owi535_push'), (PickPlaceTask, 'owi535_pick_place')])
+def test_a_robot_sees_and_gets_what_the_environment_gives(task, robot):
+    made = task(1, randomisation='none', feedback='truth')
+    random, expected = started(made)
+    controller = ScriptedController(made)
+    on_robot = make_task(read_contract(known_contracts()[robot]))
+
+    def measured(time, commands):
+        _, angle = made.cube_reading
+        values = [*made.reading.positions[0], *made.cube_reading.place[0], angle[0]]
+        stamps = dict.fromkeys(('joints', 'cube'), float(made.reading.stamp[0]))
+        ages = {name: float(made.time[0]) - stamp for name, stamp in stamps.items()}
+        return Measured(dict(zip([*JOINTS, *CUBE_FEATURES], values, strict=True)), stamps, ages,
+                        time, np.array(commands))
+
+    commands = [np.zeros(len(task.motors))] * HISTORY
+    before = measured(0.0, commands)
+    on_robot.begin(before, np.random.default_rng(0))
+    assert on_robot.observation_space.contains(on_robot.observe(before))
+    on_robot.begin(before, np.random.default_rng(0))
+    on_robot.target = made.goals[0]
+    assert np.array_equal(on_robot.observe(before), expected[0])
+    success = False
+    for step in range(1, task.steps):
+        action = controller.act(expected)
+        outcome, expected = made.step(action, random), None
+        expected = outcome.observations
+        commands = [action[0] - 1.0, *commands[:-1]]
+        after = measured(step / RATE, commands)
+        reward = on_robot.reward(before, after)
+        success = on_robot.success(after)
+        assert not on_robot.failure(after)
+        assert np.array_equal(on_robot.observe(after), expected[0])
+        assert success == outcome.success[0]
+        # Rewards count switched motors one step later here, where the command is in force.
+        assert reward == pytest.approx(outcome.rewards[0], abs=0.02)
+        before = after
+        if success:
+            break
+    assert success
 
 
 def test_images_show_cube_and_goal():

@@ -10,7 +10,7 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.owi535.arm_env import JointReading
 from vdl_ros.envs.owi535.reach import FEATURES, ReachTask
-from vdl_ros.envs.owi535.reach_on_arm import ReachableSpace, ReachRunner
+from vdl_ros.envs.owi535.reach_runner import ReachableSpace, ReachRunner
 
 GEOMETRY = load()
 POSE = np.array([0.3, 0.4, 0.5, -0.2, 0.0])

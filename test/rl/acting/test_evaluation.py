@@ -90,7 +90,9 @@ def test_the_same_episode_of_two_policies_is_a_pair():
 
 
 def test_episodes_that_a_robot_lost_are_counted_apart():
-    steps = iter([(0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 1), (1, 0, 0), (0, 0, 0), (0, 1, 0)])
+    # A reset takes more than one step.
+    steps = iter([(0, 0, 0), (0, 0, 1), (0, 0, 1), (0, 0, 1), (1, 0, 0), (0, 0, 1), (0, 0, 1),
+                  (0, 0, 1), (0, 1, 0)])
 
     def step(actions):
         terminated, truncated, lost = (np.array([each], bool) for each in next(steps))

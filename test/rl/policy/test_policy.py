@@ -122,9 +122,10 @@ def test_auto_chooses_the_faster_precision_only_for_images(monkeypatch):
         monkeypatch.setattr(module, 'faster_in_bfloat16', is_faster)
         assert make(network='mlp', precision='auto').precision == torch.float32
         assert not tried
-        for space in (SMALL, spaces.Box(0, 255, (36, 36, 3), np.uint8)):
-            assert make(space, network='nature', precision='auto').precision == precision
-        assert len(tried) == 2
+        for shape in ((3, 36, 36), (36, 36, 3), (1, 36, 9000)):
+            space = spaces.Box(0, 255, shape, np.uint8)
+            assert make(space, network='universe', precision='auto').precision == precision
+        assert [len(each) for each in tried] == [16, 16, 3], 'a trial of large images is short'
 
 
 def test_auto_chooses_the_network_for_the_observations():

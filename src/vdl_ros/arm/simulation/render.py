@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.simulation.scene import CAMERA, PREFIX, Scene
+from vdl_ros.arm.simulation.scene import CAMERA, PREFIX, Scene, cube_address
 from vdl_ros.common.opengl import OpenGLError, check_drawing
 
 Array = NDArray[np.float64]
@@ -117,11 +117,17 @@ class ArmRenderer:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def render(self, positions: ArrayLike, lamp: bool = False, out: Image | None = None) -> Image:
+    def render(
+        self, positions: ArrayLike, lamp: bool = False, out: Image | None = None,
+        cube: ArrayLike | None = None,
+    ) -> Image:
         """Return an image of the arm at ``positions``, float64 [5], rad; see :meth:`render_data`.
 
-        ``out`` is an array to write to instead of a new one.
+        ``out`` is an array to write to instead of a new one; ``cube`` the pose, float64 [7], of
+        the cube of a scene that has one.
         """
+        if cube is not None:
+            self._data.qpos[cube_address(self.scene.model)] = cube
         self.scene.set_positions(self._data, np.asarray(positions, np.float64))
         return self.render_data(self._data, lamp, out)
 

@@ -14,7 +14,7 @@ import mujoco
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from vdl_ros.arm.geometry import ArmGeometry, GeometryError, load
+from vdl_ros.arm.geometry import CUBE_COLOUR, EDGE, ArmGeometry, GeometryError, load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.common.files import find_resource
 
@@ -27,6 +27,8 @@ PREFIX = 'arm/'
 CAMERA = PREFIX + 'camera'
 #: Reflected inertia of motor and gears, kg m^2; it outweighs that of the links.
 ROTOR_INERTIA = 0.001
+#: Name of the body of the cube, which a scene may have on its table.
+CUBE = 'cube'
 # Natural frequency of a joint without load, rad/s: rigid gears would need tiny steps.
 UNLOADED_RATE = 60.0
 
@@ -122,6 +124,32 @@ def build_scene(
     # A vertical axis, or balanced fingers, give rounding errors instead of 0.
     return dataclasses.replace(
         scene, load=np.where(torque > 0.01, torque, 0.0), inertia=np.diag(mass)[scene.dof])
+
+
+def add_cube(spec: Any) -> None:
+    """Add the cube to a ``mujoco.MjSpec``, and what the gripper needs to hold it."""
+    body = spec.worldbody.add_body(name=CUBE, pos=[0.2, 0.0, EDGE / 2.0])
+    body.add_freejoint()
+    # With the priority it is the cube's friction that counts.
+    geom = body.add_geom(name=CUBE, type=mujoco.mjtGeom.mjGEOM_BOX, size=[EDGE / 2.0] * 3,
+                         mass=0.03, rgba=(*CUBE_COLOUR, 1.0), priority=1)
+    geom.friction[0] = 0.6
+    # With MuJoCo's default, pyramids, a held cube creeps out of the fingers within seconds.
+    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+    spec.option.impratio = 10.0
+
+
+def cube_address(model: Any) -> slice | None:
+    """Return where the cube's pose is in ``data.qpos``, m and a quaternion wxyz; None: no cube."""
+    if mujoco.mj_name2id(model, mujoco.mjtObj.mjOBJ_BODY, CUBE) < 0:
+        return None
+    first = model.jnt_qposadr[model.body(CUBE).jntadr[0]]
+    return slice(first, first + 7)
+
+
+def cube_pose(x: float, y: float, angle: float) -> NDArray[np.float64]:
+    """Return the pose of a cube on the table, float64 [7], turned about the vertical axis, rad."""
+    return np.array([x, y, EDGE / 2.0, math.cos(angle / 2.0), 0.0, 0.0, math.sin(angle / 2.0)])
 
 
 def _arm(geometry: ArmGeometry, field_of_view: float) -> Any:

@@ -1,7 +1,7 @@
 """The simulated arm: MuJoCo, the arm of the URDF and on/off motors; stepped by its owner."""
 
 import collections
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import mujoco
@@ -12,11 +12,20 @@ from vdl_ros.arm.driver.usb import Signs, decode
 from vdl_ros.arm.geometry import ArmGeometry, Positions
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.arm.simulation.motor_model import GearMotors, SimulationConfig
-from vdl_ros.arm.simulation.scene import CollisionChecker, Scene, build_scene
+from vdl_ros.arm.simulation.scene import (
+    CollisionChecker,
+    Scene,
+    build_scene,
+    cube_address,
+    cube_pose,
+)
 from vdl_ros.common.quoting import quoted
 
 # A simulation that is later or earlier does not catch up or wait, s of wall time; see Pacer.
 _MAX_LAG_S = 0.2
+#: Where the cube is at first, x, y, m, and its angle, rad; and how far it may be on each axis, m.
+START = (0.2, 0.0, 0.0)
+MAX_CUBE = 0.35
 
 
 class PoseError(ValueError):
@@ -44,6 +53,7 @@ class ArmSimulation:
         self.scene.model.opt.timestep = self.config.timestep
         self.data: Any = mujoco.MjData(self.scene.model)
         self._checker = CollisionChecker(self.scene)
+        self._cube = cube_address(self.scene.model)
         self._random = np.random.default_rng(seed)
         self._stiffness = self.scene.stiffen(self.config.sag)
         given = np.array([getattr(self.config, f'{name}_speed') for name in JOINTS])
@@ -79,6 +89,11 @@ class ArmSimulation:
         return np.array(self.data.qvel[self.scene.dof])
 
     @property
+    def cube(self) -> Positions | None:
+        """Return the cube's pose in ``base_link``, float64 [7]: m, and a quaternion wxyz."""
+        return None if self._cube is None else np.array(self.data.qpos[self._cube])
+
+    @property
     def motors(self) -> Motors:
         return self._command
 
@@ -104,14 +119,24 @@ class ArmSimulation:
             self._step()
         return count
 
-    def reset(self, pose: ArrayLike | Mapping[str, float] | None = None) -> None:
-        """Place the arm at ``pose``, at rest, motors and lamp off, and draw new speeds.
+    def reset(
+        self, pose: ArrayLike | Mapping[str, float] | None = None, cube: Sequence[float] = START,
+    ) -> None:
+        """Place arm and cube, at rest, motors and lamp off, and draw new speeds.
 
         Args:
             pose: resting positions, sag included, float64 [5], rad, or positions by name, others
                 0; None is straight up. After a PoseError nothing is changed.
+            cube: its place on the table, x, y in m, and its angle, rad; without one it is ignored.
         """
-        positions = self._checked(pose)
+        before = self.scene.model.qpos0.copy()
+        try:
+            # The check for collisions has the cube there.
+            self._place_cube(cube)
+            positions = self._checked(pose)
+        except PoseError:
+            self.scene.model.qpos0[:] = before
+            raise
         variation = self.config.speed_variation
         self._motors.speed = (
             self._nominal_speed * self._random.uniform(1 - variation, 1 + variation, len(JOINTS))
@@ -137,6 +162,15 @@ class ArmSimulation:
             data.ctrl[scene.actuators] = self._motors.target
         mujoco.mj_step(scene.model, data)
         self._steps += 1
+
+    def _place_cube(self, cube: Sequence[float]) -> None:
+        if self._cube is None:
+            return
+        if len(cube) != len(START) or not np.isfinite(cube).all() or (
+                np.abs(cube[:2]).max() > MAX_CUBE):
+            raise PoseError(f'cube: {quoted(list(cube))} is not allowed: x and y from '
+                            f'{-MAX_CUBE:g} to {MAX_CUBE:g} m, and an angle in rad')
+        self.scene.model.qpos0[self._cube] = cube_pose(*cube)
 
     def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
         if isinstance(pose, Mapping):

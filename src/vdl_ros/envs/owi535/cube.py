@@ -11,10 +11,16 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from vdl_ros.arm.geometry import ArmGeometry
+from vdl_ros.arm.geometry import EDGE, ArmGeometry
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
-from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
+from vdl_ros.arm.simulation.scene import (
+    CUBE,
+    CollisionChecker,
+    add_cube,
+    build_scene,
+    cube_address,
+)
 from vdl_ros.arm.simulation.twins import MEMORY, PhysicsTwin
 from vdl_ros.envs.owi535.arm_env import (
     MOVING,
@@ -40,7 +46,6 @@ from vdl_ros.envs.owi535.arm_task import (
     shaped,
     uniform,
 )
-from vdl_ros.envs.owi535.task_renderer import CUBE, EDGE, add_cube
 from vdl_ros.envs.registration import PICK_PLACE_STEPS, PUSH_STEPS
 
 Array = NDArray[np.float64]
@@ -210,7 +215,8 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
     """Return poses around a cube, float64 [M, 5], and distances from the axis, float64 [M], m."""
     scene = build_scene(world.scene.geometry, furnish=add_cube)
     checker, kinematics = CollisionChecker(scene), Kinematics(scene.geometry)
-    along = scene.model.jnt_qposadr[scene.model.body(CUBE).jntadr[0]]
+    along = cube_address(scene.model)
+    assert along is not None
     base, gripper = JOINTS.index('base'), JOINTS.index('gripper')
     found = []
     for space in (world.free, world.straight):
@@ -227,7 +233,7 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
         poses[:, gripper] = _OPEN[0] * scene.geometry.upper[gripper]
         free = np.zeros(len(poses), np.bool_)
         for row, distance in enumerate(radius[which]):
-            scene.model.qpos0[along] = distance
+            scene.model.qpos0[along.start] = distance
             free[row] = not checker.collides(poses[row:row + 1])[0]
         found.append((poses[free], radius[which][free]))
     return found[0], found[1]
@@ -237,11 +243,33 @@ def _around(world: World) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
 LOST = 0.33
 #: How far a goal is from its cube, m.
 MIN_DISTANCE, MAX_DISTANCE = 0.05, 0.12
+# Goals that are tried for a cube that a robot has.
+_TRIED = 200
 #: Heights of lifted goals above the table, m.
 MIN_HEIGHT, MAX_HEIGHT = 0.03, 0.08
 #: Dense reward: for each m of the cube nearer to the goal, and of ``tool0`` nearer to where it
 #: moves the cube.
 PROGRESS, APPROACH = 40.0, 10.0
+
+
+def dense_reward(
+    nearer: Array, approached: Array, distance: Array, success: Bools,
+    switched: NDArray[np.intp],
+) -> Array:
+    """Return the dense reward of a step of N arms, float64 [N].
+
+    Args:
+        nearer: how much nearer the cube came to its goal, m.
+        approached: and ``tool0`` to where it moves the cube, m.
+        distance: of the cube from the goal after it, m.
+    """
+    return shaped(PROGRESS * nearer + APPROACH * approached, distance, success, switched)
+
+
+def is_lost(cubes: Array) -> Bools:
+    """Return which cubes, float64 [N, 3], m, are out of reach or have fallen, bool [N]."""
+    lost: Bools = (np.linalg.norm(cubes[:, :2], axis=1) > LOST) | (cubes[:, 2] < 0.0)
+    return lost
 
 
 class CubeTask(ArmTask):
@@ -306,16 +334,15 @@ class CubeTask(ArmTask):
     def _simulate(self, directions: NDArray[np.int8]) -> tuple[Array, Bools]:
         self._twin.step(directions)
         cube = self.cubes[:, :3]
-        lost = (np.linalg.norm(cube[:, :2], axis=1) > LOST) | (cube[:, 2] < 0.0)
-        return np.linalg.norm(cube - self.goals, axis=1), lost
+        return np.linalg.norm(cube - self.goals, axis=1), is_lost(cube)
 
     def _reward(
         self, distance: Array, success: Bools, switched: NDArray[np.intp], happened: Bools,
     ) -> Array:
         before, self._tool_away = self._tool_away, self._away(
             self.positions, self.cubes[:, :3], self.goals)
-        progress = PROGRESS * (self._distance - distance) + APPROACH * (before - self._tool_away)
-        return shaped(progress, distance, success, switched)
+        return dense_reward(self._distance - distance, before - self._tool_away, distance, success,
+                            switched)
 
     def _observe(self, reading: JointReading, before: JointReading, rows: Any) -> Any:
         return self._observer.observe(
@@ -337,13 +364,9 @@ class CubeTask(ArmTask):
             radius = np.sqrt(random.uniform(MIN_RADIUS**2, MAX_RADIUS**2, len(rows)))
             angle = random.uniform(-MAX_ANGLE, MAX_ANGLE, len(rows))
             cube[rows] = radius[:, None] * _direction(angle)
-            away = random.uniform(MIN_DISTANCE, MAX_DISTANCE, len(rows))[:, None]
-            goals[rows] = cube[rows] + away * _direction(random.uniform(-np.pi, np.pi, len(rows)))
-            radius = np.linalg.norm(goals[rows], axis=1)
-            side = np.abs(np.arctan2(goals[rows, 1], goals[rows, 0]))
-            rows = rows[(radius < MIN_RADIUS) | (radius > MAX_RADIUS) | (side > MAX_ANGLE)]
-        height = np.where(random.random(count) < self.lifted,
-                          random.uniform(MIN_HEIGHT, MAX_HEIGHT, count), 0.0) + EDGE / 2.0
+            goals[rows], good = _goals(cube[rows], random)
+            rows = rows[~good]
+        height = goal_heights(self.lifted, count, random)
         half = random.uniform(-np.pi, np.pi, count) / 2.0
         zeros = np.zeros(count)
         pose = np.column_stack([
@@ -366,6 +389,30 @@ class CubeTask(ArmTask):
         w, x, y, z = pose[:, 3:].T
         angle = np.arctan2(2.0 * (w * z + x * y), 1.0 - 2.0 * (y * y + z * z))
         return CubeReading(place, angle)
+
+
+def _goals(cubes: Array, random: np.random.Generator) -> tuple[Array, Bools]:
+    """Return a random goal for each place of a cube, [N, 2], m, and whether it is in the area."""
+    away = random.uniform(MIN_DISTANCE, MAX_DISTANCE, len(cubes))[:, None]
+    goals = cubes + away * _direction(random.uniform(-np.pi, np.pi, len(cubes)))
+    radius, side = np.linalg.norm(goals, axis=1), np.abs(np.arctan2(goals[:, 1], goals[:, 0]))
+    return goals, (radius >= MIN_RADIUS) & (radius <= MAX_RADIUS) & (side <= MAX_ANGLE)
+
+
+def goal_heights(lifted: float, count: int, random: np.random.Generator) -> Array:
+    """Return heights of goals, float64 [N], m, of which the share ``lifted`` is lifted."""
+    return np.where(random.random(count) < lifted,
+                    random.uniform(MIN_HEIGHT, MAX_HEIGHT, count), 0.0) + EDGE / 2.0
+
+
+def goal_near(cube: Array, lifted: float, random: np.random.Generator) -> Array:
+    """Return a random goal for a cube, float64 [3], m, that may lie where goals do not."""
+    goals, good = _goals(np.tile(cube[:2], (_TRIED, 1)), random)
+    height = goal_heights(lifted, 1, random)
+    if good.any():
+        return np.append(goals[good.argmax()], height)
+    angle = np.clip(np.arctan2(cube[1], cube[0]), -MAX_ANGLE, MAX_ANGLE)
+    return np.append((MIN_RADIUS + MAX_RADIUS) / 2.0 * _direction(angle), height)
 
 
 class PushTask(CubeTask):

@@ -1,4 +1,4 @@
-"""Images of the arm, its target and its cube; and the cube that the physics simulates."""
+"""Images of the arm, its target and its cube."""
 
 from typing import Any
 
@@ -6,27 +6,9 @@ import mujoco
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.arm.geometry import CUBE_COLOUR, EDGE
 from vdl_ros.arm.simulation.render import ArmRenderer
 from vdl_ros.arm.simulation.scene import Scene, build_scene
-
-#: Name of the body.
-CUBE = 'cube'
-#: Edge, m: the gripper opens 4.5 cm.
-EDGE = 0.03
-COLOUR = (0.75, 0.12, 0.12, 1.0)
-
-
-def add_cube(spec: Any) -> None:
-    """Add the cube to a ``mujoco.MjSpec``, and what the gripper needs to hold it."""
-    body = spec.worldbody.add_body(name=CUBE, pos=[0.2, 0.0, EDGE / 2.0])
-    body.add_freejoint()
-    # With the priority it is the cube's friction that counts.
-    body.add_geom(name=CUBE, type=mujoco.mjtGeom.mjGEOM_BOX, size=[EDGE / 2.0] * 3, mass=0.03,
-                  rgba=COLOUR, priority=1)
-    # With MuJoCo's default, pyramids, a held cube creeps out of the fingers within seconds.
-    spec.option.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
-    spec.option.impratio = 10.0
-
 
 Array = NDArray[np.float64]
 Image = NDArray[np.uint8]
@@ -104,6 +86,6 @@ def _add_target_and_cube(spec: Any) -> None:
             ('target', geom.mjGEOM_SPHERE, [RADIUS, 0.0, 0.0], [0.1, 0.75, 0.2, 0.6]),
             # It reaches through the table, whose top hides the rest.
             ('rod', geom.mjGEOM_CYLINDER, [0.002, _HALF_ROD, 0.0], [0.1, 0.75, 0.2, 1.0]),
-            ('cube', geom.mjGEOM_BOX, [EDGE / 2.0] * 3, COLOUR)):
+            ('cube', geom.mjGEOM_BOX, [EDGE / 2.0] * 3, (*CUBE_COLOUR, 1.0))):
         body = spec.worldbody.add_body(name=name, mocap=True)
         body.add_geom(type=kind, size=size, rgba=colour, contype=0, conaffinity=0)

@@ -4,9 +4,9 @@ import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from vdl_ros.common.metrics import ReactionTime, in_ms
-from vdl_ros.rl.acting.actor import EnvStepper
+from vdl_ros.rl.acting.actor import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
 
@@ -205,12 +205,45 @@ class Act:
             self.state, self._actions, torch.from_numpy(np.asarray(rewards, np.float32)))
 
 
+#: As an :class:`Act`: observations, where episodes begin, and rewards of the last actions.
+Acts = Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]]
+
+
+class Played(NamedTuple):
+    """A step of all environments, the episodes that ended in it, and how many were lost.
+
+    ``longest`` is the number of steps of the longest episode that has not ended.
+    """
+
+    step: Step
+    ended: list[FinishedEpisode]
+    lost: int
+    longest: int
+
+
+def play(
+    envs: VectorEnv, act: Acts, seed: int, stop: threading.Event | None = None,
+) -> Iterator[Played]:
+    """Act until ``stop`` is set."""
+    batch = envs.num_envs
+    is_running: NDArray[Any] = np.zeros(batch, np.bool_)
+    stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
+    rewards: NDArray[Any] = np.zeros(batch)
+    while not (stop and stop.is_set()):
+        is_reset = stepper.is_reset
+        step = stepper.step(act(stepper.observation, is_reset, rewards))
+        rewards = step.reward
+        # A robot that is silent, or being reset, for many steps has lost one episode, or none.
+        lost = int((step.ignored & is_running).sum())
+        is_running = ~(step.ignored | step.terminated | step.truncated)
+        yield Played(step, counter.add(step.arrays(is_reset)), lost, counter.longest)
+
+
 def evaluate(
-    envs: VectorEnv, act: Callable[[NDArray[Any], NDArray[Any], NDArray[Any]], NDArray[Any]],
-    episodes: int, seed: int, stop: threading.Event | None = None, *,
+    envs: VectorEnv, act: Acts, episodes: int, seed: int, stop: threading.Event | None = None, *,
     tell: Callable[[str], None] = lambda line: None, clock: Callable[[], float] = time.monotonic,
 ) -> Evaluation:
-    """Play ``episodes`` episodes, divided evenly among the environments; ``act`` is as an `Act`.
+    """Play ``episodes`` episodes, divided evenly among the environments.
 
     Each environment counts only its share: counting the episodes that end first would favour
     short ones. ``tell`` takes a line of progress after 10 s, and after twice the time again.
@@ -220,28 +253,21 @@ def evaluate(
     shares[:episodes % batch] += 1
     counted: list[FinishedEpisode] = []
     reaction_time, late, lost = ReactionTime(), 0, 0
-    is_lost: NDArray[Any] = np.zeros(batch, np.bool_)
-    stepper, counter = EnvStepper(envs, seed), EpisodeCounter(batch)
-    rewards: NDArray[Any] = np.zeros(batch)
-    is_over: NDArray[Any] = np.zeros(batch, np.bool_)
     start, due = clock(), _TELL_S
-    while shares.any() and not (stop and stop.is_set()):
-        is_reset = stepper.is_reset
-        step = stepper.step(act(stepper.observation, is_reset, rewards))
-        rewards = step.reward
-        reaction_time.extend(step.extras.get('reaction_time', ()))
-        late += int(np.sum(step.extras.get('late_actions', 0)))
-        # A robot that is silent for many steps has lost one episode.
-        is_lost, was_lost = step.ignored & ~is_over, is_lost
-        lost += int((is_lost & ~was_lost).sum())
-        is_over = step.terminated | step.truncated
-        for episode in counter.add(step.arrays(is_reset)):
+    for played in play(envs, act, seed, stop):
+        extras = played.step.extras
+        reaction_time.extend(extras.get('reaction_time', ()))
+        late += int(np.sum(extras.get('late_actions', 0)))
+        lost += played.lost
+        for episode in played.ended:
             if shares[episode.environment]:
                 shares[episode.environment] -= 1
                 counted.append(episode)
+        if not shares.any():
+            break
         if (seconds := clock() - start) >= due:
             due = 2 * seconds
             tell(f'{len(counted)} of {episodes} episodes have ended in {seconds:.0f} s; the '
-                 f'longest of the others has {counter.longest:,} steps'
+                 f'longest of the others has {played.longest:,} steps'
                  + ('' if counted else ', and time_limit would end it'))
     return Evaluation(tuple(counted), in_ms(reaction_time.summary()), late, lost)

@@ -326,12 +326,18 @@ def choose_precision(policy: Policy, precision: str) -> None:
         torch.bfloat16 if precision == 'bfloat16' and policy.of_images else torch.float32)
 
 
+# At most, of all images of a trial: 16 x 256 x 256.
+_TRIAL_PIXELS = 1 << 20
+
+
 def _faster_in_bfloat16(policy: Policy) -> bool:
     device = policy.policy_head.weight.device
     if device != CPU:
         return computes_bfloat16(device)
-    # A batch of 16; random images would change the random state of the run.
-    images = torch.full((16, *policy.image_shape), 0.5)
+    # A batch of 16, of large images less: 16 of a megapixel take half a minute, in which nothing
+    # is said. Random images would change the random state of the run.
+    count = min(max(_TRIAL_PIXELS // math.prod(policy.image_shape[1:]), 1), 16)
+    images = torch.full((count, *policy.image_shape), 0.5)
     with torch.no_grad():
         return faster_in_bfloat16(lambda: policy.policy_torso(images))
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Time as Stamp
+from geometry_msgs.msg import PoseStamped
 from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.time import Time
@@ -19,7 +20,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
 from vdl_ros.ros.base_node import BaseNode, Health
 from vdl_ros.ros.messages.images import load_calibration, pinhole, uncalibrated
-from vdl_ros.ros.messages.joint_messages import positions_of, seconds
+from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, seconds
 
 Pixels = NDArray[np.uint8]
 #: Called with an image, uint8 [height, width, 3], its camera info, and its time.
@@ -42,6 +43,7 @@ class SimulatedFeed:
         assert config.size is not None
         width, height = config.size
         self._node, self._publish = node, publish
+        self._geometry, self._field_of_view = geometry, config.field_of_view
         self._renderer, matrix = _renderer(geometry, config.field_of_view, width, height)
         self._info = pinhole(matrix, width, height)
         self._pixels = np.empty((height, width, 3), np.uint8)
@@ -50,14 +52,30 @@ class SimulatedFeed:
         self._next: JointState | None = None
         self._shown: JointState | None = None
         self._shown_at = self._received_at = -np.inf
+        # None until a simulation has one.
+        self._cube: NDArray[np.float64] | None = None
         node.sub('arm/joint_states', self._on_joint_states)
         node.sub('arm/motors_sent', self._on_motors_sent)
+        node.sub('cube/pose', self._on_cube)
         node.get_logger().info(f'{width} x {height} of the simulated arm: waiting for '
                                f'{node.resolve_topic_name("arm/joint_states")}')
 
     def _on_motors_sent(self, message: MotorCommand) -> None:
         if message.lamp in (-1, 1):
             self._lamp = message.lamp == 1
+
+    def _on_cube(self, message: PoseStamped) -> None:
+        pose = pose_of(message.pose)
+        if self._cube is None:
+            # Only one renderer can be open.
+            self._renderer.close()
+            height, width, _ = self._pixels.shape
+            self._renderer, _ = _renderer(
+                self._geometry, self._field_of_view, width, height, with_cube=True)
+        elif np.allclose(pose, self._cube, atol=1e-5):
+            return
+        # It moves with the arm, and falls and rolls without it.
+        self._cube, self._shown = pose, None
 
     def _on_joint_states(self, message: JointState) -> None:
         missing = [name for name, value in zip(JOINTS, positions_of(message), strict=True)
@@ -77,7 +95,8 @@ class SimulatedFeed:
         message, self._next = self._next, None
         assert message is not None
         self._shown, self._shown_at = message, time.monotonic()
-        self._renderer.render(positions_of(message), self._lamp, out=self._pixels)
+        self._renderer.render(
+            positions_of(message), self._lamp, out=self._pixels, cube=self._cube)
         self._publish(self._pixels, self._info, message.header.stamp)
 
     def poll(self) -> None:
@@ -161,13 +180,14 @@ class RealFeed:
 
 
 def _renderer(
-    geometry: ArmGeometry, field_of_view: float, width: int, height: int,
+    geometry: ArmGeometry, field_of_view: float, width: int, height: int, with_cube: bool = False,
 ) -> tuple[Any, NDArray[np.float64]]:
     try:
         # Imported only here: the import needs OpenGL, and other sources need none.
         from vdl_ros.arm.simulation.render import ArmRenderer, camera_matrix
-        from vdl_ros.arm.simulation.scene import build_scene
-        scene = build_scene(geometry, field_of_view=field_of_view)
+        from vdl_ros.arm.simulation.scene import add_cube, build_scene
+        scene = build_scene(geometry, field_of_view=field_of_view,
+                            furnish=add_cube if with_cube else None)
         return ArmRenderer(scene, width, height), camera_matrix(scene, width, height)
     except ValueError:
         raise  # the description cannot be rendered

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from builtin_interfaces.msg import Duration, Time
-from geometry_msgs.msg import Point, TransformStamped
+from geometry_msgs.msg import Point, Pose, Quaternion, TransformStamped
 from numpy.typing import ArrayLike, NDArray
 from sensor_msgs.msg import JointState
 from std_msgs.msg import ColorRGBA
@@ -19,6 +19,8 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.common.quoting import shown
 from vdl_ros.msg import ArmPose, EmergencyStopState
+
+Array = NDArray[np.float64]
 
 
 def seconds(stamp: Time | Duration) -> float:
@@ -44,6 +46,21 @@ def positions_of(message: JointState | ArmPose) -> Positions:
             raise ValueError(f'positions: {name}: {value} is not a finite number')
         found[index] = value
     return found
+
+
+def pose_message(pose: Array) -> Pose:
+    """Return a message of a pose, float64 [7], m and a quaternion wxyz."""
+    x, y, z, qw, qx, qy, qz = pose.tolist()
+    return Pose(position=Point(x=x, y=y, z=z), orientation=Quaternion(w=qw, x=qx, y=qy, z=qz))
+
+
+def pose_of(message: Pose) -> Array:
+    """Return the pose in a message, float64 [7], m and a quaternion wxyz; ValueError: none."""
+    place, turn = message.position, message.orientation
+    pose = np.array([place.x, place.y, place.z, turn.w, turn.x, turn.y, turn.z])
+    if not np.isfinite(pose).all() or not 0.5 < np.linalg.norm(pose[3:]) < 2.0:
+        raise ValueError(f'pose: {pose.tolist()} is not a place and a unit quaternion')
+    return pose
 
 
 def trajectory_message(
@@ -89,8 +106,6 @@ def stop_marker(state: EmergencyStopState) -> Marker:
     marker.pose.position.z, marker.pose.orientation.w, marker.scale.z = 0.5, 1.0, 0.03
     return marker
 
-
-Array = NDArray[np.float64]
 
 
 class FrameError(ValueError):

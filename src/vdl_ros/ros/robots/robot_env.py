@@ -6,7 +6,8 @@ agent. ``reset`` and ``step`` wait for its ticks only.
 
 import threading
 import time
-from pathlib import Path
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -22,7 +23,7 @@ from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import Result
-from vdl_ros.robots.task import describe_task, make_task
+from vdl_ros.robots.task import make_task, task_of
 from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
@@ -175,19 +176,30 @@ def register(
 
     ``namespace`` is the one of their topics, ``launch`` as of :class:`RobotGraph`.
     """
-    for name, path in known_contracts(config.robots).items():
-        gymnasium.registry.pop(f'{ROBOT}{name}', None)
-        gymnasium.register(
-            f'{ROBOT}{name}',
-            vector_entry_point=_creator(path, namespace, stop, launch))
+    for path in known_contracts(config.robots).values():
+        _register(path.stem, partial(read_contract, path), namespace, stop, launch)
 
 
-def _creator(path: Path, namespace: str, stop: threading.Event, launch: str) -> Any:
+def register_robot(
+    contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
+) -> None:
+    """Register the robot of one contract, as :func:`register` does."""
+    _register(contract.name, lambda: contract, namespace, stop, launch)
+
+
+def _register(
+    name: str, read: Callable[[], Contract], namespace: str, stop: threading.Event, launch: str,
+) -> None:
     # A function: Gymnasium copies what it registers, and an event cannot be copied.
     def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
-        return RobotVectorEnv(
-            num_envs, contract=read_contract(path), namespace=namespace, stop=stop, launch=launch,
-            **arguments)
-    make.checkpoint_description = (  # type: ignore[attr-defined]
-        lambda: describe_task(read_contract(path)))
-    return make
+        return RobotVectorEnv(num_envs, contract=read(), namespace=namespace, stop=stop,
+                              launch=launch, **arguments)
+
+    def describe() -> dict[str, Any]:
+        contract = read()
+        return task_of(contract).description(contract)
+
+    creator: Any = make
+    creator.checkpoint_description = describe
+    gymnasium.registry.pop(f'{ROBOT}{name}', None)
+    gymnasium.register(f'{ROBOT}{name}', vector_entry_point=creator)

@@ -15,6 +15,7 @@ from rclpy.node import Node
 from rclpy.subscription import Subscription
 from std_msgs.msg import String
 
+from vdl_ros.common.children import telling
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError, EnvStopped
@@ -186,11 +187,13 @@ class LocalInferenceMode:
     ) -> None:
         self._context, self._compression = context, train.compression
         node = context.node
-        self.actor = make_actor(
-            envs, train, algorithm_config, frames_per_observation, seed=context.seed,
-            timer=context.timer, threads=context.threads, stream=zlib.crc32(namespace.encode()),
-            follow=None if attacked is None else attacked.follow,
-            exploration=exploration_schedule(algorithm_config, context.actor_id, train.freeze))
+        with telling(f'{context.actor_id}: making the network'):
+            self.actor = make_actor(
+                envs, train, algorithm_config, frames_per_observation, seed=context.seed,
+                timer=context.timer, threads=context.threads,
+                stream=zlib.crc32(namespace.encode()),
+                follow=None if attacked is None else attacked.follow, exploration=(
+                    exploration_schedule(algorithm_config, context.actor_id, train.freeze)))
         self._credit = Credit(train.credit, train.batch_size, context.credit_timeout)
         self._credit.sequence = sequence
         self._learner_id = ''

@@ -7,38 +7,19 @@ target that no pose reaches, a gap between two updates. No ROS.
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 from numpy.typing import NDArray
 
-from vdl_ros.arm.geometry import ArmGeometry, load
+from vdl_ros.arm.geometry import ArmGeometry
 from vdl_ros.arm.joints import JOINTS
-from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
-from vdl_ros.envs.owi535.arm_env import (
-    IN_FLIGHT,
-    RATE,
-    Feature,
-    JointReading,
-    bounded,
-    feature_space,
-)
-from vdl_ros.envs.owi535.arm_task import CLOSE, CUBE, HOLD, Workspace, world
-from vdl_ros.envs.owi535.reach import (
-    FEATURES,
-    MOTORS,
-    POSES_AT_TARGET,
-    SPACE,
-    ReachObserver,
-    dense_reward,
-    describe,
-    travel_time,
-)
-from vdl_ros.robots.contract import Contract, ContractError
-from vdl_ros.robots.task import Measured, Task
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, RATE, JointReading
+from vdl_ros.envs.owi535.arm_task import CUBE, Workspace
+from vdl_ros.envs.owi535.reach import FEATURES, MOTORS, ReachObserver
+from vdl_ros.envs.owi535.robot_tasks import Past
 
 Array = NDArray[np.float64]
 #: int8 [5]: -1, 0 or 1 for each joint.
@@ -52,7 +33,6 @@ CLOCK_SKEW = 0.05
 # Joints without which there is no observation; of the wrist there is one by camera.
 _NEEDED = np.array([name in ('base', 'shoulder', 'elbow') for name in JOINTS])
 _WRIST = MOTORS.index('wrist')
-_COMMANDS = [feature for feature in FEATURES if '_command_' in feature.name]
 _AWAY = [index for index, feature in enumerate(FEATURES)
          if feature.name in ('target_from_tool_x', 'target_from_tool_y', 'target_from_tool_z')]
 
@@ -72,35 +52,6 @@ class ReachableSpace:
         """
         nearest = float(np.linalg.norm(self._places[straight] - place, axis=1).min())
         return 0.0 if nearest <= CUBE else nearest
-
-
-class _Past:
-    """What an observation and success depend on: two measurements, and how long it was close."""
-
-    def __init__(self) -> None:
-        self._before: JointReading | None = None
-        self._latest: JointReading | None = None
-        self.close_since = math.nan
-
-    def observe(
-        self, observer: ReachObserver, reading: JointReading, now: float,
-        commands: NDArray[np.int8], target: Array,
-    ) -> NDArray[np.float32]:
-        """Return the observation, by the function of the environment."""
-        # The same measurement may come twice, by a slow camera.
-        if self._latest is None or reading.stamp != self._latest.stamp:
-            self._before, self._latest = self._latest, reading
-        return observer.observe(reading, self._before or reading, np.array(now), commands, target)
-
-    def is_success(self, now: float, distance: float, rate: float) -> bool:
-        """Return whether ``distance`` has been within ``CLOSE`` for ``HOLD``."""
-        if distance > CLOSE:
-            self.close_since = math.nan
-            return False
-        if math.isnan(self.close_since):
-            self.close_since = now
-        # Updates vary a little in time.
-        return now - self.close_since >= HOLD - 0.5 / rate
 
 
 @dataclasses.dataclass
@@ -140,7 +91,7 @@ class ReachRunner:
         self._paused_since: float | None = None
         self._is_checked = self._is_fresh = False
         self._commands = np.zeros((IN_FLIGHT, len(MOTORS)), np.int8)
-        self._past = _Past()
+        self._past = Past()
 
     @property
     def distance(self) -> float:
@@ -169,7 +120,7 @@ class ReachRunner:
         """
         if self.target is None:
             # Nothing moves by a command of long ago.
-            self._commands[:], self._past = 0, _Past()
+            self._commands[:], self._past = 0, Past()
         self.target = np.array(place, np.float64)
         self.state, self.reason = 'running', ''
         self._progress = _Progress(now if since is None else since)
@@ -211,7 +162,8 @@ class ReachRunner:
 
     def _run(self, now: float, reading: JointReading) -> Directions:
         assert self.target is not None
-        observation = self._past.observe(self._observer, reading, now, self._commands, self.target)
+        observation = self._observer.observe(
+            reading, self._past.before(reading), np.array(now), self._commands, self.target)
         motors = np.asarray(self._act(
             observation[None], np.array([self._is_fresh])), np.int8)[0] - np.int8(1)
         self._is_fresh = False
@@ -250,7 +202,7 @@ class ReachRunner:
         """Switch the motors off, and give the target up if that lasts."""
         self.state, self.reason = 'paused', problem
         self._progress.distance = math.nan
-        self._past, self._is_fresh = _Past(), True
+        self._past, self._is_fresh = Past(), True
         if self._paused_since is None:
             self._paused_since = now
         elif now - self._paused_since > self._give_up_after:
@@ -263,108 +215,3 @@ class ReachRunner:
         directions = np.zeros(len(JOINTS), np.int8)
         directions[:len(MOTORS)] = motors
         return directions
-
-
-class ReachOnRobot(Task):
-    """A random reachable target in each episode; it ends ``HOLD`` after ``tool0`` is there.
-
-    Args:
-        joints: whether measured joints are observed, and not only rewarded. Without them the
-            observation is the place of the target, the latest commands, and the ages of images.
-
-    Raises:
-        ContractError: the contract lacks a joint, or has other actions.
-    """
-
-    def __init__(self, contract: Contract, joints: bool = True) -> None:
-        super().__init__(contract)
-        self._seen = SPACE if joints else feature_space([
-            *_COMMANDS, *(Feature(f'target_{axis}', 'm', 1.0) for axis in 'xyz'),
-            *(Feature(f'{image.name}_age', 's', 1.0) for image in contract.observed_images)])
-        missing = {*JOINTS} - {feature.name for feature in contract.features}
-        if missing:
-            raise ContractError(f'features: {", ".join(sorted(missing))}: missing: the joints '
-                                f'{", ".join(JOINTS)}')
-        parts = contract.actions.parts
-        if [(part.name, part.levels) for part in parts] != [
-                (name, (-1.0, 0.0, 1.0)) for name in MOTORS]:
-            raise ContractError(f'actions: parts: {[part.name for part in parts]} is not allowed: '
-                                f'{", ".join(MOTORS)}, each with levels [-1, 0, 1]')
-        self._source = next(each.source for each in contract.features if each.name == JOINTS[0])
-        self._geometry = load()
-        self._world = world()
-        self._observer, self._kinematics = ReachObserver(self._geometry), Kinematics(
-            self._geometry)
-        self._assumed = self._geometry.upright
-        self.target: Array = np.zeros(3)
-        self._at_target = np.zeros((POSES_AT_TARGET, len(JOINTS)))
-        self._past, self._success = _Past(), False
-
-    @staticmethod
-    def description(contract: Contract) -> dict[str, Any]:
-        """As of the environment of the same task; of one arm, which nobody measured.
-
-        Without joints it is another task, for no other program.
-        """
-        if contract.task is not None and not contract.task.arguments.get('joints', True):
-            return {}
-        found = describe(rate=contract.rate)
-        del found['twins']
-        return found | {'robot': contract.name}
-
-    @property
-    def observation_space(self) -> spaces.Box:
-        return self._seen
-
-    def begin(self, measured: Measured, random: np.random.Generator) -> None:
-        """Draw a target that this arm can reach."""
-        straight = math.isnan(measured['wrist'])
-        space = self._world.straight if straight else self._world.free
-        drawn = space.draw(random, 1)
-        self.target = space.places[drawn[0]]
-        self._at_target = space.neighbours(random, drawn, POSES_AT_TARGET)[0]
-        self._past, self._success = _Past(), False
-
-    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
-        """Take the place of ``tool0`` at the end as the target."""
-        self.target = self._kinematics.pose(self._positions(measured[-1]))[:3, 3]
-        self._past, self._success = _Past(), False
-
-    def command(self, action: NDArray[np.float64], measured: Measured) -> NDArray[np.float64]:
-        """Keep a wrist that is not measured where it is, as in the environment."""
-        if math.isnan(measured['wrist']):
-            action = np.where(np.arange(len(MOTORS)) == _WRIST, 0.0, action)
-        return action
-
-    def observe(self, measured: Measured) -> NDArray[np.float32]:
-        if self._seen is not SPACE:
-            ages = [measured.ages[image.name] for image in self.contract.observed_images]
-            return bounded(
-                [measured.actions[:IN_FLIGHT].ravel(), self.target, np.array(ages)], self._seen)
-        stamp = measured.stamps[self._source]
-        reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
-        return self._past.observe(
-            self._observer, reading, stamp + measured.ages[self._source],
-            measured.actions[:IN_FLIGHT].astype(np.int8), self.target)
-
-    def reward(self, before: Measured, after: Measured) -> float:
-        """Return the dense reward of the environment."""
-        positions = np.stack([self._positions(before), self._positions(after)])
-        tools = self._kinematics.pose(positions)[:, :3, 3]
-        distances = np.linalg.norm(tools - self.target, axis=1)
-        travel = travel_time(
-            self._geometry, positions, np.broadcast_to(
-                self._at_target, (2, *self._at_target.shape)))
-        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
-        switched = np.count_nonzero(before.actions[0] != after.actions[0])
-        return float(dense_reward(
-            distances[:1] - distances[1:], travel[:1] - travel[1:], distances[1:],
-            np.array([self._success]), np.array([switched]),
-            self._world.checker.collides(positions[1:]))[0])
-
-    def success(self, after: Measured) -> bool:
-        return self._success
-
-    def _positions(self, measured: Measured) -> NDArray[np.float64]:
-        positions = np.array([measured[name] for name in JOINTS])
-        return np.where(np.isfinite(positions), positions, self._assumed)

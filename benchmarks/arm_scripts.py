@@ -1,19 +1,17 @@
-"""Scripted controllers of *push* and *pick and place*: places, one after the other, by kinematics.
+"""Scripts of *push* and *pick and place*: places, one after the other, by kinematics."""
 
-They use what a policy observes: late measurements, and the commands since.
-"""
-
-from collections.abc import Callable, Generator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.arm.geometry import EDGE
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import InverseKinematics, UnreachableError
 from vdl_ros.envs.owi535.arm_env import MOVING, RATE
 from vdl_ros.envs.owi535.arm_task import CLOSE
 from vdl_ros.envs.owi535.cube import CubeTask, PushTask
-from vdl_ros.envs.owi535.task_renderer import EDGE
 
 Array = NDArray[np.float64]
 #: Directions of the motors for the next step, one after the other.
@@ -36,9 +34,9 @@ class ScriptedController:
 
     def __init__(self, task: CubeTask) -> None:
         self._task = task
-        script: Callable[[_Arm], Moves] = push if isinstance(task, PushTask) else pick_and_place
+        script: Callable[[Arm], Moves] = push if isinstance(task, PushTask) else pick_and_place
         kinematics = InverseKinematics(task.geometry, task.checker.collides)
-        self._arms = [_Arm(task, kinematics, row) for row in range(len(task.goals))]
+        self._arms = [_TaskArm(task, kinematics, row) for row in range(len(task.goals))]
         self._scripts = [script(arm) for arm in self._arms]
         self._off = np.zeros(len(JOINTS), np.int8)
 
@@ -50,43 +48,36 @@ class ScriptedController:
         return np.array(rows, np.int64)[:, :len(self._task.motors)] + 1
 
 
-class _Arm:
-    """What is measured of one arm and its cube, and moves of it."""
+class Arm(ABC):
+    """What is known of one arm and its cube, and moves of it."""
 
-    def __init__(self, task: CubeTask, kinematics: InverseKinematics, row: int) -> None:
-        self._task, self._kinematics, self._row = task, kinematics, row
-        self.commands: list[NDArray[np.int8]] = []
+    def __init__(self, kinematics: InverseKinematics) -> None:
+        self._kinematics = kinematics
 
     @property
+    def motors(self) -> Sequence[str]:
+        """Return those that :meth:`move` may use, the first ones of ``JOINTS``."""
+        return MOVING
+
+    @property
+    @abstractmethod
     def goal(self) -> Array:
         """Return the goal of the cube, float64 [3], m."""
-        return self._task.goals[self._row]
 
     @property
+    @abstractmethod
     def cube(self) -> Array:
         """Return the measured place of the cube, float64 [3], m."""
-        return self._task.cube_reading.place[self._row]
 
     @property
+    @abstractmethod
     def joints(self) -> Array:
-        """Return where the joints are now, float64 [5], rad: measured, and turned since."""
-        task, row = self._task, self._row
-        measured = np.nan_to_num(task.reading.positions[row])
-        late = float(task.time[row] - task.reading.stamp[row]) * RATE
-        turned = np.zeros(len(JOINTS))
-        for command in reversed(self.commands):
-            if late <= 0.0:
-                break
-            turned += command * task.geometry.velocity * min(late, 1.0) / RATE
-            late -= 1.0
-        return measured + turned
+        """Return where the joints are now, float64 [5], rad."""
 
     def move(self, place: Array, gripper: int = 0) -> Moves:
         """Bring ``tool0`` to a place, [3], m, if it can be reached."""
         try:
-            joints = MOVING if np.isfinite(self._task.reading.positions[self._row, 3]) \
-                else MOVING[:3]
-            target = self._kinematics.solve(place, self.joints, joints)
+            target = self._kinematics.solve(place, self.joints, self.motors)
         except UnreachableError:
             return
         for _ in range(round(PATIENCE * RATE)):
@@ -105,7 +96,43 @@ class _Arm:
             yield motors
 
 
-def push(arm: _Arm) -> Moves:
+class _TaskArm(Arm):
+    """An arm of a task: late measurements, and the commands since."""
+
+    def __init__(self, task: CubeTask, kinematics: InverseKinematics, row: int) -> None:
+        super().__init__(kinematics)
+        self._task, self._row = task, row
+        self.commands: list[NDArray[np.int8]] = []
+
+    @property
+    def motors(self) -> Sequence[str]:
+        """Return those whose joints are measured."""
+        return MOVING if np.isfinite(self._task.reading.positions[self._row, 3]) else MOVING[:3]
+
+    @property
+    def goal(self) -> Array:
+        return self._task.goals[self._row]
+
+    @property
+    def cube(self) -> Array:
+        return self._task.cube_reading.place[self._row]
+
+    @property
+    def joints(self) -> Array:
+        """Return what was measured, and turned since."""
+        task, row = self._task, self._row
+        measured = np.nan_to_num(task.reading.positions[row])
+        late = float(task.time[row] - task.reading.stamp[row]) * RATE
+        turned = np.zeros(len(JOINTS))
+        for command in reversed(self.commands):
+            if late <= 0.0:
+                break
+            turned += command * task.geometry.velocity * min(late, 1.0) / RATE
+            late -= 1.0
+        return measured + turned
+
+
+def push(arm: Arm) -> Moves:
     """Go over the cube to behind it, push it on, and begin again where it went astray."""
     while True:
         yield from arm.wait(0.3)
@@ -129,7 +156,7 @@ def push(arm: _Arm) -> Moves:
         yield from arm.move(_at(start - 0.01 * along, OVER))
 
 
-def pick_and_place(arm: _Arm) -> Moves:
+def pick_and_place(arm: Arm) -> Moves:
     """Take the cube from above, carry it to its goal, and hold it there."""
     while True:
         yield from arm.move(_at(arm.cube, OVER), gripper=1)

@@ -1,0 +1,272 @@
+"""The arm's tasks on its topics, for contracts: reach, push, pick and place.
+
+Observations, rewards and success are those of the environments. No ROS.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from vdl_ros.arm.geometry import load
+from vdl_ros.arm.joints import JOINTS
+from vdl_ros.arm.kinematics import Kinematics
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, Feature, JointReading, bounded, feature_space
+from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD, world
+from vdl_ros.envs.owi535.cube import (
+    CubeObserver,
+    CubeReading,
+    CubeTask,
+    PickPlaceTask,
+    PushTask,
+    dense_reward,
+    goal_near,
+    grip_point,
+    is_lost,
+)
+from vdl_ros.envs.owi535.reach import (
+    FEATURES,
+    MOTORS,
+    POSES_AT_TARGET,
+    SPACE,
+    ReachObserver,
+    check,
+    describe,
+    travel_time,
+)
+from vdl_ros.envs.owi535.reach import dense_reward as reach_reward
+from vdl_ros.robots.contract import Contract, ContractError
+from vdl_ros.robots.task import Measured, Task
+
+Array = NDArray[np.float64]
+
+_WRIST = JOINTS.index('wrist')
+_COMMANDS = [feature for feature in FEATURES if '_command_' in feature.name]
+#: Features of a contract that measure the cube: m in ``base_link``, and rad.
+CUBE_FEATURES = ('cube_x', 'cube_y', 'cube_z', 'cube_yaw')
+
+
+class Past:
+    """What an observation and success depend on: two measurements, and how long it was close."""
+
+    def __init__(self) -> None:
+        self._before: JointReading | None = None
+        self._latest: JointReading | None = None
+        self.close_since = math.nan
+
+    def before(self, reading: JointReading) -> JointReading:
+        """Return the measurement before this one, or this one if it is the first."""
+        # The same measurement may come twice, by a slow camera.
+        if self._latest is None or reading.stamp != self._latest.stamp:
+            self._before, self._latest = self._latest, reading
+        return self._before or reading
+
+    def is_success(self, now: float, distance: float, rate: float) -> bool:
+        """Return whether ``distance`` has been within ``CLOSE`` for ``HOLD``."""
+        if distance > CLOSE:
+            self.close_since = math.nan
+            return False
+        if math.isnan(self.close_since):
+            self.close_since = now
+        # Updates vary a little in time.
+        return now - self.close_since >= HOLD - 0.5 / rate
+
+
+class ArmOnRobot(Task):
+    """A task of the arm: the motors of the contract are those of the environment.
+
+    Args:
+        motors: the first ones of ``JOINTS``.
+        features: that the contract needs beside the joints.
+
+    Raises:
+        ContractError: the contract lacks a feature, or has other actions.
+    """
+
+    def __init__(
+        self, contract: Contract, motors: Sequence[str], features: Sequence[str] = (),
+    ) -> None:
+        super().__init__(contract)
+        needed = (*JOINTS, *features)
+        missing = {*needed} - {feature.name for feature in contract.features}
+        if missing:
+            raise ContractError(f'features: {", ".join(sorted(missing))}: missing: '
+                                f'{", ".join(needed)}')
+        parts = contract.actions.parts
+        if [(part.name, part.levels) for part in parts] != [
+                (name, (-1.0, 0.0, 1.0)) for name in motors]:
+            raise ContractError(f'actions: parts: {[part.name for part in parts]} is not allowed: '
+                                f'{", ".join(motors)}, each with levels [-1, 0, 1]')
+        self._source = next(each.source for each in contract.features if each.name == JOINTS[0])
+        self._geometry = load()
+        self._kinematics, self._assumed = Kinematics(self._geometry), self._geometry.upright
+        self.target: Array = np.zeros(3)
+        self._past, self._success = Past(), False
+
+    def begin(self, measured: Measured, random: np.random.Generator) -> None:
+        """Draw a target that this arm can reach."""
+        self._past, self._success = Past(), False
+
+    def command(self, action: NDArray[np.float64], measured: Measured) -> NDArray[np.float64]:
+        """Keep a wrist that is not measured where it is, as in the environment."""
+        if math.isnan(measured['wrist']):
+            action = np.where(np.arange(len(action)) == _WRIST, 0.0, action)
+        return action
+
+    def success(self, after: Measured) -> bool:
+        return self._success
+
+    def _reading(self, measured: Measured) -> tuple[JointReading, Array, NDArray[np.int8]]:
+        """Return the joints, the time, s, and the latest commands, int8 [IN_FLIGHT, motors]."""
+        stamp = measured.stamps[self._source]
+        reading = JointReading(np.array([measured[name] for name in JOINTS]), np.array(stamp))
+        return (reading, np.array(stamp + measured.ages[self._source]),
+                measured.actions[:IN_FLIGHT].astype(np.int8))
+
+    def _positions(self, measured: Measured) -> Array:
+        positions = np.array([measured[name] for name in JOINTS])
+        return np.where(np.isfinite(positions), positions, self._assumed)
+
+    def _tools(self, before: Measured, after: Measured) -> tuple[Array, Array]:
+        """Return joints, float64 [2, 5], rad, and places of ``tool0``, float64 [2, 3], m."""
+        positions = np.stack([self._positions(before), self._positions(after)])
+        return positions, self._kinematics.pose(positions)[:, :3, 3]
+
+
+class ReachOnRobot(ArmOnRobot):
+    """A random reachable target in each episode; it ends ``HOLD`` after ``tool0`` is there.
+
+    Args:
+        joints: whether measured joints are observed, and not only rewarded. Without them the
+            observation is the place of the target, the latest commands, and the ages of images.
+    """
+
+    def __init__(self, contract: Contract, joints: bool = True) -> None:
+        super().__init__(contract, MOTORS)
+        self._seen = SPACE if joints else feature_space([
+            *_COMMANDS, *(Feature(f'target_{axis}', 'm', 1.0) for axis in 'xyz'),
+            *(Feature(f'{image.name}_age', 's', 1.0) for image in contract.observed_images)])
+        self._world = world()
+        self._observer = ReachObserver(self._geometry)
+        self._at_target = np.zeros((POSES_AT_TARGET, len(JOINTS)))
+
+    @staticmethod
+    def description(contract: Contract) -> dict[str, Any]:
+        """As of the environment of the same task; of one arm, which nobody measured.
+
+        Without joints it is another task, for no other program.
+        """
+        if contract.task is not None and not contract.task.arguments.get('joints', True):
+            return {}
+        found = describe(rate=contract.rate)
+        del found['twins']
+        return found | {'robot': contract.name}
+
+    @staticmethod
+    def check_policy(described: Mapping[str, Any]) -> None:
+        check(described, load())
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        return self._seen
+
+    def begin(self, measured: Measured, random: np.random.Generator) -> None:
+        super().begin(measured, random)
+        straight = math.isnan(measured['wrist'])
+        space = self._world.straight if straight else self._world.free
+        drawn = space.draw(random, 1)
+        self.target = space.places[drawn[0]]
+        self._at_target = space.neighbours(random, drawn, POSES_AT_TARGET)[0]
+
+    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
+        """Take the place of ``tool0`` at the end as the target."""
+        self._past, self._success = Past(), False
+        self.target = self._kinematics.pose(self._positions(measured[-1]))[:3, 3]
+
+    def observe(self, measured: Measured) -> NDArray[np.float32]:
+        if self._seen is not SPACE:
+            ages = [measured.ages[image.name] for image in self.contract.observed_images]
+            return bounded(
+                [measured.actions[:IN_FLIGHT].ravel(), self.target, np.array(ages)], self._seen)
+        reading, now, commands = self._reading(measured)
+        return self._observer.observe(
+            reading, self._past.before(reading), now, commands, self.target)
+
+    def reward(self, before: Measured, after: Measured) -> float:
+        """Return the dense reward of the environment."""
+        positions, tools = self._tools(before, after)
+        distances = np.linalg.norm(tools - self.target, axis=1)
+        travel = travel_time(
+            self._geometry, positions, np.broadcast_to(
+                self._at_target, (2, *self._at_target.shape)))
+        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
+        switched = np.count_nonzero(before.actions[0] != after.actions[0])
+        return float(reach_reward(
+            distances[:1] - distances[1:], travel[:1] - travel[1:], distances[1:],
+            np.array([self._success]), np.array([switched]),
+            self._world.checker.collides(positions[1:]))[0])
+
+
+class _CubeOnRobot(ArmOnRobot):
+    """The cube gets a random goal in each episode, which ends ``HOLD`` after it is there."""
+
+    task: ClassVar[type[CubeTask]]
+
+    def __init__(self, contract: Contract) -> None:
+        super().__init__(contract, self.task.motors, CUBE_FEATURES)
+        self._observer = CubeObserver(self._geometry, self.task.motors, self.task.behind)
+
+    @property
+    def observation_space(self) -> spaces.Box:
+        space: spaces.Box = self.task.observation_space
+        return space
+
+    def begin(self, measured: Measured, random: np.random.Generator) -> None:
+        super().begin(measured, random)
+        self.target = goal_near(_cube(measured).place, self.task.lifted, random)
+
+    def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
+        """Take the place of the cube at the end as the goal."""
+        self._past, self._success = Past(), False
+        self.target = _cube(measured[-1]).place
+
+    def observe(self, measured: Measured) -> NDArray[np.float32]:
+        reading, now, commands = self._reading(measured)
+        return self._observer.observe(
+            reading, self._past.before(reading), now, commands, _cube(measured), self.target)
+
+    def reward(self, before: Measured, after: Measured) -> float:
+        """Return the dense reward of the environment."""
+        _, tools = self._tools(before, after)
+        cubes = np.stack([_cube(before).place, _cube(after).place])
+        away = np.linalg.norm(tools - grip_point(cubes, self.target, self.task.behind), axis=1)
+        distances = np.linalg.norm(cubes - self.target, axis=1)
+        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
+        switched = np.count_nonzero(before.actions[0] != after.actions[0])
+        return float(dense_reward(
+            distances[:1] - distances[1:], away[:1] - away[1:], distances[1:],
+            np.array([self._success]), np.array([switched]))[0])
+
+    def failure(self, after: Measured) -> bool:
+        """Return whether the cube is out of reach, or has fallen."""
+        return bool(is_lost(_cube(after).place[None])[0])
+
+
+class PushOnRobot(_CubeOnRobot):
+    """The closed gripper pushes the cube over the table."""
+
+    task = PushTask
+
+
+class PickPlaceOnRobot(_CubeOnRobot):
+    """The gripper takes the cube; half of the goals are above the table."""
+
+    task = PickPlaceTask
+
+
+def _cube(measured: Measured) -> CubeReading:
+    *place, yaw = (measured[name] for name in CUBE_FEATURES)
+    return CubeReading(np.array(place), np.array(yaw))

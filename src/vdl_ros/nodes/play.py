@@ -1,0 +1,165 @@
+"""Plays a trained policy on any robot that a contract describes (docs/robots.md).
+
+A lifecycle node: configured, it moves nothing; active, it commands the robot at the rate of the
+contract, as a training does: a person first, stops, limits and silence end an episode.
+"""
+
+import threading
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
+
+import numpy as np
+from rclpy.executors import Executor
+from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
+
+from vdl_ros.common.settings import SettingError
+from vdl_ros.envs import factory
+from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.play.onnx_policy import ActionError
+from vdl_ros.play.robot_policy import open_robot_policy
+from vdl_ros.rl.acting.evaluation import Played, Success, play
+from vdl_ros.rl.data.episode_returns import FinishedEpisode
+from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.task import tells_success
+from vdl_ros.ros.base_node import Diagnostics, Health
+from vdl_ros.ros.managed_node import ManagedNode
+from vdl_ros.ros.node_settings import ProcessConfig, RobotPolicyConfig
+from vdl_ros.ros.process import EXIT_OK, set_up
+from vdl_ros.ros.robots.robot_env import register_robot
+from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics
+from vdl_ros.ros.training.messages import to_episode
+
+# Latest steps of which late actions are told, and from which share on that is a warning.
+_STEPS, _LATE = 100, 0.05
+_SPIN_S = 0.1
+
+
+class PlayNode(ManagedNode):
+    """Acts in the environment of a robot, in a thread while it is active."""
+
+    NAME = 'play'
+    SETTINGS = (RobotPolicyConfig,)
+    ENDS_WITHIN_S = 8.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._config = config = self.settings(RobotPolicyConfig)
+        if not config.robot:
+            raise SettingError('robot: not set: robot:=NAME')
+        contract = find_contract(config.robot)
+        self._contract = contract if config.reset else contract.without_reset()
+        # For its spaces; it is registered again when it is known what ends it.
+        register_robot(self._contract, self.get_namespace(), threading.Event())
+        self._policy = open_robot_policy(config.path, self._contract)
+        self._episodes = self.pub('episodes')
+        self._reaction_time = ReactionTimeStatistics(self)
+        self._late: deque[float] = deque(maxlen=_STEPS)
+        self._ended = self._lost = self._steps = self._starts = 0
+        self._tells_success = tells_success(contract)
+        self._successes: deque[bool] = deque(maxlen=_STEPS)
+        self._stopping = threading.Event()
+        self._thread = ThreadPoolExecutor(1, 'play')
+        self._playing: Future[None] | None = None
+        Diagnostics(self, self._health)
+        self.get_logger().info(
+            f'{config.path}: {self._policy.algorithm}, {self._policy.agent_steps:,} steps; for '
+            f'{self._contract.env_id}')
+        if config.autostart:
+            self.trigger_configure()
+            self.trigger_activate()
+
+    def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._stopping = stop = threading.Event()
+        self._starts += 1
+        # Who asks for another start asks for motion.
+        launch = self.settings(ProcessConfig).launch_id
+        register_robot(self._contract, self.get_namespace(), stop,
+                       f'{launch or self.unique_name}-{self._starts}')
+        self._playing = self._thread.submit(self._play, stop)
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        """Send the neutral action, and no other."""
+        self._end()
+        return TransitionCallbackReturn.SUCCESS
+
+    def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._end()
+        return TransitionCallbackReturn.SUCCESS
+
+    on_error = on_shutdown
+
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        while not stop.is_set():
+            executor.spin_once(timeout_sec=_SPIN_S)
+            if self._playing is not None and self._playing.done():
+                with set_up():
+                    self._playing.result()
+                if self.state == 'active':
+                    return EXIT_OK
+        return EXIT_OK
+
+    def stop(self) -> None:
+        self._end()
+        self._thread.shutdown()
+
+    def _end(self) -> None:
+        self._stopping.set()
+        if self._playing is not None:
+            self._playing.exception()
+
+    def _play(self, stop: threading.Event) -> None:
+        envs = factory.make(self._policy.env, seed=0)
+        try:
+            for played in play(envs, self._policy.act, seed=0, stop=stop):
+                self._count(played)
+                if 0 < self._config.episodes <= self._ended:
+                    return
+        except EnvStopped:
+            pass
+        except ActionError as error:
+            raise EnvError(f'{self._config.path}: {error}') from None
+        finally:
+            envs.close()
+
+    def _count(self, played: Played) -> None:
+        extras = played.step.extras
+        self._reaction_time.add(extras)
+        self._late.append(float(np.mean(np.asarray(extras['late_actions']) > 0)))
+        self._lost += played.lost
+        self._steps += 1
+        for episode in played.ended:
+            # A person may say it of some.
+            if not self._tells_success and not episode.success:
+                episode = replace(episode, success=None)
+            self._tell(episode)
+
+    def _tell(self, episode: FinishedEpisode) -> None:
+        self._ended += 1
+        self._episodes.publish(to_episode(
+            episode, stamp=self.get_clock().now(), actor_id=self.get_fully_qualified_name(),
+            policy_version=0))
+        what = rate = ''
+        if episode.success is not None:
+            self._successes.append(episode.success)
+            found = Success(sum(self._successes), len(self._successes))
+            low, high = found.interval
+            what = ' success' if episode.success else ' no success'
+            rate = (f'; success of the last {found.episodes}: {found.rate:.0%} (95 %: {low:.0%} '
+                    f'to {high:.0%})')
+        self.get_logger().info(
+            f'episode {self._ended}:{what} after {episode.length} steps, return '
+            f'{episode.episode_return:.2f}{rate}; {self._lost} lost')
+
+    def _health(self) -> Health:
+        late = float(np.mean(self._late)) if self._late else 0.0
+        warning = f'{late:.0%} of the last {len(self._late)} actions were late' * (late > _LATE)
+        return warning, {
+            'robot': self._contract.env_id, 'policy': self._config.path, 'state': self.state,
+            'steps': self._steps, 'episodes': self._ended, 'lost': self._lost,
+            'success': f'{sum(self._successes)} of the last {len(self._successes)}',
+            'late': f'{late:.1%}'}
+
+
+main = PlayNode.main

@@ -1,0 +1,78 @@
+"""Engages the emergency stop of the arm, or releases it with ``release`` (docs/arm.md).
+
+Exit status 1: no driver answers, or the stop that was seen is not released.
+"""
+
+import argparse
+import sys
+import threading
+import time
+from collections.abc import Sequence
+
+from rclpy.executors import Executor
+
+from vdl_ros.msg import EmergencyStopState
+from vdl_ros.ros.arm.arm_topics import stop_request
+from vdl_ros.ros.base_node import BaseNode
+from vdl_ros.ros.process import EXIT_OK
+
+EXIT_NOT_DONE = 1
+# Longest wait for the driver's answer, s.
+_PATIENCE_S = 10.0
+
+
+class StopNode(BaseNode):
+    """Sends one request and waits until the driver says that it was done."""
+
+    NAME = 'stop'
+
+    def __init__(self, release: bool = False) -> None:
+        super().__init__()
+        self._release = release
+        self._state: EmergencyStopState | None = None
+        self._requests = self.pub('arm/emergency_stop')
+        self.sub('arm/emergency_stop_state', self._on_state)
+        if not release:
+            self._request()
+
+    def work(self, executor: Executor, stop: threading.Event) -> int:
+        seen: EmergencyStopState | None = None
+        deadline = time.monotonic() + _PATIENCE_S
+        while not stop.is_set() and time.monotonic() < deadline:
+            executor.spin_once(timeout_sec=0.1)
+            state = self._state
+            if state is None:
+                continue
+            # Of another stop, a release may be on its way.
+            own = self._release or state.sender == self.get_fully_qualified_name()
+            if state.engaged is not self._release and own:
+                self.get_logger().info('the emergency stop is ' + (
+                    'engaged: all motors are off' if state.engaged else 'released'))
+                return EXIT_OK
+            if self._release and seen is None:
+                seen = state
+                self._request(seen)
+            elif seen is not None and state.header.stamp != seen.header.stamp:
+                self.get_logger().error(
+                    f'not released: a newer stop by {state.sender or "nobody"}: {state.reason}')
+                return EXIT_NOT_DONE
+        if not stop.is_set():
+            self.get_logger().error('no driver answers on '
+                                    + self.resolve_topic_name('arm/emergency_stop_state'))
+        return EXIT_NOT_DONE
+
+    def _on_state(self, message: EmergencyStopState) -> None:
+        self._state = message
+
+    def _request(self, releases: EmergencyStopState | None = None) -> None:
+        self._requests.publish(stop_request(
+            self.get_fully_qualified_name(), 'ros2 run vdl_ros stop', releases))
+
+
+def main(args: Sequence[str] | None = None) -> int:
+    words = list(sys.argv[1:] if args is None else args)
+    count = words.index('--ros-args') if '--ros-args' in words else len(words)
+    parser = argparse.ArgumentParser(
+        prog='stop', description='Switch all motors of the arm off until the stop is released.')
+    parser.add_argument('request', nargs='?', choices=('engage', 'release'), default='engage')
+    return StopNode.main(words[count:], parser.parse_args(words[:count]).request == 'release')
