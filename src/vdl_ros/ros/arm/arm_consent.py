@@ -35,14 +35,16 @@ class ArmConsent(Consent):
         node.every(_UPDATE_S, self.update)
 
     def _on_motors(self, message: MotorCommand) -> None:
-        self.on_command(message.sender, moving=moves(message), for_lamp=message.lamp != 0)
+        self.on_command(message.sender, moving=self.goes_on(message.sender) or moves(message),
+                        for_lamp=message.lamp != 0)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self.stop_state = message
         stamp = message.header.stamp
         # What names nobody is no release, but what the driver says.
         self.on_stop(message.engaged, message.neutral_required, (stamp.sec, stamp.nanosec),
-                     '' if message.engaged or message.sender else shown(message.reason))
+                     '' if message.engaged or message.sender else shown(message.reason),
+                     (message.commanded.sec, message.commanded.nanosec))
 
     def _on_viewer_alive(self, _: Empty) -> None:
         self.on_viewer_alive()
