@@ -271,38 +271,66 @@ def test_a_person_comes_before_programs(program, person):
     assert precedence.admits(program, True, 1.5)
 
 
-def test_a_person_ends_what_a_program_does_once():
+def test_a_person_ends_programs_by_beginning_and_an_environment_by_all_off():
     precedence = Precedence(0.5)
 
-    def ends(sender, moving, now, for_lamp=False):
+    def begins(sender, moving, now, for_lamp=False):
         precedence.admits(sender, moving, now)
-        return precedence.ends_program(sender, now, moving=moving, for_lamp=for_lamp)
+        found = precedence.begins(sender, now, moving=moving, for_lamp=for_lamp)
+        ends = precedence.ends_environment(now, moving=moving)
+        return found and ('both' if ends else 'programs')
 
-    for moving in (False, True):
-        assert not ends('/policy', True, 1.0)
-        assert ends('/teleop', moving, 1.1)
-        assert not ends('/teleop', moving, 1.2), 'as it ended'
-        # Nor does one long after it, or of who lets go.
-        assert not ends('/policy', True, 2.0)
-        assert not ends('/teleop', moving, 3.1)
-        assert not ends('/teleop', False, 3.2)
-        precedence = Precedence(0.5)
-    # Nor does a calibration end anything, but a person ends it.
-    assert not ends('/policy', True, 1.0)
-    assert not ends('/calibrate', True, 1.1)
-    assert not ends('/calibrate', False, 1.2)
-    assert not ends('/calibrate', True, 3.0)
-    assert ends('/teleop', False, 3.1)
-    precedence = Precedence(0.5)
-    # Who takes over an environment does not end it, nor the controller that resets its robot.
-    assert not ends('/robot_environment_1', False, 1.0)
-    assert not ends('/arm_controller', True, 1.1)
-    assert not ends('/teleop', True, 1.2)
-    assert not ends('/viewer', False, 1.3, for_lamp=True)
-    # To let go, with the lamp on perhaps, does not either, but to switch off does.
-    assert not ends('/teleop', False, 1.3, for_lamp=True)
-    assert not ends('/teleop', True, 2.2)
-    assert not ends('/teleop', False, 2.3)
-    assert ends('/teleop', False, 3.2)
-    assert not ends('/robot_environment_1', True, 4.0)
-    assert ends('/teleop', False, 4.1)
+    assert begins('/teleop', True, 1.0) == 'programs'
+    # To go on, and to let go, is no begin; but after a while, or by somebody else.
+    assert not begins('/teleop', True, 1.5)
+    assert not begins('/teleop', False, 2.0)
+    assert begins('/teleop', True, 2.1) == 'programs'
+    assert begins('/teleop', True, 3.2) == 'programs'
+    assert begins('/viewer', True, 3.3) == 'programs'
+    assert begins('/viewer', False, 4.4) == 'programs'
+    assert not begins('/viewer', False, 4.5)
+    assert begins('/viewer', False, 4.8) == 'programs'
+    for sender in ('/arm_controller', '/policy', '/calibrate'):
+        assert not begins(sender, True, 5.0), sender
+    # Who takes over an environment does not end it, nor to let go, with the lamp on perhaps.
+    assert not begins('/robot_environment_1', False, 6.0)
+    assert begins('/teleop', True, 6.2) == 'programs'
+    assert not begins('/viewer', False, 6.3, for_lamp=True)
+    assert not begins('/teleop', False, 6.4, for_lamp=True)
+    assert not begins('/teleop', False, 6.5)
+    assert begins('/teleop', False, 7.0) == 'both'
+    assert begins('/teleop', False, 67.0) == 'programs'
+
+
+def test_a_program_gives_up_for_a_person_whom_only_the_driver_hears():
+    program = Program()
+    for commanded in ((0, 0), (0, 0), (5, 1)):
+        program.consent.ask()
+        program.consent.on_stop(False, mark=1, commanded=commanded)
+    assert program.ended == [('a person commands the robot', False)]
+
+
+def test_a_program_that_commands_again_and_again_goes_on():
+    program = Program()
+    for sender, seconds, goes_on in (
+            ('/arm_controller', 0.0, False), ('/arm_controller', 0.1, True),
+            ('/policy', 0.05, False), ('/policy', 0.3, False), ('/teleop', 0.0, False),
+            ('/teleop', 0.05, False), ('/robot_environment_1', 0.0, False),
+            ('/robot_environment_1', 0.05, False)):
+        program.now += seconds
+        assert program.consent.goes_on(sender) is goes_on, (sender, seconds)
+
+
+def test_a_request_is_refused_that_is_older_than_what_ended_it():
+    program = Program()
+    for event in (lambda: program.consent.on_command('/teleop', moving=False),
+                  lambda: program.wait(1.1, updates=False),
+                  lambda: program.consent.withdraw('another environment commands the robot')):
+        program.wait(3.0)
+        assert program.consent.ask(2.5) == ''
+        # Also while it waits for a request already.
+        program.consent.end()
+        event()
+        program.wait(2.0)
+        assert program.consent.ask(2.5) != ''
+        assert program.consent.ask(1.0 - 0.1) == ''

@@ -65,15 +65,21 @@ class Robot:
         self.contract = contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.task = Forward(contract)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
+        # What was sent when the latest line was logged: a terminal may block.
+        self.sent_before_log = []
         self.session = Session(contract, self.task, self.resetter,
                                lambda action: self.sent.append(float(action[0])),
-                               self.log.append, name='/robot', clock=lambda: self.now,
+                               self._on_log, name='/robot', clock=lambda: self.now,
                                takeovers=takeovers, classifier=classifier,
                                confirmation=Confirmation(
                                    path / 'unconfirmed' if launch else None, launch))
         for index, stop in enumerate(self.session.stops):
             stop.on_publishers(1)
             self.session.on_stop(index)
+
+    def _on_log(self, line):
+        self.log.append(line)
+        self.sent_before_log = [*self.sent]
 
     def tick(self, speed=0.1, act=None, is_received=True):
         """Act, then go on by a period; ``speed`` is measured before its tick, unless None."""
@@ -220,7 +226,7 @@ def test_another_environment_that_commands_is_not_disturbed(robot, state):
     for _ in range(40):
         assert robot.tick() is None
     assert robot.sent[count:] == []
-    assert robot.session.confirm()
+    assert robot.session.confirm() == ''
     robot.start()
 
 
@@ -235,6 +241,16 @@ def test_somebody_else_who_commands_is_not_disturbed(robot):
     for _ in range(20):
         robot.tick()
     assert robot.session.state is State.RUNNING
+
+
+def test_a_program_whose_trajectory_rests_has_the_robot(robot):
+    robot = robot()
+    robot.start()
+    robot.session.on_other('/arm_controller', robot.now, moving=False)
+    assert robot.session.state is State.RUNNING
+    robot.now += 0.02
+    robot.session.on_other('/arm_controller', robot.now, moving=False)
+    assert robot.log[-1] == 'waits: /arm_controller commands the robot'
 
 
 @pytest.mark.parametrize('event', ['all off', 'standstill', 'all off during the reset'])
@@ -259,9 +275,11 @@ def test_a_robot_that_a_person_or_a_standstill_stopped_waits_for_a_confirmation(
         assert robot.tick(act=0.7) is None
     assert robot.sent[count:] == [0.0]
     assert robot.log[-1] == f'waits: {reason}; ros2 run vdl_ros confirm lets it go on'
-    assert robot.session.confirm()
+    # Not by who asked before that.
+    assert robot.session.confirm(age=8.1) != ''
+    assert robot.session.confirm() == ''
     robot.start()
-    assert not robot.session.confirm()
+    assert robot.session.confirm() == 'nobody waits for this'
 
 
 def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(robot, tmp_path):
@@ -274,7 +292,7 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     assert second.log[-1].startswith('waits: /teleop switched the motors off')
     robot(launch='two').start()
     second.session.on_other('/teleop', second.now, moving=False)
-    assert second.session.confirm()
+    assert second.session.confirm() == ''
     second.start()
     # The end of a process is a reason of its own.
     file = tmp_path / 'unconfirmed.one.json'
@@ -285,7 +303,7 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
         file.write_text(json.dumps(record | changes))
         third = robot(launch='one')
         assert third.session.unconfirmed.startswith('the environment before has ended')
-        assert third.session.confirm()
+        assert third.session.confirm() == ''
         third.start()
     # That of another launch is left alone.
     other = file.read_text()
@@ -336,13 +354,47 @@ def test_each_stop_has_a_mark_of_its_own(robot):
     assert alone.session.unconfirmed.startswith('the robot was stopped meanwhile')
 
 
-@pytest.mark.parametrize('state', [State.RUNNING, State.OVER])
+def test_a_silent_agent_ends_the_resets_of_a_robot_that_is_lost_again_and_again(robot):
+    robot = robot()
+    robot.start()
+    for _ in range(40):
+        robot.session.judge('discard')
+        for _ in range(round(1.5 / PERIOD)):
+            robot.tick()
+    assert robot.session.unconfirmed.startswith('the agent gave no action for 30 s')
+    assert robot.resetter.begun <= 21
+    robot.session.confirm()
+    robot.tick()
+    assert robot.session.unconfirmed, 'it is silent yet'
+    robot.session.heed_agent()
+    robot.session.confirm()
+    robot.start()
+
+
+def test_between_rare_ticks_lateness_and_silence_stop_the_robot(robot):
+    for late, said in ((LateAction(action='hold', limit=0.11), ''),
+                       (LateAction(action='hold', limit=9.0), 'waits: odom: nothing newer')):
+        each = robot(late=late)
+        each.start()
+        each.tick(act=0.7)
+        each.session.look(each.now + 0.12)
+        assert each.sent[-1] == (0.7 if said else 0.0)
+        each.session.look(each.now + 0.6)
+        assert each.sent[-1] == 0.0
+        assert said in each.log[-1] or not said
+
+
+@pytest.mark.parametrize('state', [State.RUNNING, State.OVER, State.RESETTING])
 def test_a_silent_agent_needs_a_confirmation_but_nothing_does_in_simulated_time(robot, state):
     for clock in ('wall', 'simulated'):
         each, is_real = robot(clock=clock), clock == 'wall'
         each.start()
         if state is State.OVER:
             each.tick(1.0, act=0.7)
+        if state is State.RESETTING:
+            each.session.lose('for a test')
+            each.resetter.done = False
+            each.tick()
         assert each.session.state is state
         for _ in range(round(31.0 / PERIOD)):
             each.tick()
@@ -416,6 +468,7 @@ def test_a_limit_ends_the_episode_with_a_neutral_action_and_a_penalty(robot):
     assert (result.terminated, result.success) == (True, False)
     assert result.reward == pytest.approx(0.6 - 3.0)
     assert robot.sent == [0.7, 0.0, 0.0]
+    assert robot.sent_before_log == [0.7, 0.0]
     # A measurement that no reward can be computed of ends the episode all the same.
     robot.tick(act=0.7)
     robot.start()
@@ -575,6 +628,10 @@ def test_what_a_person_sends_on_the_topic_for_that_is_passed_on_until_it_is_sile
         given.session.look(given.now + (1.0 - left) * PERIOD)
         assert given.sent == sent
     given.tick(act=0.7)
+    assert given.tick(act=0.7).executed == pytest.approx([0.0])
+
+    # A button that is held commands, with the stick at rest, too.
+    given.session.on_person(np.array([0.0]), given.now, holds=True)
     assert given.tick(act=0.7).executed == pytest.approx([0.0])
 
     # Of an algorithm that cannot learn from it the robot gives way.

@@ -37,6 +37,8 @@ _OLD_S = 0.2
 # An environment that commanded last so long ago may be resetting the robot by a controller, s.
 _RESET_S = 60.0
 
+# A program that commands again within this time goes on, s.
+_AGAIN_S = 0.25
 # Nodes of this package that command the arm by themselves.
 _PROGRAMS = ('arm_controller', 'policy')
 # One that comes before these, as the person does who has started it.
@@ -82,49 +84,39 @@ class Precedence:
 
     def __init__(self, window: float) -> None:
         self._window = window
-        self._program_until = self._environment_until = self._moved_at = -math.inf
-        # The person who moved the robot last, and has not let go.
-        self._mover: str | None = None
+        self._environment_until = self._moved_at = self._commanded_at = -math.inf
+        # The person who commanded last, and whether they have not let go.
+        self._person, self._moves = '', False
 
     def admits(self, sender: str, moving: bool, now: float) -> bool:
         """Return whether a command of ``sender`` counts at ``now``, s."""
         if is_program(sender):
             if ROBOT_ENVIRONMENT in sender:
                 self._environment_until = now + _RESET_S
-            is_admitted = now - self._moved_at >= self._window
-            if moving and is_admitted:
-                self._program_until = now + YIELD_S
-            return is_admitted
+            return now - self._moved_at >= self._window
         if moving:
-            self._mover, self._moved_at = sender, now
-            if _name(sender) == _STARTED:
-                self._program_until = now + YIELD_S
+            self._moved_at = now
         return True
 
-    def ends_program(
-        self, sender: str, now: float, *, moving: bool, for_lamp: bool = False,
-    ) -> bool:
-        """Return whether a command of ``sender`` ends what a program does, which may not hear it.
+    def begins(self, sender: str, now: float, *, moving: bool, for_lamp: bool = False) -> bool:
+        """Return whether a person begins to move the robot, or switches off what others move.
 
-        All off does, and motion. An environment may let a person take over: then only all off of
-        who does not let go.
+        That ends what programs do, which may not hear the person.
         """
-        if is_program(sender) or _name(sender) == _STARTED or now >= self._program_until:
+        if is_program(sender) or _name(sender) == _STARTED or (for_lamp and not moving):
             return False
-        if now < self._environment_until:
-            lets_go = sender == self._mover and now - self._moved_at < YIELD_S
-            if moving or lets_go:
-                self._program_until = now + YIELD_S
-                self._mover = sender if moving else None
-                return False
-        if moving or not for_lamp:
-            self.end_programs()
-            return True
-        return False
+        # To go on, to let go, or to repeat that is no begin.
+        within = YIELD_S if self._moves else 0.0 if moving else _AGAIN_S
+        goes_on = sender == self._person and now - self._commanded_at < within
+        self._person, self._moves, self._commanded_at = sender, moving, now
+        return not goes_on
 
-    def end_programs(self) -> None:
-        """Take note that no program moves anything."""
-        self._program_until = -math.inf
+    def ends_environment(self, now: float, *, moving: bool) -> bool:
+        """Return whether what :meth:`begins` ends an environment, too.
+
+        Motion does not: an environment may let a person take over.
+        """
+        return not moving and now < self._environment_until
 
 
 class StandstillDetector:
@@ -226,10 +218,14 @@ class Consent:
         self._off_in_stop: tuple[str, float] | None = None
         self._neutral_required = False
         self._other, self._moves, self._moved_at = '', False, -math.inf
+        self._commanded: object = None
+        self._program, self._program_at = '', -math.inf
+        # Why it would have ended last, and when.
+        self._doubt, self._doubted_at = '', -math.inf
 
-    def ask(self) -> str:
-        """Take a person's request to move; return why it is refused, or ''."""
-        reason = self.refusal
+    def ask(self, age: float = 0.0) -> str:
+        """Take a person's request to move, of so long ago, s; return why it is refused, or ''."""
+        reason = self._refusal(age)
         self.given = not reason
         if self.given:
             self._asked_at = self._clock()
@@ -239,9 +235,7 @@ class Consent:
         """Take note that the program has done what it was asked to."""
         self.given = False
 
-    @property
-    def refusal(self) -> str:
-        """Why a request is refused now, or ''."""
+    def _refusal(self, age: float) -> str:
         if self.stopped:
             return 'emergency stop'
         if self._moves and self._clock() - self._moved_at < YIELD_S:
@@ -249,10 +243,12 @@ class Consent:
         if self._standstill.recent:
             return STOOD_STILL
         # The request may be older than what came with it.
-        since = self._clock() - self.input_age
+        since = self._clock() - max(self.input_age, age)
         if self._stop_ended_at > since:
             return 'emergency stop'
-        return 'the motors were switched off meanwhile' if self._off_at > since else ''
+        if self._off_at > since:
+            return 'the motors were switched off meanwhile'
+        return self._doubt if self._doubted_at > since else ''
 
     @property
     def input_age(self) -> float:
@@ -311,6 +307,17 @@ class Consent:
             self.withdraw(f'{_who(sender)} switched the motors off')
         return is_released and not moving
 
+    def goes_on(self, sender: str) -> bool:
+        """Return whether a program, other than an environment, commands again and again.
+
+        It moves the robot also where its trajectory rests for a while. Call it at each command.
+        """
+        if not is_program(sender) or ROBOT_ENVIRONMENT in sender:
+            return False
+        before = self._program, self._program_at
+        self._program, self._program_at = sender, self._clock()
+        return before[0] == sender and self._program_at - before[1] < _AGAIN_S
+
     def _is_neutral(self, sender: str) -> bool:
         """Return whether a command only lets the driver go on after a stop."""
         if self.stopped:
@@ -325,10 +332,12 @@ class Consent:
 
     def on_stop(
         self, engaged: bool, neutral_required: bool = False, mark: object = None, reason: str = '',
+        commanded: object = None,
     ) -> None:
         """Take the state of the emergency stop.
 
-        Of two equal states, a ``mark`` that has changed says that the robot was stopped meanwhile,
+        ``commanded`` changes when a person begins to command, whom this program may not hear. Of
+        two equal states, a ``mark`` that has changed says that the robot was stopped meanwhile,
         or once more, or that what drives it has stood still or has started again: ``reason``.
         """
         before, self.mark = self.mark, mark
@@ -338,6 +347,10 @@ class Consent:
         if before not in (None, mark) and engaged == self.stopped:
             self._off_at = self._clock()
             self.withdraw(reason or 'the robot was stopped meanwhile')
+        others, self._commanded = self._commanded, commanded
+        if others not in (None, commanded):
+            self._off_at = self._clock()
+            self.withdraw('a person commands the robot')
         if self.stopped and not engaged:
             self._stop_ended_at = self._clock()
             self._neutral.clear()
@@ -354,6 +367,7 @@ class Consent:
         self._alive_at = self._clock() - self.input_age
 
     def withdraw(self, reason: str, *, moved: bool = False) -> None:
+        self._doubt, self._doubted_at = reason, self._clock()
         if self.given:
             self.given = False
             self._withdrawn(reason, moved)

@@ -8,12 +8,15 @@ import threading
 import time
 from typing import Any
 
+from builtin_interfaces.msg import Time
 from rclpy.executors import Executor
 from std_srvs.srv import Trigger
 
+from vdl_ros.robots.confirmation import process_age
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.process import EXIT_OK
 from vdl_ros.ros.robots.robot_topics import CONFIRM
+from vdl_ros.srv import Confirm
 
 EXIT_NOBODY = 1
 _AGAIN_S = 5.0
@@ -22,12 +25,12 @@ _AGAIN_S = 5.0
 class AskNode(BaseNode):
     """Calls a service of the environment of a robot, once it is there, and logs the answer."""
 
-    def __init__(self, service: str) -> None:
+    def __init__(self, service: str, kind: Any = Trigger, request: Any = None) -> None:
         super().__init__()
-        self._service = service
+        self._service, self._kind, self._request = service, kind, request or Trigger.Request()
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
-        client = self.create_client(Trigger, self._service)
+        client = self.create_client(self._kind, self._service)
         calls: list[Any] = []
         called_at = -math.inf
         while not stop.is_set():
@@ -39,17 +42,19 @@ class AskNode(BaseNode):
             # Again: a service that has not discovered this client yet does not answer.
             if client.service_is_ready() and time.monotonic() - called_at > _AGAIN_S:
                 called_at = time.monotonic()
-                calls.append(client.call_async(Trigger.Request()))
+                calls.append(client.call_async(self._request))
         return EXIT_OK
 
 
 class ConfirmNode(AskNode):
-    """Confirms."""
+    """Confirms what was so when its process started, which can take seconds, or be paused."""
 
     NAME = 'confirm'
 
     def __init__(self) -> None:
-        super().__init__(CONFIRM)
+        asked = time.time() - process_age()
+        super().__init__(CONFIRM, Confirm, Confirm.Request(
+            asked=Time(sec=int(asked), nanosec=int(asked % 1.0 * 1e9))))
 
 
 main = ConfirmNode.main

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import re
+import time
 from pathlib import Path
 
 import msgspec
@@ -38,6 +39,13 @@ class _Process(msgspec.Struct, frozen=True):
     @property
     def runs(self) -> bool:
         return self.started >= 0 and _Process.of(self.number) == self
+
+
+def process_age() -> float:
+    """Return for how long this process has been there, s; also while it was stopped."""
+    # Counted in ticks, whose first one has begun before.
+    started = (_Process.of(os.getpid()).started + 1) / os.sysconf('SC_CLK_TCK')
+    return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - started)
 
 
 class _File(msgspec.Struct):

@@ -98,6 +98,7 @@ _AGAIN_S = 1.0
 _LET_GO_S = 5.0
 # Longest time without an action of the agent that is no standstill, s.
 _AGENT_S = 30.0
+_NO_AGENT = f'the agent gave no action for {_AGENT_S:g} s'
 
 
 class State(Enum):
@@ -223,7 +224,8 @@ class Session:
         self._moved_until = -np.inf
         self._logged = ''
         self._clock, self._given_until = clock, -np.inf
-        self._retry_at = self._neutral_at = self._settled = -np.inf
+        self._retry_at = self._neutral_at = self._settled = self._reset_at = -np.inf
+        self._agent_at = clock()
         self._result: Result | None = None
 
     def seed(self, random: np.random.Generator) -> None:
@@ -261,6 +263,7 @@ class Session:
             ROBOT_ENVIRONMENT not in sender) and (moving or self.state is State.RESETTING)
         is_helper = is_program(sender) and ROBOT_ENVIRONMENT not in sender and not (
             self._resetter is not None and self._resetter.acts)
+        moving = self.consent.goes_on(sender) or moving
         if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
             self._moved_until = now + YIELD_S
             return
@@ -280,10 +283,13 @@ class Session:
         return (self._takeovers and self.state is State.RUNNING and not self._episode.broken
                 and (moving or self._takeover.is_active(now)))
 
-    def on_person(self, values: NDArray[np.float64], now: float) -> None:
-        """Pass on what a person commands on the contract's topic for that, float64 [parts]."""
+    def on_person(self, values: NDArray[np.float64], now: float, *, holds: bool = False) -> None:
+        """Pass on what a person commands on the contract's topic for that, float64 [parts].
+
+        Who ``holds`` a button for it commands also with a stick at rest.
+        """
         action = allowed(values, self._contract)
-        moving = not np.array_equal(action, self._neutral)
+        moving = holds or not np.array_equal(action, self._neutral)
         if moving:
             # Neutral ones come as long as a stick is at rest, and switch nothing off.
             assert self._contract.takeover is not None
@@ -322,14 +328,21 @@ class Session:
             self._confirmation.reason = self._confirmation.reason or (
                 f'what a person has to confirm would not survive this process: {error}')
 
-    def confirm(self) -> bool:
-        """Take a person's word that the robot may move; return whether it waited for that."""
+    def confirm(self, age: float = 0.0) -> str:
+        """Take a person's word, of so long ago, s, that the robot may move, or was reset.
+
+        Return why it is not taken, or ''.
+        """
         if self.unconfirmed:
-            if not self.consent.ask():
-                self._confirmation.reason = ''
-                self._save_confirmation()
-            return not self.unconfirmed
-        return self._resetter is not None and self._resetter.confirm()
+            if reason := self.consent.ask(age):
+                return f'{reason}; ros2 run vdl_ros confirm, once more, lets it go on'
+            self._confirmation.reason = ''
+            self._save_confirmation()
+            return self.unconfirmed
+        is_new = self._clock() - age >= self._reset_at
+        if is_new and self._resetter is not None and self._resetter.confirm():
+            return ''
+        return 'nobody waits for this'
 
     def judge(self, outcome: str) -> str:
         """End the episode by a person's word: 'success', 'failure', or 'discard', as lost.
@@ -361,9 +374,14 @@ class Session:
         self._retry_at = -np.inf
         self._report(reason)
 
+    def heed_agent(self) -> None:
+        """Take note that the agent acts, or waits for the robot."""
+        self._agent_at = self._clock()
+
     def act(self, action: NDArray[np.float64], now: float) -> None:
         """Send the agent's action for its latest observation; begin the next episode after one."""
         self.consent.update()
+        self.heed_agent()
         if self.state is State.OVER:
             self.state = State.WAITING
         # An action for an observation that the agent has not seen is for another one.
@@ -398,11 +416,23 @@ class Session:
             self._command(self._neutral)
 
     def look(self, now: float) -> None:
-        """Look for a standstill and a person who is silent; between ticks, too: they may be rare.
+        """Look for what stops the robot, and who is silent; between ticks, too: they may be rare.
 
         ``now`` is of the robot's clock, s.
         """
         self.consent.update()
+        if self.state is State.WAITING:
+            return
+        if self._clock() - self._agent_at > _AGENT_S:
+            self.consent.withdraw(_NO_AGENT)
+        if problem := self._problem(now):
+            self.lose(problem)
+            return
+        episode, late = self._episode, self._contract.late
+        if (self.state is State.RUNNING and episode.action_age is None
+                and now - episode.observed >= late.limit and not self._takeover.is_active(now)
+                and not np.array_equal(self._in_force, self._neutral)):
+            self._command(self._neutral)
         own = self._contract.takeover
         if (self.state is State.RUNNING and not np.array_equal(self._in_force, self._neutral)
                 and self._takeover.is_left(now, own.timeout if own else YIELD_S)):
@@ -416,9 +446,6 @@ class Session:
         ``clock_problem``: why ``now`` cannot be trusted.
         """
         self.look(now)
-        if (self.state in (State.RUNNING, State.OVER) and self._episode.action_age is None
-                and now - self._episode.observed > _AGENT_S):
-            self.consent.withdraw(f'the agent gave no action for {_AGENT_S:g} s')
         problem = clock_problem or self._problem(now) or (
             '' if is_received else f'nobody receives {self._contract.actions.topic}')
         if problem:
@@ -429,7 +456,10 @@ class Session:
                 self._neutral_at = now + _AGAIN_S
                 self._command(self._neutral)
         elif self.state is State.WAITING and now >= self._retry_at:
-            self._reset(now)
+            if self._clock() - self._agent_at > _AGENT_S:
+                self.consent.withdraw(_NO_AGENT)
+            else:
+                self._reset(now)
         elif self.state is State.RESETTING:
             self._go_on_resetting(now)
         elif self.state is State.SETTLING:
@@ -481,6 +511,7 @@ class Session:
         if self._resetter is None:
             self._settled, self.state = now, State.SETTLING
             return
+        self._reset_at = self._clock()
         self._command(self._neutral)
         self.state, self._episode = State.RESETTING, self._new_episode(now)
         self._resetter.begin(self._random)
@@ -590,9 +621,10 @@ class Session:
             # Not for NaN: that is missing.
             if not self._episode.broken and (value < limit.low or value > limit.high):
                 self._episode.broken = limit.feature
+                # First: writing a line to a terminal can block.
+                self._command(self._neutral)
                 self._log(f'limit: {limit.feature} is {value:.3g}, not {limit.low:g} to '
                           f'{limit.high:g}')
-                self._command(self._neutral)
 
     def _measure(self, now: float) -> Measured:
         readings = self._readings

@@ -10,13 +10,14 @@ from geometry_msgs.msg import Twist
 from nav_msgs.msg import Odometry
 from robot_contract import GOOD
 from std_msgs.msg import Bool
-from std_srvs.srv import Trigger
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.ros import qos
+from vdl_ros.ros.robots import robot_topics
 from vdl_ros.ros.robots.robot_env import register
+from vdl_ros.srv import Confirm
 
 
 class Robot:
@@ -42,7 +43,7 @@ class Robot:
     def confirm(self):
         """Let an environment go on, as a person does."""
         self._peer.until(lambda: self._peer.call(
-            Trigger, 'robot/confirm', Trigger.Request()).success, 'the confirmation')
+            Confirm, 'robot/confirm', Confirm.Request()).success, 'the confirmation')
 
     def stop(self, stopped=True):
         self._stop.publish(Bool(data=stopped))
@@ -61,7 +62,9 @@ class Robot:
 
 
 @pytest.fixture
-def robot(peer):
+def robot(peer, monkeypatch):
+    # There is no other host in this domain.
+    monkeypatch.setattr(robot_topics, '_ALONE_S', 0.0)
     return Robot(peer)
 
 

@@ -1,10 +1,11 @@
 """Resets by a service, a trajectory and a person, on real topics."""
 
 from robot_contract import GOOD
-from std_srvs.srv import SetBool, Trigger
+from std_srvs.srv import SetBool
 from trajectory_msgs.msg import JointTrajectory
 
 from vdl_ros.ros import qos
+from vdl_ros.srv import Confirm
 
 
 def test_a_service_that_refuses_is_called_again_until_it_resets(peer, robot, act):
@@ -62,4 +63,4 @@ def test_a_person_confirms_each_reset(peer, robot, act, launch):
         peer.until(lambda: len(agent.steps) > 3, 'steps')
         # Nobody waits for it now.
         peer.until(lambda: not peer.call(
-            Trigger, 'robot/confirm', Trigger.Request()).success, 'a refusal')
+            Confirm, 'robot/confirm', Confirm.Request()).success, 'a refusal')

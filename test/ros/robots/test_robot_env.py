@@ -6,6 +6,7 @@ import rclpy
 import yaml
 from builtin_interfaces.msg import Time
 from geometry_msgs.msg import TwistStamped
+from rclpy.node import Node
 from robot_contract import GOOD
 from rosgraph_msgs.msg import Clock
 from sensor_msgs.msg import CompressedImage, Joy
@@ -211,7 +212,12 @@ def test_what_moves_the_arm_and_what_only_switches_it_off():
         assert (arm.moves(command), arm.is_neutral(command)) == (moves, is_neutral), command
 
 
-def test_an_environment_waits_for_another_one_of_the_same_robot(peer, robot, act):
+@pytest.mark.parametrize('is_discovered', [True, False])
+def test_an_environment_waits_for_another_one_of_the_same_robot(
+        peer, robot, act, is_discovered, monkeypatch):
+    if not is_discovered:
+        # DDS may take seconds.
+        monkeypatch.setattr(Node, 'get_publishers_info_by_topic', lambda *_: [])
     first = act()
     with peer.saying(robot.measure, every=0.01):
         peer.until(lambda: len(first.steps) > 3, 'steps')

@@ -207,6 +207,7 @@ class ArmTopics:
         self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
         self._warned_of_second = ''
         self._precedence = Precedence(config.command_timeout)
+        self._commanded = Time()
         self._stop_state = qos.pub(node, 'arm/emergency_stop_state')
         self._stop_marker = qos.pub(node, 'arm/emergency_stop_marker')
         self._published: EmergencyStopState | None = None
@@ -258,17 +259,17 @@ class ArmTopics:
                                f'stood still for more than {self._max_gap:g} s')
             return
         now, stands = self._clock(), self._stop.state.engaged or self.driver.neutral_required
+        begins = self._precedence.begins(
+            sender, now, moving=motors.moving, for_lamp=message.lamp != 0)
         if self._precedence.admits(sender, motors.moving, now):
             self.driver.command(motors, sender, self._standstill.input_age)
         elif motors.moving:
             self.driver.keep_off(motors, sender)
-        if stands:
-            self._precedence.end_programs()
-        elif self._precedence.ends_program(
-                sender, now, moving=motors.moving, for_lamp=message.lamp != 0):
+        if begins and not stands:
             # A program that has just started may not have found this sender yet.
-            does = 'moves the arm' if motors.moving else 'switched the motors off'
-            self._interrupt(f'{named(sender) or "a person"} {does}')
+            self._commanded = self._node.stamp()
+            if self._precedence.ends_environment(now, moving=motors.moving):
+                self._interrupt(f'{named(sender) or "a person"} switched the motors off')
         self._publish_stop()
         # After the command: writing a line to a terminal can block.
         warning = self._conflicts.update(sender, self._clock())
@@ -304,7 +305,8 @@ class ArmTopics:
         state = self._stop.state
         message = EmergencyStopState(
             engaged=state.engaged, sender=state.sender, reason=state.reason,
-            neutral_required=not state.engaged and self.driver.neutral_required)
+            neutral_required=not state.engaged and self.driver.neutral_required,
+            commanded=self._commanded)
         message.header.stamp = Time(sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
         if message != self._published:
             self._published = message
@@ -375,14 +377,16 @@ class ArmConsent(Consent):
         node.every(_UPDATE_S, self.update)
 
     def _on_motors(self, message: MotorCommand) -> None:
-        self.on_command(message.sender, moving=moves(message), for_lamp=message.lamp != 0)
+        self.on_command(message.sender, moving=self.goes_on(message.sender) or moves(message),
+                        for_lamp=message.lamp != 0)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self.stop_state = message
         stamp = message.header.stamp
         # What names nobody is no release, but what the driver says.
         self.on_stop(message.engaged, message.neutral_required, (stamp.sec, stamp.nanosec),
-                     '' if message.engaged or message.sender else shown(message.reason))
+                     '' if message.engaged or message.sender else shown(message.reason),
+                     (message.commanded.sec, message.commanded.nanosec))
 
     def _on_viewer_alive(self, _: Empty) -> None:
         self.on_viewer_alive()

@@ -4,6 +4,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from typing import IO
 
 import numpy as np
 from builtin_interfaces.msg import Time
@@ -14,6 +15,7 @@ from rclpy.node import Node
 from rosgraph_msgs.msg import Clock
 
 from vdl_ros.common.consent import ROBOT_ENVIRONMENT
+from vdl_ros.common.files import InUseError, lock_folder
 from vdl_ros.robots.classifier import Classifier
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract
@@ -60,6 +62,8 @@ class RobotGraph:
         self._looked = -np.inf
         self._failure: BaseException | None = None
         self._is_closed = False
+        # The lock of the robots, once they are this environment's.
+        self._own: IO[str] | None = None
         self._robots = [
             RobotTopics(self._node, interfaces, task, copy, self._lock, self._now, self._stamp)
             for copy, task in enumerate(tasks)]
@@ -83,6 +87,7 @@ class RobotGraph:
     def restart(self, randoms: Sequence[np.random.Generator]) -> None:
         with self._lock:
             for session, random in zip(self._sessions, randoms, strict=True):
+                session.heed_agent()
                 session.seed(random)
                 session.lose('the environment is reset')
 
@@ -102,6 +107,8 @@ class RobotGraph:
                 lambda: self._ticks > self._taken or self._failure is not None, timeout)
             if self._failure is not None:
                 raise self._failure
+            for session in self._sessions:
+                session.heed_agent()
             if self._ticks == self._taken:
                 return None
             self._taken = self._ticks
@@ -132,6 +139,8 @@ class RobotGraph:
             if resetter is not None:
                 resetter.close()
         self._node.destroy_node()
+        if self._own is not None:
+            self._own.close()
 
     def _confirmation(self, topic: str, launch: str) -> Confirmation:
         # A simulation waits for nobody.
@@ -219,6 +228,13 @@ class RobotGraph:
     def _earlier(self) -> str:
         """Return the environment that was first to act on these robots, '' if it is this one."""
         topic = self._robots[0].topic
+        if self._own is None:
+            # Faster than the discovery of DDS, for those of this host.
+            path = state_file(self._node, 'robots', self._node.resolve_topic_name(topic))
+            try:
+                self._own = lock_folder(path.parent, f'{path.stem}.lock')
+            except InUseError:
+                return f'{ROBOT_ENVIRONMENT}of this host'
         names = [each.node_name for each in self._node.get_publishers_info_by_topic(
             self._node.resolve_topic_name(topic)) if each.node_name.startswith(ROBOT_ENVIRONMENT)]
         first = min(names, key=lambda name: name[len(ROBOT_ENVIRONMENT):].zfill(24), default='')

@@ -42,6 +42,7 @@ from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.srv import Confirm
 
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
     f'{sign}int{bits}' for sign in ('', 'u') for bits in (8, 16, 32, 64))}
@@ -177,6 +178,10 @@ class _PersonsCommands:
                 f'{where}: parts[{index}]', self.type, part.field, part.index))
             for index, part in enumerate(takeover.parts)]
 
+    @property
+    def has_button(self) -> bool:
+        return self._is_held is not None
+
     def is_held(self, message: Any) -> bool:
         return self._is_held is None or bool(self._is_held(message))
 
@@ -189,7 +194,7 @@ class _PersonsCommands:
         return values if np.isfinite(values).all() else None
 
 
-#: Service (std_srvs/Trigger) by which a person confirms that a robot may go on, or was reset.
+#: Service (vdl_ros/Confirm) by which a person confirms that a robot may go on, or was reset.
 CONFIRM = 'robot/confirm'
 #: Services (std_srvs/Trigger), ``robot/success`` and so on, by which a person ends an episode.
 OUTCOMES = ('success', 'failure', 'discard')
@@ -199,6 +204,8 @@ _STOP_DEPTH = 32
 _CLOCK_SKEW = 0.05  # how far in the future a stamp may be, s: the clocks of two hosts differ
 # A subscriber that was found so recently may miss what is sent: it has to find the publisher too.
 _FOUND_S = 0.5
+# Where commands have no sender, another host's environment is found by its presence alone, s.
+_ALONE_S = 2.0
 
 
 class RobotInterfaces:
@@ -296,6 +303,8 @@ class RobotTopics:
         self._images: dict[str, tuple[Reading, Any]] = {}
         self._sent: tuple[float, list[Any]] | None = None
         self._found = math.inf
+        self._alone_at = time.monotonic() + (
+            _ALONE_S if interfaces.sender is None and not contract.simulated_clock else 0.0)
         self._is_held = False
         self._stop_listeners: dict[int, Subscription] = {}
         #: Time from sending the latest action that has come back as an echo to its arrival, s.
@@ -335,7 +344,7 @@ class RobotTopics:
         others = self._publisher.get_subscription_count() - (self._interfaces.sender is not None)
         now = time.monotonic()
         self._found = min(self._found, now) if others > 0 else math.inf
-        return now - self._found >= _FOUND_S
+        return now - self._found >= _FOUND_S and now >= self._alone_at
 
     def connect(self, session: Session) -> None:
         self._session, interfaces = session, self._interfaces
@@ -347,7 +356,7 @@ class RobotTopics:
         for key, topic in topics.items():
             listen(interfaces.types[key], topic.topic, partial(self._on_message, key), qos.LATEST)
         self.look_for_stops()
-        self._node.create_service(Trigger, self.full(CONFIRM), self._on_confirmed)
+        self._node.create_service(Confirm, self.full(CONFIRM), self._on_confirmed)
         for outcome in OUTCOMES:
             self._node.create_service(
                 Trigger, self.full(f'robot/{outcome}'), partial(self._on_judged, outcome))
@@ -381,14 +390,13 @@ class RobotTopics:
                     kind, name, partial(self._on_stop, index, *readers), profile)
 
     def _on_confirmed(
-        self, request: Trigger.Request, response: Trigger.Response,
-    ) -> Trigger.Response:
+        self, request: Confirm.Request, response: Confirm.Response,
+    ) -> Confirm.Response:
         assert self._session is not None
+        asked = seconds(request.asked)
         with self._lock:
-            response.success = self._session.confirm()
-            waits = self._session.unconfirmed
-        response.message = ('the robot goes on' if response.success
-                            else waits or 'nobody waits for this')
+            reason = self._session.confirm(max(0.0, time.time() - asked) if asked else 0.0)
+        response.success, response.message = not reason, reason or 'the robot goes on'
         return response
 
     def _on_judged(
@@ -476,7 +484,8 @@ class RobotTopics:
         if values is not None and (was_held or self._is_held):
             assert self._session is not None
             with self._lock:
-                self._session.on_person(values, self._now())
+                self._session.on_person(
+                    values, self._now(), holds=person.has_button and self._is_held)
 
     def _on_echo(self, message: Any) -> None:
         with self._lock:
