@@ -1,11 +1,13 @@
 """Push, and pick and place: Gymnasium's rules, seeds, success, failure, reward, measurements."""
 
+import dataclasses
 import warnings
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from msgspec.structs import replace
 
 import vdl_ros.envs  # noqa: F401
 from benchmarks.arm_scripts import ScriptedController
@@ -19,7 +21,7 @@ from vdl_ros.envs.owi535.arm_task import CLOSE
 from vdl_ros.envs.owi535.cube import PickPlaceTask, PushTask, cube_features, grip_point
 from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES
 from vdl_ros.envs.registration import PICK_PLACE, PUSH
-from vdl_ros.robots.contract import known_contracts, read_contract
+from vdl_ros.robots.contract import ContractError, known_contracts, read_contract
 from vdl_ros.robots.task import HISTORY, Measured, make_task
 
 TASKS = [PushTask, PickPlaceTask]
@@ -204,6 +206,24 @@ def test_a_robot_sees_and_gets_what_the_environment_gives(task, robot):
         if success:
             break
     assert success
+
+
+def test_a_contract_says_how_near_the_goal_is_enough():
+    contract = read_contract(known_contracts()['owi535_push'])
+    for close, allowed in ((0.05, True), (9.0, False)):
+        changed = replace(contract, task=replace(contract.task, arguments={'close': close}))
+        if not allowed:
+            with pytest.raises(ContractError, match=r'close: 9.0 is not allowed: 0.001 to 1'):
+                make_task(changed)
+            continue
+        task = make_task(changed)
+        values = dict.fromkeys([*JOINTS, *CUBE_FEATURES], 0.1)
+        near = Measured(values, {}, {}, 5.0, np.zeros((HISTORY, 4)))
+        task.target = np.array([0.14, 0.1, 0.1])
+        for _ in range(2):
+            task.reward(near, near)
+            near = dataclasses.replace(near, time=near.time + 1.0)
+        assert task.success(near)
 
 
 def test_images_show_cube_and_goal():

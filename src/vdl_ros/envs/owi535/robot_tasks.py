@@ -15,7 +15,7 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, Feature, JointReading, bounded, feature_space
-from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD, world
+from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD, check_range, world
 from vdl_ros.envs.owi535.cube import (
     CubeObserver,
     CubeReading,
@@ -64,15 +64,17 @@ class Past:
             self._before, self._latest = self._latest, reading
         return self._before or reading
 
-    def is_success(self, now: float, distance: float, rate: float) -> bool:
-        """Return whether ``distance`` has been within ``CLOSE`` for ``HOLD``."""
-        if distance > CLOSE:
+    def is_success(
+        self, now: float, distance: float, rate: float, close: float = CLOSE, hold: float = HOLD,
+    ) -> bool:
+        """Return whether ``distance`` has been within ``close``, m, for ``hold``, s."""
+        if distance > close:
             self.close_since = math.nan
             return False
         if math.isnan(self.close_since):
             self.close_since = now
         # Updates vary a little in time.
-        return now - self.close_since >= HOLD - 0.5 / rate
+        return now - self.close_since >= hold - 0.5 / rate
 
 
 class ArmOnRobot(Task):
@@ -81,15 +83,21 @@ class ArmOnRobot(Task):
     Args:
         motors: the first ones of ``JOINTS``.
         features: that the contract needs beside the joints.
+        close, hold: how near to its target something has to be, m, and for how long, s.
 
     Raises:
         ContractError: the contract lacks a feature, or has other actions.
+        ValueError: a distance or time that is not allowed.
     """
 
     def __init__(
-        self, contract: Contract, motors: Sequence[str], features: Sequence[str] = (),
+        self, contract: Contract, motors: Sequence[str], features: Sequence[str] = (), *,
+        close: float = CLOSE, hold: float = HOLD,
     ) -> None:
         super().__init__(contract)
+        check_range('close', close, 0.001, 1.0)
+        check_range('hold', hold, 0.0, 60.0)
+        self._aim = contract.rate, close, hold
         needed = (*JOINTS, *features)
         missing = {*needed} - {feature.name for feature in contract.features}
         if missing:
@@ -137,15 +145,15 @@ class ArmOnRobot(Task):
 
 
 class ReachOnRobot(ArmOnRobot):
-    """A random reachable target in each episode; it ends ``HOLD`` after ``tool0`` is there.
+    """A random reachable target in each episode; it ends ``hold`` after ``tool0`` is there.
 
     Args:
         joints: whether measured joints are observed, and not only rewarded. Without them the
             observation is the place of the target, the latest commands, and the ages of images.
     """
 
-    def __init__(self, contract: Contract, joints: bool = True) -> None:
-        super().__init__(contract, MOTORS)
+    def __init__(self, contract: Contract, joints: bool = True, **aim: float) -> None:
+        super().__init__(contract, MOTORS, (), **aim)
         self._seen = SPACE if joints else feature_space([
             *_COMMANDS, *(Feature(f'target_{axis}', 'm', 1.0) for axis in 'xyz'),
             *(Feature(f'{image.name}_age', 's', 1.0) for image in contract.observed_images)])
@@ -202,7 +210,7 @@ class ReachOnRobot(ArmOnRobot):
         travel = travel_time(
             self._geometry, positions, np.broadcast_to(
                 self._at_target, (2, *self._at_target.shape)))
-        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
+        self._success = self._past.is_success(after.time, float(distances[1]), *self._aim)
         switched = np.count_nonzero(before.actions[0] != after.actions[0])
         return float(reach_reward(
             distances[:1] - distances[1:], travel[:1] - travel[1:], distances[1:],
@@ -211,12 +219,12 @@ class ReachOnRobot(ArmOnRobot):
 
 
 class _CubeOnRobot(ArmOnRobot):
-    """The cube gets a random goal in each episode, which ends ``HOLD`` after it is there."""
+    """The cube gets a random goal in each episode, which ends ``hold`` after it is there."""
 
     task: ClassVar[type[CubeTask]]
 
-    def __init__(self, contract: Contract) -> None:
-        super().__init__(contract, self.task.motors, CUBE_FEATURES)
+    def __init__(self, contract: Contract, **aim: float) -> None:
+        super().__init__(contract, self.task.motors, CUBE_FEATURES, **aim)
         self._observer = CubeObserver(self._geometry, self.task.motors, self.task.behind)
 
     @property
@@ -244,7 +252,7 @@ class _CubeOnRobot(ArmOnRobot):
         cubes = np.stack([_cube(before).place, _cube(after).place])
         away = np.linalg.norm(tools - grip_point(cubes, self.target, self.task.behind), axis=1)
         distances = np.linalg.norm(cubes - self.target, axis=1)
-        self._success = self._past.is_success(after.time, float(distances[1]), self.contract.rate)
+        self._success = self._past.is_success(after.time, float(distances[1]), *self._aim)
         switched = np.count_nonzero(before.actions[0] != after.actions[0])
         return float(dense_reward(
             distances[:1] - distances[1:], away[:1] - away[1:], distances[1:],
