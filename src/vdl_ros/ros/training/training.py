@@ -384,8 +384,10 @@ class Training:
             while not training.done():
                 with self._timers[CALLBACKS].executor_wait():
                     executor.spin_once(timeout_sec=0.1)
-        finally:
+        except BaseException:
             stop.set()
+            raise
+        finally:
             thread.shutdown()
             if inference is not None:
                 inference.stop()
