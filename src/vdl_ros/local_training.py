@@ -130,6 +130,7 @@ def train(
             say(text)
         flow_stats = FlowStats()
         inbox: Inbox
+        calls = Callbacks()
         if isinstance(algorithm_config, BcConfig):
             inbox = demonstration_inbox(
                 env, config, algorithm_config, modules, learner, flow_stats)
@@ -138,6 +139,7 @@ def train(
                 envs, config, algorithm_config, frames, seed=seed, timer=timer, threads=1,
                 exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
                 follow=envs.follow if isinstance(envs, AttackedEnv) else None)
+            calls = Callbacks(progress=actor.progress)
             inbox = SerialInbox(actor, learner, flow_stats, timer, stop)
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
@@ -148,7 +150,7 @@ def train(
         trainer = Trainer(
             learner, inbox, flow_stats, RunFolder(run_dir, resume=resume, config=folder),
             settings | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
-            Callbacks(), evaluator=evaluator, timers={TRAINING: timer})
+            calls, evaluator=evaluator, timers={TRAINING: timer})
         start.close()
         say('serial: acts and learns')
         reason = trainer.run(stop)

@@ -111,7 +111,9 @@ class _Agent:
         self._iterations = Trainer(
             self._learner, self, self._flow_stats, RunFolder(folder, resume=resume),
             described | {'init': init} | factory.describe(env), RunConfig(num_actors=1),
-            Callbacks(log=log, warn=log), evaluator=evaluator, timers={TRAINING: timer},
+            Callbacks(log=log, warn=log, progress=lambda: next(filter(None, (
+                each.progress() for each in self.actors.values())), '')),
+            evaluator=evaluator, timers={TRAINING: timer},
         ).iterations(stop)
         self._iterate()
         for number in envs:

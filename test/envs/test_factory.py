@@ -93,3 +93,21 @@ def test_what_cannot_be_made_is_explained_in_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, 'ale_py', None)
     with pytest.raises(EnvError, match=r"^env_id: 'ALE/Pong-v5' needs ale-py: pip install ale-py"):
         make(EnvConfig(env_id='ALE/Pong-v5'), seed=0)
+
+
+def test_a_simulator_of_which_a_process_holds_one_names_num_envs(monkeypatch):
+    there = []
+
+    def create(**kwargs):
+        if there:
+            raise RuntimeError('one emulator per process')
+        there.append(CounterEnv())
+        return there[0]
+
+    monkeypatch.setitem(gymnasium.registry, 'my/One-v0', EnvSpec('my/One-v0', create))
+    with pytest.raises(EnvError, match=r'per process.*; 1 of 3 copies could be created: '
+                                       r'num_envs:=1$'):
+        make(EnvConfig(env_id='my/One-v0'), seed=0, num_envs=3)
+    # Nor is it said where fewer would not help.
+    with pytest.raises(EnvError, match=r'per process \([^;]*$'):
+        make(EnvConfig(env_id='my/One-v0'), seed=0, num_envs=3)

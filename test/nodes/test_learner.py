@@ -3,11 +3,15 @@
 import threading
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
+import torch
 
+from vdl_ros.common.metrics import CALLBACKS, ThreadTimer
 from vdl_ros.nodes import learner
 from vdl_ros.rl.distributed.collectives import Group
+from vdl_ros.ros.training import training as module
 from vdl_ros.ros.training.messages import RefusedError
 
 
@@ -45,15 +49,36 @@ def test_a_video_follows_a_complete_training_and_no_restart_one_that_diverged(mo
         calls = []
         monkeypatch.setattr(learner, 'Training', returns(reason))
         node = make_node(video=True)
-        node._record_run = calls.append
+        node._record_run = lambda folder, stop, calls=calls: calls.append(folder)
         assert learner.LearnerNode.run(node, threading.Event()) == status, reason
         assert calls == ['runs/a'] * recorded, reason
 
 
-def test_a_video_is_announced_because_it_takes_a_while(monkeypatch):
-    lines = []
-    monkeypatch.setattr(learner, 'record_video', lambda checkpoint, path: f'{path}: 5 episodes')
-    node = SimpleNamespace(get_logger=lambda: SimpleNamespace(info=lines.append))
+def test_the_end_of_a_training_is_no_signal_to_end_the_process(monkeypatch):
+    executor = Mock(**{'spin_once.side_effect': lambda timeout_sec: training.set()})
+    monkeypatch.setattr(module, 'make_executor', lambda name: executor)
+    stop, training = threading.Event(), threading.Event()
+    node = Mock(_train=lambda stop: training.wait(300) and 'total_steps', folder=None,
+                _source=Mock(inference=None), _timers={CALLBACKS: ThreadTimer()})
+    node._settings.device = torch.device('cpu')
+    assert module.Training.run(node, stop) == 'total_steps'
+    assert not stop.is_set(), 'a video follows'
+    executor.spin_once.side_effect = RuntimeError
+    node._train = lambda stop: stop.wait(300) and 'interrupted'
+    with pytest.raises(RuntimeError):
+        module.Training.run(node, stop)
+
+
+def test_a_video_is_announced_and_stopped_because_it_takes_a_while(monkeypatch):
+    lines, stop, heard = [], threading.Event(), []
+
+    def record(checkpoint, path, stop):
+        heard.append(stop)
+        return f'{path}: 5 episodes'
+
+    monkeypatch.setattr(learner, 'record_video', record)
+    node = SimpleNamespace(NAME='learner', get_logger=lambda: SimpleNamespace(info=lines.append))
     learner.LearnerNode._record_run(
-        node, SimpleNamespace(checkpoint='runs/a/checkpoint.pt', path=Path('runs/a')))
+        node, SimpleNamespace(checkpoint='runs/a/checkpoint.pt', path=Path('runs/a')), stop)
+    assert heard == [stop]
     assert lines == ['records a video, which takes at most 20 s', 'runs/a/video.mp4: 5 episodes']

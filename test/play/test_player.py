@@ -2,6 +2,7 @@
 
 import os
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -110,6 +111,15 @@ def test_the_result_is_that_of_the_same_policy_and_starts_each_time(policy):
     assert first.returns == second.returns == evaluate(envs, act, 10, 3001).returns
     assert len(first.returns) == 10
     envs.close()
+
+
+def test_no_more_environments_are_made_than_the_training_has(monkeypatch):
+    made, make = [], factory.make
+    monkeypatch.setattr(factory, 'make', lambda *given, num_envs, **more: (
+        made.append(num_envs), make(*given, num_envs=num_envs, **more))[1])
+    for num_envs in (1, 16):
+        PolicyEvaluator(as_dict(replace(ENV, num_envs=num_envs), TRAIN)).close()
+    assert made == [1, 8]
 
 
 def test_it_ends_early_when_stopped_and_refuses_weights_that_are_not_finite(policy):

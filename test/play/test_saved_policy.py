@@ -1,6 +1,7 @@
 """A checkpoint's policy comes back with its environment, or the reason why it does not."""
 
 import itertools
+import threading
 
 import numpy as np
 import pytest
@@ -99,6 +100,10 @@ def test_a_video_shows_the_policy_of_a_checkpoint_where_there_are_pictures(check
     line = record_video(checkpoint('vdl/Reach1D-v0'), tmp_path / 'video.mp4')
     assert line.startswith(f'{tmp_path}/video.mp4: 5 episodes, ')
     assert (tmp_path / 'video.mp4').stat().st_size > 1000
+    stop = threading.Event()
+    stop.set()
+    assert ': 1 episode, 0 steps, ' in record_video(
+        checkpoint('vdl/Reach1D-v0'), tmp_path / 'stopped.mp4', stop)
     with pytest.raises(ValueError, match='vdl/Counter-v0 cannot render images'):
         record_video(checkpoint(COUNTER), tmp_path / 'other.mp4')
     assert not (tmp_path / 'other.mp4').exists()

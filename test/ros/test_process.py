@@ -10,7 +10,7 @@ import threading
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from unittest.mock import Mock
+from unittest.mock import ANY, Mock, call
 
 import pytest
 import rclpy
@@ -189,6 +189,37 @@ def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypa
     assert out == ('env_id: x: close() has not returned in 0.001 s; it is given up after '
                    '0.002 s\n')
     assert err == 'env_id: x: close() has not returned in 0.002 s: ended without it\n'
+
+
+def test_nothing_of_c_ends_a_process_whose_close_or_program_has_returned(ended, monkeypatch):
+    clock, stop, armed = Mock(), threading.Event(), threading.Event()
+    monkeypatch.setattr(children, 'faulthandler', clock)
+    cancel = call.cancel_dump_traceback_later()
+    later = call.dump_traceback_later(ANY, exit=True, file=2)
+    with children.ending_within(60.0, 'actor', stop):
+        with children.closing('env_id: x: close()'):
+            assert clock.method_calls == [cancel, later]
+        assert clock.method_calls == [cancel, later, cancel]
+        clock.dump_traceback_later.side_effect = lambda *given, **more: armed.set()
+        stop.set()
+        assert armed.wait(300)
+        with children.closing('env_id: x: close()'):
+            pass
+        assert clock.method_calls[3:] == [cancel, later] * 3
+    assert clock.method_calls[9:][-1] == cancel
+
+
+def test_a_close_of_native_code_that_holds_the_lock_of_python_ends_with_the_process():
+    ended = subprocess.run([sys.executable, '-c', """
+import ctypes
+from vdl_ros.common import children
+children._CLOSING_S, children._HELD_S = 0.0, 0.01
+with children.closing('env_id: x: close()'):
+    ctypes.PyDLL(None).sleep(600)
+"""], capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.startswith('Timeout ')
+    assert 'line 6 in <module>' in ended.stderr
 
 
 def test_a_long_start_is_not_silent(monkeypatch):

@@ -1,6 +1,7 @@
 """What environments start and leave behind, and how processes end that environments hold up."""
 
 import contextlib
+import faulthandler
 import gc
 import math
 import os
@@ -41,8 +42,12 @@ _PATIENCE_S, _AGAIN_S = 3.0, 9.0
 _LONG_S, _CLOSING_S = 5.0, 30.0
 # Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
 _LEAVING_S = 4.0
+# Time after which native code that holds Python's lock is ended with the process, s.
+_HELD_S = 5.0
 # When the process is to have ended after a signal, by time.monotonic().
 _deadline = [math.inf]
+# The same, until the block of ending_within is over.
+_block_deadline = [math.inf]
 _own_marks: list[str] = []
 
 
@@ -114,6 +119,18 @@ def _children() -> list[psutil.Process]:
     return found
 
 
+def _end_at(deadline: float) -> None:
+    """End the process a while after that time, with a dump of all threads; infinity: do not.
+
+    A thread of C does it: none of Python's runs while native code holds its lock.
+    """
+    faulthandler.cancel_dump_traceback_later()
+    if deadline < math.inf:
+        with contextlib.suppress(RuntimeError):  # no thread can start
+            faulthandler.dump_traceback_later(
+                max(deadline - time.monotonic(), 0.0) + _HELD_S, exit=True, file=2)
+
+
 @contextlib.contextmanager
 def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[None]:
     """End the process, and what it started, if the block lasts longer than that after ``stop``.
@@ -122,11 +139,18 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
     """
     over, thread = threading.Event(), threading.get_ident()
 
+    def set_block_deadline(deadline: float) -> None:
+        _block_deadline[0] = deadline
+        _end_at(deadline)
+
     def watch() -> None:
         while not stop.is_set():
             if over.wait(_WATCH_S):
                 return
         _deadline[0] = time.monotonic() + seconds
+        set_block_deadline(_deadline[0])
+        if over.is_set():
+            set_block_deadline(math.inf)
         wait = min(_PATIENCE_S, seconds)
         while not over.wait(wait):
             place = place_of(sys._current_frames().get(thread))
@@ -143,6 +167,8 @@ def ending_within(seconds: float, name: str, stop: threading.Event) -> Iterator[
         yield
     finally:
         over.set()
+        if stop.is_set():
+            set_block_deadline(math.inf)
 
 
 @contextlib.contextmanager
@@ -163,10 +189,12 @@ def closing(name: str) -> Iterator[None]:
 
     with contextlib.suppress(RuntimeError):  # no thread can start, as at the end of Python
         threading.Thread(target=watch, name='close', daemon=True).start()
+    _end_at(min(time.monotonic() + _CLOSING_S, _block_deadline[0]))
     try:
         yield
     finally:
         over.set()
+        _end_at(_block_deadline[0])
 
 
 @contextlib.contextmanager

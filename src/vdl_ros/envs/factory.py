@@ -142,11 +142,11 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
     if render:
         kwargs['render_mode'] = 'rgb_array'
         draw_without_display()
-    with _refusals(spec, config):
+    with _refusals(spec, config, count) as made:
         if render and not _draws(spec, _creator(spec)):
             raise EnvError(f'env_id: {spec.id} cannot render images')
         kwargs |= delay_arguments(config, _creator(spec), kwargs)
-        env = _make_copies(spec, count, wrappers, kwargs, seed, same_step)
+        env = _make_copies(spec, count, wrappers, kwargs, seed, same_step, made)
     # An entry point that is a function does not say it.
     if render and not _draws(spec, env):
         env.close()
@@ -156,7 +156,7 @@ def _make(config: EnvConfig, seed: int, count: int, render: bool,
 
 def _make_copies(
     spec: EnvSpec, count: int, wrappers: Sequence[Any], kwargs: dict[str, Any], seed: int,
-    same_step: bool,
+    same_step: bool, made: list[str],
 ) -> CheckedVectorEnv:
     # Wrappers are of single environments.
     if spec.vector_entry_point is not None and not wrappers:
@@ -187,18 +187,27 @@ def _make_copies(
     is_foreign |= bool(wrappers)
     if is_foreign:
         wrappers = [*wrappers, CheckedEnv]
+
+    def count_copy(env: Any) -> Any:
+        made.append(spec.id)
+        return env
+
     # Gymnasium's checker checks only the first step, and slows all others.
     return CheckedVectorEnv(gymnasium.make_vec(
-        spec.id, count, vectorization_mode='sync', disable_env_checker=True, wrappers=wrappers,
-        **kwargs), seed, is_foreign=is_foreign)
+        spec.id, count, vectorization_mode='sync', disable_env_checker=True,
+        wrappers=[*wrappers, count_copy], **kwargs), seed, is_foreign=is_foreign)
 
 
 @contextlib.contextmanager
-def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
-    """Raise an EnvError of one line for what an environment refuses as it is created."""
+def _refusals(spec: EnvSpec, config: EnvConfig, count: int = 1) -> Iterator[list[str]]:
+    """Raise an EnvError of one line for what an environment refuses as it is created.
+
+    Yields a list that takes an item for each of ``count`` copies that is there.
+    """
+    made: list[str] = []
     try:
         with ForeignCall(f'env_id: {spec.id}', 'being created'):
-            yield
+            yield made
     except EnvError:
         raise
     except foreign_errors() as error:
@@ -207,6 +216,9 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
         if not refuses and str(spec.entry_point).startswith('vdl_ros.'):
             raise
         given = f' with env_kwargs {quoted(config.env_kwargs)}' if config.env_kwargs else ''
+        # Some simulators run only once in a process.
+        fewer = f'; {len(made)} of {count} copies could be created: num_envs:={len(made)}' if (
+            0 < len(made) < count) else ''
         # Gymnasium repeats the arguments.
         reason = ' '.join(text_of(error).split()).partition(' was raised from the environment')[0]
         if isinstance(error, gymnasium.error.DependencyNotInstalled) and 'Box2D' in reason:
@@ -214,7 +226,7 @@ def _refusals(spec: EnvSpec, config: EnvConfig) -> Iterator[None]:
             reason = 'Box2D is not installed: pip install box2d, or the extra box2d of vdl_ros'
         raise EnvError(f'env_id: {spec.id} cannot be created{given}: '
                        f'{reason if refuses else cause(error)}'
-                       f'{version_hint(error, later=not refuses)}') from error
+                       f'{fewer}{version_hint(error, later=not refuses)}') from error
 
 
 def spaces(config: EnvConfig) -> tuple[gym_spaces.Space[Any], gym_spaces.Space[Any]]:

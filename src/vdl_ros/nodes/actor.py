@@ -154,6 +154,7 @@ class ActorNode(BaseNode):
             self, self._id, self._start_id, seed, self._settings.actor_threads,
             self._settings.credit_timeout, self.timer, self._on_acted,
             self._policies.choice.heard, self._stopping, self._reaction_time.add,
+            say_state=self._say_state,
             **{'refresh': self._refresh} if env.in_real_time and with_replay else {})
         try:
             if train.inference == 'learner':

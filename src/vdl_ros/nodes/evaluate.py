@@ -18,6 +18,7 @@ import torch
 
 from vdl_ros.attacks.attack_config import NONE, AttackConfig, SurrogateConfig, verify_attack
 from vdl_ros.attacks.attacked_env import AttackedEnv, attack_environments, warning
+from vdl_ros.common.children import telling
 from vdl_ros.common.command_line import EXIT_INTERRUPTED
 from vdl_ros.common.files import atomic_file, checkpoint_file
 from vdl_ros.common.settings import SettingError
@@ -132,7 +133,8 @@ class EvaluateNode(BaseNode):
 
     def record(self, path: Path, stop: threading.Event) -> None:
         """Record a video of one episode, of more where one is over in a moment."""
-        with set_up():
+        self.get_logger().info('records a video, in real time')
+        with set_up(), telling(f'{self.NAME}: records the video'):
             returns, length = record_episodes(
                 self._env, self._config.seed, self._saved.act(self._config.deterministic), path,
                 min_steps=_MIN_VIDEO_STEPS, stop=stop)

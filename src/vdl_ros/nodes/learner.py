@@ -44,7 +44,7 @@ from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings
 
-# Longest time from a signal to the end while an environment is made, s.
+# Longest time from a signal to the end while an environment is made or drawn, s.
 _MAKING_S = 8.0
 
 
@@ -136,12 +136,14 @@ class LearnerNode(BaseNode):
         self._run = select(RunConfig, self._values)
         parameters.declare(self, self._values, *self.SETTINGS, ProcessConfig)
 
-    def _record_run(self, folder: RunFolder) -> None:
+    def _record_run(self, folder: RunFolder, stop: threading.Event) -> None:
         """Record what the policy does into the run's folder, where that can be drawn."""
         log = self.get_logger()
         log.info(f'records a video, which takes at most {VIDEO_S:g} s')
         try:
-            log.info(record_video(folder.checkpoint, folder.path / 'video.mp4'))
+            with ending_within(_MAKING_S, self.NAME, stop), \
+                    telling(f'{self.NAME}: records the video'):
+                log.info(record_video(folder.checkpoint, folder.path / 'video.mp4', stop))
         except Exception as error:  # the run has ended well and must not start again
             log.warning(f'no video: {in_one_line(error)}')
 
@@ -167,7 +169,7 @@ class LearnerNode(BaseNode):
             if reason == NOT_SAVED:
                 return EXIT_DISK
             if self._run.video and training.folder is not None and reason != 'interrupted':
-                self._record_run(training.folder)
+                self._record_run(training.folder, stop)
         except RefusedError as error:
             self.get_logger().error(f'{error}; a bag needs the settings of its training: '
                                     'config:=RUN/config.yaml')

@@ -22,7 +22,7 @@ from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 
 # Added to the seed of the training, for other episodes than its own.
 _SEED = 3000
-# Most environments that are stepped together.
+# Most environments that are stepped together; a process may hold no more than num_envs.
 _ENVIRONMENTS = 8
 
 
@@ -59,7 +59,8 @@ class PolicyEvaluator:
         gradients = load_surrogate(surrogate) if attacks else None
         self._envs = attack_environments(
             factory.make(replace(env, episodic_life=False), self._seed,
-                         num_envs=min(_ENVIRONMENTS, self._episodes), same_step=not attacks),
+                         num_envs=min(_ENVIRONMENTS, self._episodes, env.num_envs),
+                         same_step=not attacks),
             attack, train, self._seed, gradients)
         try:
             spaces = self._envs.single_observation_space, self._envs.single_action_space

@@ -1,5 +1,6 @@
 """Load and save the policy of a checkpoint, with the settings of its environment and training."""
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,8 +104,10 @@ def save_policy(checkpoint: Path, path: Path) -> None:
     save_checkpoint(path, config=config, learner=learner, progress={})
 
 
-def record_video(checkpoint: Path, path: Path) -> str:
+def record_video(checkpoint: Path, path: Path, stop: threading.Event | None = None) -> str:
     """Record some episodes of a checkpoint's policy, its most likely actions; return what became.
+
+    ``stop`` ends it where it is.
 
     Raises:
         OpenGLError: nothing can be drawn here.
@@ -114,6 +117,6 @@ def record_video(checkpoint: Path, path: Path) -> str:
     saved = load_policy(checkpoint)
     returns, steps = record_episodes(
         saved.env, saved.train.seed + _SEED, saved.act(), path, episodes=_EPISODES,
-        max_steps=_STEPS, max_time=VIDEO_S)
+        max_steps=_STEPS, max_time=VIDEO_S, stop=stop)
     return (f'{path}: {len(returns)} episode{"s" * (len(returns) > 1)}, {steps} steps, '
             f'mean return {sum(returns) / len(returns):.4g}')

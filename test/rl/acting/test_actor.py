@@ -70,6 +70,22 @@ def test_unrolls_contain_every_step_of_the_environment_once(env_id, steps):
     other.close()
 
 
+def test_an_unroll_of_a_slow_environment_says_how_far_it_is(monkeypatch):
+    actor, _ = make_actor('vdl/Counter-v0', 4)
+    now, said = [0.0], []
+    monkeypatch.setattr('vdl_ros.rl.acting.actor.monotonic', lambda: now[0])
+
+    def before_step():
+        said.append(actor.progress())
+        now[0] += 3.0
+
+    actor.unroll(refresh=before_step)
+    assert said == ['', '', '', 'step 3 of 4 (num_envs 3), 1.5 steps/s: a smaller unroll_length '
+                    'or num_envs gives earlier updates']
+    assert not actor.progress()
+    actor.close()
+
+
 def test_actions_are_recorded_before_they_are_clipped_or_squashed():
     for kind, expected in (('gaussian', lambda u: u.clip(-1, 1)), ('squashed', np.tanh)):
         actor, _ = make_actor('vdl/Reach1D-v0', 100, action_distribution=kind)

@@ -198,4 +198,6 @@ def test_an_evaluation_whose_episodes_do_not_end_is_not_silent():
         f'{steps} steps{hint}' for ended, seconds, steps, hint in (
             (0, 12, 2, ', and time_limit would end it'),
             (0, 24, 4, ', and time_limit would end it'),
-            (0, 48, 8, ', and time_limit would end it'), (1, 96, 6, ''))]
+            (0, 36, 6, ', and time_limit would end it'),
+            (0, 48, 8, ', and time_limit would end it'),
+            *((1, 60 + 6 * steps, steps, '') for steps in (0, 2, 4, 6, 8)))]

@@ -30,7 +30,7 @@ class Run:
 
     def __init__(self, make_inbox, spaces, path, *, resume=False, launch_id='', changed=None,
                  periods=(1e6, 1e6), extra_scalars=dict, timers=None, num_actors=1, group=None,
-                 evaluator=None, clock=None, **config):
+                 evaluator=None, clock=None, progress=str, **config):
         self.published, self.lines, self.stop = [], [], threading.Event()
         self.config = dataclasses.replace(CONFIG, **config)
         self.learner, self.flow_stats = Learner(
@@ -42,7 +42,7 @@ class Run:
         self.trainer = Trainer(
             self.learner, self.inbox, self.flow_stats, self.folder, SETTINGS | (changed or {}),
             run, Callbacks(lambda: self.publish(), self.lines.append, self.lines.append,
-                           extra_scalars),
+                           progress, extra_scalars),
             evaluator=evaluator, timers=timers, **({} if clock is None else {'clock': clock}))
 
     def publish(self):

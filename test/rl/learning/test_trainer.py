@@ -1,5 +1,6 @@
 """The training loop: why a run ends, its summary, reports, checkpoints and resuming."""
 
+import dataclasses
 import itertools
 import queue
 import re
@@ -264,6 +265,25 @@ def test_a_run_without_any_trajectory_says_for_whom_it_waits(start):
     assert [line[:39] for line in stalls] == [
         f"stalled for {seconds} s, waiting for 'b\\x1b[2J" for seconds in (30, 60, 90)]
     assert all(len(line) < 200 for line in stalls)
+
+
+def test_a_run_whose_actor_is_slow_says_how_far_it_is_and_is_not_stalled(start, monkeypatch):
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
+    monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
+    now = [0.0]
+
+    def act(inbox):
+        now[0] += 31.0
+        raise queue.Empty
+
+    def log(line):
+        if line.endswith(': 0 of 2 are here; step 5'):
+            run.stop.set()
+
+    run = start(clock=lambda: now[0], inbox={'on_get': act}, progress=lambda: 'step 5')
+    run.trainer._calls = dataclasses.replace(run.trainer._calls, log=log)
+    assert run() == 'interrupted'
+    assert not [line for line in run.lines if line.startswith('stalled')]
 
 
 def test_a_trainer_is_busy_while_it_computes_and_not_while_it_waits(start):

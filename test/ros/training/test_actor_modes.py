@@ -1,5 +1,6 @@
 """The modes of an actor node: what they do when the learner is silent."""
 
+import dataclasses
 import threading
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from vdl_ros.msg import Action, Policy
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
+from vdl_ros.ros.training import training
 from vdl_ros.ros.training.actor import (
     ActorContext,
     CentralInferenceMode,
@@ -87,6 +89,30 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     assert len(published) == sent
     assert len(heard) == (20 if busy == 'learner' else 0)
     envs.close()
+
+
+def test_a_learner_hears_how_far_a_slow_unroll_is_and_when_that_is_no_longer_known(
+        node, monkeypatch):
+    source, now = SimpleNamespace(_progress=(0.0, '')), [100.0]
+    clock = SimpleNamespace(monotonic=lambda: now[0])
+    monkeypatch.setattr('vdl_ros.ros.training.actor.time', clock)
+    monkeypatch.setattr(training, 'time', clock)
+    said = []
+
+    def say(state):
+        said.append(state)
+        training._Source._on_state(source, String(data=f'a {state}'))
+
+    mode = SimpleNamespace(
+        _context=dataclasses.replace(context(node, None), say_state=say), _told=0.0,
+        actor=SimpleNamespace(progress=lambda: f'step {now[0]:g}'))
+    for now[0] in (100.0, 104.0, 106.0):
+        LocalInferenceMode._before_step(mode)
+    assert said == ['is at step 100', 'is at step 106']
+    say('acts in 2 x a')
+    assert training._Source.progress(source) == 'a is at step 106'
+    now[0] += 60.0
+    assert not training._Source.progress(source)
 
 
 @pytest.mark.parametrize('error', [EnvFailedError, EnvError])

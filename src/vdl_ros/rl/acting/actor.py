@@ -3,6 +3,7 @@
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from time import monotonic
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
 
     from vdl_ros.rl.policy.numpy_policy import NumpyPolicy
     from vdl_ros.rl.policy.policy import Policy
+
+# Time after which an unroll lasts long, s.
+_LONG_S = 5.0
 
 
 class Step(NamedTuple):
@@ -255,6 +259,17 @@ class Actor(ABC):
         self._columns = SameStepColumns(
             schema, self._stepper.observation, self.state) if self._stepper.same_step else None
         self._chosen: NDArray[Any] = np.empty(0)
+        # When the unroll began, by monotonic(), and its steps, which other threads may read.
+        self._began, self._taken = 0.0, 0
+
+    def progress(self) -> str:
+        """Return how far an unroll is that lasts longer than 5 s, else ''; for any thread."""
+        steps, seconds, envs = self._taken, monotonic() - self._began, self.envs.num_envs
+        if not steps or seconds < _LONG_S:
+            return ''
+        return (f'step {steps} of {self._schema.unroll_length} (num_envs {envs}), '
+                f'{steps * envs / seconds:.3g} steps/s: a smaller unroll_length or num_envs gives '
+                'earlier updates')
 
     def load(self, arrays: Mapping[str, NDArray[Any]], version: int, agent_steps: int = 0) -> None:
         """Load the weights after ``agent_steps``; ValueError: weights of another network."""
@@ -308,6 +323,8 @@ class Actor(ABC):
         together; :meth:`unroll` calls them too.
         """
         t, stepper = self._step, self._stepper
+        if not self._taken:
+            self._began = monotonic()
         if self._columns is not None:
             with self._timer('infer'):
                 self._chosen = self._columns.choose(
@@ -328,6 +345,7 @@ class Actor(ABC):
 
     def end_step(self, outcome: tuple[Any, ...]) -> bool:
         """Record what the environments returned; return whether there are T steps."""
+        self._taken += 1
         if self._columns is not None:
             step = self._stepper.record(outcome)
             self.append_last_action(self._chosen, step.reward)
@@ -346,6 +364,7 @@ class Actor(ABC):
 
     def finish(self) -> tuple[Arrays, list[FinishedEpisode]]:
         """Return the unroll of the last T steps, as :meth:`unroll`."""
+        self._taken = 0
         if self._columns is not None:
             return self._columns.take()
         arrays, self._step = self._arrays, 0

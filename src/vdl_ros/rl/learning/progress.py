@@ -25,12 +25,14 @@ class Callbacks:
     Attributes:
         publish: publishes the policy with the credits.
         log, warn: take each line of progress, and each warning.
+        progress: returns how far the slow unroll of an actor is, or ''.
         extra_scalars: returns more scalars for TensorBoard, by tag, since the last call.
     """
 
     publish: Callable[[], None] = lambda: None
     log: Callable[[str], None] = say
     warn: Callable[[str], None] = say
+    progress: Callable[[], str] = str
     extra_scalars: Callable[[], Mapping[str, float]] = dict
 
 

@@ -50,18 +50,19 @@ class Collector:
     """The unrolls of the next batch; ``record`` is called with each that is taken.
 
     An asynchronous training takes ``batch_size`` unrolls of any actors, a synchronous one so many
-    of each. Without an unroll for ``stall_timeout`` seconds a warning names the actors that the
-    run waits for; a synchronous run then goes on without them, until they send again.
+    of each. Without an unroll for ``stall_timeout`` seconds, nor ``progress`` of one, a warning
+    names the actors that the run waits for; a synchronous run then goes on without them, until
+    they send again.
     """
 
     def __init__(
         self, learner: Learner, inbox: Inbox, flow_stats: FlowStats,
-        record: Callable[[Unroll], None], warn: Callable[[str], None], *, num_actors: int,
+        record: Callable[[Unroll], None], calls: Callbacks, *, num_actors: int,
         stall_timeout: float, clock: Callable[[], float],
     ) -> None:
         self.inbox, self.is_exhausted = inbox, False
         self._learner, self._flow_stats = learner, flow_stats
-        self._record, self._warn = record, warn
+        self._record, self._calls = record, calls
         self._stall_timeout, self._clock = stall_timeout, clock
         self._num_actors = num_actors if learner.config.synchronous else 1
         # The actors that a synchronous run waits for, once it has gone on without others.
@@ -102,7 +103,8 @@ class Collector:
                 self.is_exhausted = True
                 break
             except queue.Empty:
-                self._check_stall()
+                if not stop.is_set() and not self._calls.progress():
+                    self._check_stall()
                 break
             self._add(unroll)
         if self._batch is None and len(self._unrolls) >= self._needed:
@@ -145,15 +147,15 @@ class Collector:
             end = '; it goes on without those that are silent, until they send again'
             self._present = {each for each, count in counts.items() if count >= batch_size} or (
                 set(counts))
-        self._warn(f'stalled for {now - self._waiting_since:.0f} s, waiting for {names}{more}'
-                   f'{end}')
+        self._calls.warn(f'stalled for {now - self._waiting_since:.0f} s, waiting for '
+                         f'{names}{more}{end}')
 
 
 #: Why a run ends whose loss or gradient is not finite.
 NOT_FINITE = 'not finite'
 # Longest time without a line while an update lasts, or while the next one waits for its
 # trajectories; time between looks at whether one is due, s.
-_SILENT_S, _LOOK_S = 9.0, 1.0
+_SILENT_S, _LOOK_S = 7.0, 1.0
 # Time until the same is said again while it waits, s.
 _AGAIN_S = 60.0
 # Why a run ends; the first that applies to any learner counts.
@@ -206,7 +208,7 @@ class Trainer:
         self.reporter = RunReporter(
             learner, self.progress, folder, settings, run, calls, timers, self._evaluations)
         self.collector = Collector(
-            learner, inbox, flow_stats, self._record, calls.warn, num_actors=run.own_actors,
+            learner, inbox, flow_stats, self._record, calls, num_actors=run.own_actors,
             stall_timeout=run.stall_timeout, clock=clock)
         # Now: a full disk shows early, and restarts can be counted.
         self.reporter.save()
@@ -397,6 +399,8 @@ class Trainer:
             if update is None:
                 said, waits = waits, (f'waits for the trajectories of update {version + 1}: '
                                       f'{self.collector.share}')
+                if progress := self._calls.progress():
+                    waits += f'; {progress}'
                 # A robot may wait for a person for hours.
                 if waits != said or now - told >= _AGAIN_S:
                     told = now

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 
 # Longest wait for a recorder, s: an actor that starts again may come after its end.
 _RECORDER_S = 30.0
+#: Time between two messages of how far a slow unroll is, s, and what they contain.
+TELL_S, AT = 5.0, 'is at '
 # Time after a policy was refused until latched ones are received again, s.
 _AGAIN_S = 5.0
 # Failures of the environment of a user's own launch that end the process, unless it has acted
@@ -171,6 +173,7 @@ class ActorContext:
     # Called with the extras of steps, by the names of rl/data/unroll.py.
     on_extras: Callable[[Mapping[str, NDArray[Any]]], None] = lambda extras: None
     refresh: Callable[[], None] = lambda: None  # called before each step of an unroll
+    say_state: Callable[[str], None] = lambda state: None
 
 
 class LocalInferenceMode:
@@ -196,7 +199,7 @@ class LocalInferenceMode:
                     exploration_schedule(algorithm_config, context.actor_id, train.freeze)))
         self._credit = Credit(train.credit, train.batch_size, context.credit_timeout)
         self._credit.sequence = sequence
-        self._learner_id = ''
+        self._learner_id, self._told = '', 0.0
         self._awaits_recorder_until = (
             time.monotonic() + _RECORDER_S if await_recorder and not sequence else 0.0)
         self._publisher = qos.pub(node, 'trajectories', name=f'{namespace}trajectories')
@@ -224,7 +227,7 @@ class LocalInferenceMode:
         if not self.is_ready():
             return False
         try:
-            unroll = self.actor.unroll(self._context.stop, self._context.refresh)
+            unroll = self.actor.unroll(self._context.stop, self._before_step)
         except Interrupted:
             return False
         except EnvFailedError:
@@ -234,6 +237,12 @@ class LocalInferenceMode:
             raise
         self.publish(*unroll)
         return True
+
+    def _before_step(self) -> None:
+        self._context.refresh()
+        if (now := time.monotonic()) - self._told >= TELL_S and (text := self.actor.progress()):
+            self._told = now
+            self._context.say_state(f'{AT}{text}')
 
     def is_ready(self) -> bool:
         if not self._credit.available:
@@ -302,7 +311,7 @@ class CentralInferenceMode:
         self._shape = (envs.num_envs, *(envs.single_action_space.shape or ()))
         self._learner_id = ''
         self._requested: float | None = None
-        self._whole = True
+        self._whole, self._told = True, 0.0
         self._action: Action | None = None
         self._stamp = node.get_clock().now().to_msg()
         self._publisher = qos.pub(node, 'observations')
@@ -349,6 +358,9 @@ class CentralInferenceMode:
                     context.finished(finished, message.policy_version)
                 context.on_extras(self._actor.extras)
                 self._requested, self._whole = None, False
+                if (now := time.monotonic()) - self._told >= TELL_S:
+                    self._told = now
+                    context.say_state(f'{AT}step {self._actor.step:,}')
                 self._stamp = context.node.get_clock().now().to_msg()
         now = time.monotonic()
         if self._learner_id and (self._requested is None or now - self._requested > self._RETRY_S):

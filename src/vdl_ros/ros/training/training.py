@@ -52,6 +52,7 @@ from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import make_executor, state_folder
 from vdl_ros.ros.statistics.readers import TopicScalars
 from vdl_ros.ros.statistics.statistics import RunScalars, ThreadTimeStatistics, TopicStatistics
+from vdl_ros.ros.training.actor import AT, TELL_S
 from vdl_ros.ros.training.inference_service import InferenceService
 from vdl_ros.ros.training.messages import TrajectoryInbox, from_episode, memory_budget, to_policy
 
@@ -235,6 +236,7 @@ class _Source:
         train, run = settings.train, settings.run
         self._node, self._flow_stats = node, flow_stats
         self._subscription: Subscription | None = None
+        self._progress = -math.inf, ''
         self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
         self._connected = ConnectedActors(
             node.get_logger(), run.own_actors, run.own_actors if train.synchronous else 0,
@@ -274,6 +276,17 @@ class _Source:
                 self._end_of_bag.on_message()
 
         self._subscription = qos.sub(self._node, topic, receive)
+        if self._end_of_bag is None:
+            qos.sub(self._node, 'actor_state', self._on_state)
+
+    def _on_state(self, message: String) -> None:
+        if f' {AT}step ' in message.data:
+            self._progress = time.monotonic(), shown(message.data, _STATE_LENGTH)
+
+    def progress(self) -> str:
+        """Return what an actor has said lately of its slow unroll, or ''."""
+        since, text = self._progress
+        return text if time.monotonic() - since < 3.0 * TELL_S else ''
 
     def close(self) -> None:
         """Leave the topic: else actors would wait for an answer."""
@@ -327,6 +340,7 @@ class Training:
                     settings.folder) | factory.describe(env),
             run, Callbacks(
                 self._publish, node.get_logger().info, node.get_logger().warning,
+                self._source.progress,
                 TopicScalars(node, 'trajectories', 'observations', 'actions', 'policy').take
                 if first else dict),
             evaluator=RemoteEvaluator(
@@ -370,8 +384,10 @@ class Training:
             while not training.done():
                 with self._timers[CALLBACKS].executor_wait():
                     executor.spin_once(timeout_sec=0.1)
-        finally:
+        except BaseException:
             stop.set()
+            raise
+        finally:
             thread.shutdown()
             if inference is not None:
                 inference.stop()
