@@ -20,7 +20,7 @@ from vdl_ros.rl.acting.actor import EnvStepper, Step
 from vdl_ros.rl.data.episode_returns import EpisodeCounter, FinishedEpisode
 from vdl_ros.rl.policy.policy import Policy
 
-# Time until a line of progress, s.
+# Time between two lines of progress, s.
 _TELL_S = 8.0
 # Of 95 % of a normal distribution, standard deviations.
 _Z = 1.96
