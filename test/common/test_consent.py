@@ -290,6 +290,10 @@ def test_a_person_ends_programs_by_beginning_and_an_environment_by_all_off():
     assert begins('/viewer', False, 4.4) == 'programs'
     assert not begins('/viewer', False, 4.5)
     assert begins('/viewer', False, 4.8) == 'programs'
+    # Who has held a button in a stop.
+    assert begins('/teleop', True, 4.9) == 'programs'
+    precedence.forget()
+    assert begins('/teleop', True, 4.95) == 'programs'
     for sender in ('/arm_controller', '/policy', '/calibrate'):
         assert not begins(sender, True, 5.0), sender
     # Who takes over an environment does not end it, nor to let go, with the lamp on perhaps.

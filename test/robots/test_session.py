@@ -243,6 +243,37 @@ def test_somebody_else_who_commands_is_not_disturbed(robot):
     assert robot.session.state is State.RUNNING
 
 
+def test_an_own_action_that_may_be_in_force_beside_others_is_ended_once_they_are_silent(robot):
+    robot = robot()
+    robot.start()
+    robot.session.act(np.array([0.7]), robot.now)
+    for _ in range(10):
+        robot.session.on_other('/teleop', robot.now)
+        robot.tick()
+    assert robot.sent == [0.7]
+    for _ in range(round(0.6 / PERIOD)):
+        robot.tick()
+    assert robot.sent == [0.7, 0.0]
+
+
+def test_another_environment_that_is_only_there_does_not_leave_the_robot_running(robot):
+    robot = robot()
+    robot.start()
+    robot.session.act(np.array([0.7]), robot.now)
+    robot.session.on_other('/robot_environment_1', robot.now, is_seen=True)
+    assert robot.sent == [0.7, 0.0]
+
+
+@pytest.mark.parametrize('takeovers', [True, False])
+def test_the_end_of_an_environment_ends_what_a_silent_person_commanded(robot, takeovers):
+    robot = robot(takeovers=takeovers)
+    robot.start()
+    robot.session.act(np.array([0.7]), robot.now)
+    robot.session.on_other('/teleop', robot.now, values=[-0.5])
+    robot.session.stop()
+    assert robot.sent == [0.7, 0.0]
+
+
 def test_a_program_whose_trajectory_rests_has_the_robot(robot):
     robot = robot()
     robot.start()
@@ -302,6 +333,9 @@ def test_what_a_person_has_to_confirm_survives_the_process_but_not_the_launch(ro
     for changes in ({'process': record['process'] | {'started': 7}}, {'here': 'before'}, {}):
         file.write_text(json.dumps(record | changes))
         third = robot(launch='one')
+        # Who asked before did not mean this end.
+        third.now += 1.0
+        assert third.session.confirm(age=1.5) != ''
         assert third.session.unconfirmed.startswith('the environment before has ended')
         assert third.session.confirm() == ''
         third.start()

@@ -111,6 +111,10 @@ class Precedence:
         self._person, self._moves, self._commanded_at = sender, moving, now
         return not goes_on
 
+    def forget(self) -> None:
+        """Take whoever commands next for one who begins."""
+        self._person = ''
+
     def ends_environment(self, now: float, *, moving: bool) -> bool:
         """Return whether what :meth:`begins` ends an environment, too.
 
@@ -366,8 +370,17 @@ class Consent:
     def on_viewer_alive(self) -> None:
         self._alive_at = self._clock() - self.input_age
 
-    def withdraw(self, reason: str, *, moved: bool = False) -> None:
+    @property
+    def silence(self) -> float:
+        """Time since somebody else has moved the robot, s."""
+        return self._clock() - self._moved_at
+
+    def doubt(self, reason: str) -> None:
+        """Refuse what was asked for before."""
         self._doubt, self._doubted_at = reason, self._clock()
+
+    def withdraw(self, reason: str, *, moved: bool = False) -> None:
+        self.doubt(reason)
         if self.given:
             self.given = False
             self._withdrawn(reason, moved)

@@ -94,6 +94,8 @@ class StopState:
 
 # Time between neutral actions while a robot is stopped, and between attempts to reset it, s.
 _AGAIN_S = 1.0
+# After so long without a command of somebody else an own action that may be in force is ended, s.
+_SILENT_S = 0.5
 # Who has taken an episode over may take so long to let go after its end, without a line, s.
 _LET_GO_S = 5.0
 # Longest time without an action of the agent that is no standstill, s.
@@ -221,6 +223,11 @@ class Session:
         self._marks: dict[int, object] = {}
         self._stopped_unseen = 0
         self._save_confirmation()
+        if self._confirmation.reason:
+            # Who asked before this environment was there did not mean it.
+            self.consent.doubt(self._confirmation.reason)
+        # Whether an action of its own may be in force, beside somebody else's.
+        self._owes_neutral = False
         self._moved_until = -np.inf
         self._logged = ''
         self._clock, self._given_until = clock, -np.inf
@@ -251,11 +258,12 @@ class Session:
 
     def on_other(
         self, sender: str, now: float, *, moving: bool = True, for_lamp: bool = False,
-        commands: bool = True, values: Sequence[float] = (),
+        commands: bool = True, values: Sequence[float] = (), is_seen: bool = False,
     ) -> None:
         """Give way to somebody else who moves the robot, or to a person who switches it off.
 
-        Unless it ``commands``, another environment is only there, or has just been killed.
+        Unless it ``commands``, another environment is only there, or has just been killed; of one
+        that ``is_seen`` the commands cannot be told from those of this one.
         ``values`` are those of the action that a person may take over by.
         """
         # A controller that follows the trajectory of the reset, or the person who resets.
@@ -273,8 +281,8 @@ class Session:
             self._in_force, self._has_commanded = np.array(values, np.float64), False
             self._takeover.on_person(self._in_force, now)
         elif moving:
-            # No neutral action: it would stop the other one.
-            self.lose(self.consent.pause, command=False)
+            # Of one that commands no neutral action: it would stop the other one.
+            self.lose(self.consent.pause, command=is_seen)
         if commands and ROBOT_ENVIRONMENT in sender:
             # The end of the other one, by a person perhaps, must not let this one begin.
             self.consent.withdraw('another environment commands the robot')
@@ -365,6 +373,7 @@ class Session:
             self._command(self._neutral)
         else:
             self._has_commanded = False
+            self._owes_neutral = not np.array_equal(self._in_force, self._neutral)
         self._cancel_reset()
         self.lost += self.state is State.RUNNING
         # The end of an episode is kept for the agent.
@@ -409,10 +418,11 @@ class Session:
         return result
 
     def stop(self) -> None:
-        """Send the neutral action, unless nothing was sent since others commanded, and wait."""
+        """Send the neutral action, unless others command and nothing was sent since, and wait."""
         self._cancel_reset()
         self.state, self._result = State.WAITING, None
-        if self._has_commanded:
+        # What a person commanded in an episode is this one's to end.
+        if self._has_commanded or self._owes_neutral or self._takeover.is_in_force:
             self._command(self._neutral)
 
     def look(self, now: float) -> None:
@@ -421,6 +431,8 @@ class Session:
         ``now`` is of the robot's clock, s.
         """
         self.consent.update()
+        if self._owes_neutral and self.consent.silence > _SILENT_S:
+            self._command(self._neutral)
         if self.state is State.WAITING:
             return
         if self._clock() - self._agent_at > _AGENT_S:
@@ -642,4 +654,5 @@ class Session:
 
     def _command(self, action: NDArray[np.float64]) -> None:
         self._in_force, self._has_commanded = np.array(action, np.float64), True
+        self._owes_neutral = False
         self._send(self._in_force)

@@ -74,20 +74,23 @@ class Takeover:
     """A person who commands the robot within an episode, and gives it back by a pause.
 
     The pause is ``YIELD_S`` of the robot's clock, whose times all methods take, s.
+
+    Attributes:
+        is_in_force: the latest command is the person's.
     """
 
     def __init__(self, contract: Contract) -> None:
         self._contract = contract
         self._commands: list[tuple[float, NDArray[np.float64]]] = []
         self._ticked_at = self._person_at = -math.inf
-        # Whether a person has acted in this step; whether the latest command is theirs.
-        self._is_persons = self._is_in_force = False
+        # Whether a person has acted in this step.
+        self._is_persons = self.is_in_force = False
 
     def begin(self, now: float) -> None:
         """Begin an episode, in which nothing was commanded yet."""
         self._commands.clear()
         self._ticked_at, self._person_at = now, -math.inf
-        self._is_persons = self._is_in_force = False
+        self._is_persons = self.is_in_force = False
 
     def is_active(self, now: float) -> bool:
         """Return whether a person has the robot."""
@@ -98,7 +101,7 @@ class Takeover:
 
         It must not be held for an agent that is late, either.
         """
-        return self._is_in_force and now - self._person_at >= min(timeout, YIELD_S)
+        return self.is_in_force and now - self._person_at >= min(timeout, YIELD_S)
 
     def on_action(self, values: NDArray[np.float64], now: float) -> bool:
         """Take the agent's action; return whether it is sent: not while a person has the robot."""
@@ -106,17 +109,17 @@ class Takeover:
             self._is_persons = True
             return False
         self._commands.append((now, values))
-        self._is_in_force = False
+        self.is_in_force = False
         return True
 
     def on_person(self, values: NDArray[np.float64], now: float) -> None:
         self._commands.append((now, values))
-        self._person_at, self._is_persons, self._is_in_force = now, True, True
+        self._person_at, self._is_persons, self.is_in_force = now, True, True
 
     def on_stop(self, values: NDArray[np.float64], now: float) -> None:
         """Take the neutral action that is sent for a person who is silent."""
         self._commands.append((now, values))
-        self._is_in_force = False
+        self.is_in_force = False
 
     def end_tick(self, now: float) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Return the action since the last tick and its values, [parts]; None: the agent's own."""

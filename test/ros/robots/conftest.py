@@ -23,11 +23,11 @@ from vdl_ros.srv import Confirm
 class Robot:
     """A robot whose speed is what it was commanded last; it measures in a thread."""
 
-    def __init__(self, peer):
+    def __init__(self, peer, space=''):
         self._peer, self.commands, self.is_silent = peer, [], False
-        self._odom = peer.node.create_publisher(Odometry, 'odom', qos.SENSOR)
-        self._stop = peer.node.create_publisher(Bool, 'stop', qos.LATCHED)
-        peer.node.create_subscription(Twist, 'cmd_vel', self._on_command, 10)
+        self._odom = peer.node.create_publisher(Odometry, f'{space}odom', qos.SENSOR)
+        self._stop = peer.node.create_publisher(Bool, f'{space}stop', qos.LATCHED)
+        peer.node.create_subscription(Twist, f'{space}cmd_vel', self._on_command, 10)
 
     def _on_command(self, message):
         self.commands.append(message.linear.x)
@@ -69,6 +69,12 @@ def robot(peer, monkeypatch):
 
 
 @pytest.fixture
+def robots(robot, peer):
+    """Return two robots of one contract with copies."""
+    return [Robot(peer, f'robot_{copy}/') for copy in range(2)]
+
+
+@pytest.fixture
 def make(node, tmp_path):
     stop, made = threading.Event(), []
 
@@ -78,7 +84,8 @@ def make(node, tmp_path):
         (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | changes))
         register(EnvModulesConfig(robots=str(tmp_path)), node.get_namespace(), stop)
         made.append(factory.make(
-            EnvConfig(env_id='robot/mine', num_envs=1), seed=1, takeovers=takeovers))
+            EnvConfig(env_id='robot/mine', num_envs=changes.get('copies', 1)), seed=1,
+            takeovers=takeovers))
         return made[-1]
 
     start.stop = stop
@@ -100,7 +107,7 @@ class Agent:
         try:
             self.env.reset()
             while not self.over.wait(self.thinks):
-                self.steps.append(self.env.step(np.array([[self.action]], np.float32)))
+                self.steps.append(self.env.step(np.full((self.env.num_envs, 1), self.action, np.float32)))
         except (EnvError, EnvStopped) as error:
             self.error = error
 

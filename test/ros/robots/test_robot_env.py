@@ -233,6 +233,20 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(
         peer.until(lambda: len(second.steps) > 3, 'steps of the second')
 
 
+def test_an_environment_of_several_robots_waits_for_another_one_of_any(peer, robots, act):
+    def measure():
+        for robot in robots:
+            robot.measure()
+
+    first = act({'namespace': 'robot_1'})
+    with peer.saying(measure, every=0.01):
+        peer.until(lambda: len(first.steps) > 3, 'steps')
+        act({'namespace': 'robot_{}', 'copies': 2}, action=-0.5)
+        count = len(first.steps)
+        peer.until(lambda: len(first.steps) > count + 60, 'steps of the first')
+    assert -0.5 not in robots[1].commands
+
+
 def refused(function, *arguments, **changes):
     with pytest.raises(EnvError) as error:
         function(*arguments, **changes)

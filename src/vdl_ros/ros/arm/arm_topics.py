@@ -207,7 +207,8 @@ class ArmTopics:
         self._second_arm = SecondArmDetector(lambda: self._publishers('arm/emergency_stop_state'))
         self._warned_of_second = ''
         self._precedence = Precedence(config.command_timeout)
-        self._commanded = Time()
+        # When a person began to command, by the clock of the machine, ns.
+        self._commanded = 0
         self._stop_state = qos.pub(node, 'arm/emergency_stop_state')
         self._stop_marker = qos.pub(node, 'arm/emergency_stop_marker')
         self._published: EmergencyStopState | None = None
@@ -265,9 +266,12 @@ class ArmTopics:
             self.driver.command(motors, sender, self._standstill.input_age)
         elif motors.moving:
             self.driver.keep_off(motors, sender)
-        if begins and not stands:
+        if stands:
+            # Who goes on after it begins then.
+            self._precedence.forget()
+        elif begins:
             # A program that has just started may not have found this sender yet.
-            self._commanded = self._node.stamp()
+            self._commanded = max(time.time_ns(), self._commanded + 1)
             if self._precedence.ends_environment(now, moving=motors.moving):
                 self._interrupt(f'{named(sender) or "a person"} switched the motors off')
         self._publish_stop()
@@ -306,8 +310,8 @@ class ArmTopics:
         message = EmergencyStopState(
             engaged=state.engaged, sender=state.sender, reason=state.reason,
             neutral_required=not state.engaged and self.driver.neutral_required,
-            commanded=self._commanded)
-        message.header.stamp = Time(sec=state.stamp // 10**9, nanosec=state.stamp % 10**9)
+            commanded=_time(self._commanded))
+        message.header.stamp = _time(state.stamp)
         if message != self._published:
             self._published = message
             self._stop_state.publish(message)
@@ -348,6 +352,10 @@ class ArmTopics:
             'locked out': locked or 'none',
             'emergency_stop': driver.emergency, 'commands sent': driver.transfers,
             'commands refused': driver.refused, 'errors': driver.errors, **self._values()}
+
+
+def _time(nanoseconds: int) -> Time:
+    return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
 
 def _nanoseconds(stamp: Time) -> int:

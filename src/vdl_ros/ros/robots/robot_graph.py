@@ -62,8 +62,8 @@ class RobotGraph:
         self._looked = -np.inf
         self._failure: BaseException | None = None
         self._is_closed = False
-        # The lock of the robots, once they are this environment's.
-        self._own: IO[str] | None = None
+        # The locks of the robots that are this environment's, by topic.
+        self._own: dict[str, IO[str]] = {}
         self._robots = [
             RobotTopics(self._node, interfaces, task, copy, self._lock, self._now, self._stamp)
             for copy, task in enumerate(tasks)]
@@ -139,8 +139,8 @@ class RobotGraph:
             if resetter is not None:
                 resetter.close()
         self._node.destroy_node()
-        if self._own is not None:
-            self._own.close()
+        for lock in self._own.values():
+            lock.close()
 
     def _confirmation(self, topic: str, launch: str) -> Confirmation:
         # A simulation waits for nobody.
@@ -176,12 +176,12 @@ class RobotGraph:
         if wall - self._looked >= _OTHERS_S:
             self._looked = wall
             self._look_for_clocks()
-            other = self._earlier()
-            for robot, session in zip(self._robots, self._sessions, strict=True):
+            others = [self._earlier(robot.topic) for robot in self._robots]
+            for robot, session, other in zip(self._robots, self._sessions, others, strict=True):
                 robot.look_for_stops()
                 if other:
                     # Commands without a sender are not heard.
-                    session.on_other(other, self._now(),
+                    session.on_other(other, self._now(), is_seen=True,
                                      commands=not self._contract.actions.sender)
         now = self._now()
         for session in self._sessions:
@@ -225,14 +225,13 @@ class RobotGraph:
         for session in self._sessions:
             session.stop()
 
-    def _earlier(self) -> str:
-        """Return the environment that was first to act on these robots, '' if it is this one."""
-        topic = self._robots[0].topic
-        if self._own is None:
+    def _earlier(self, topic: str) -> str:
+        """Return the environment that was first to act on a robot, '' if it is this one."""
+        if topic not in self._own:
             # Faster than the discovery of DDS, for those of this host.
             path = state_file(self._node, 'robots', self._node.resolve_topic_name(topic))
             try:
-                self._own = lock_folder(path.parent, f'{path.stem}.lock')
+                self._own[topic] = lock_folder(path.parent, f'{path.stem}.lock')
             except InUseError:
                 return f'{ROBOT_ENVIRONMENT}of this host'
         names = [each.node_name for each in self._node.get_publishers_info_by_topic(
