@@ -107,7 +107,8 @@ class Agent:
         try:
             self.env.reset()
             while not self.over.wait(self.thinks):
-                self.steps.append(self.env.step(np.full((self.env.num_envs, 1), self.action, np.float32)))
+                self.steps.append(self.env.step(
+                    np.full((self.env.num_envs, 1), self.action, np.float32)))
         except (EnvError, EnvStopped) as error:
             self.error = error
 

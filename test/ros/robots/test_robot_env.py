@@ -16,6 +16,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.msg import MotorCommand
+from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import find_contract, read_contract
 from vdl_ros.robots.takeover import Takeover
 from vdl_ros.robots.task import make_task
@@ -233,7 +234,11 @@ def test_an_environment_waits_for_another_one_of_the_same_robot(
         peer.until(lambda: len(second.steps) > 3, 'steps of the second')
 
 
-def test_an_environment_of_several_robots_waits_for_another_one_of_any(peer, robots, act):
+def test_an_environment_of_several_robots_waits_for_another_one_of_any(
+        peer, robots, act, monkeypatch):
+    # Of another launch.
+    monkeypatch.setattr(RobotGraph, '_confirmation', lambda *_: Confirmation())
+
     def measure():
         for robot in robots:
             robot.measure()
