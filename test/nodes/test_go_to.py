@@ -169,4 +169,6 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, no
     assert back.wait() == 1
     assert 'interrupted: motors off' in back.output
     peer.until(lambda: status and status[-1].state == 'idle', 'it stops')
-    assert 'switched the motors off' in status[-1].reason
+    # The driver tells of the person, too, perhaps first.
+    assert ('switched the motors off' in status[-1].reason
+            or status[-1].reason == 'a person commands the robot')
