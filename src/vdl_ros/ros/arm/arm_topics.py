@@ -259,17 +259,17 @@ class ArmTopics:
             self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, as this node has '
                                f'stood still for more than {self._max_gap:g} s')
             return
-        now, stands = self._clock(), self._stop.state.engaged or self.driver.neutral_required
+        now, needs_neutral = self._clock(), self.driver.neutral_required
         begins = self._precedence.begins(
             sender, now, moving=motors.moving, for_lamp=message.lamp != 0)
         if self._precedence.admits(sender, motors.moving, now):
             self.driver.command(motors, sender, self._standstill.input_age)
         elif motors.moving:
             self.driver.keep_off(motors, sender)
-        if stands:
+        if self._stop.state.engaged:
             # Who goes on after it begins then.
             self._precedence.forget()
-        elif begins:
+        elif begins and (motors.moving or not needs_neutral):
             # A program that has just started may not have found this sender yet.
             self._commanded = max(time.time_ns(), self._commanded + 1)
             if self._precedence.ends_environment(now, moving=motors.moving):
