@@ -21,7 +21,7 @@ from processes import without_shared_memory
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 
-from vdl_ros.common import command_line
+from vdl_ros.common import children, command_line
 from vdl_ros.ros import qos
 from vdl_ros.ros.dds.shared_memory import stale_shared_memory
 
@@ -110,8 +110,10 @@ def own_signals():
 
 
 @pytest.fixture
-def run_here(capfd, own_signals):
+def run_here(capfd, own_signals, monkeypatch):
     """Return a function that runs a node's main in this process: status and output."""
+    # A machine that does much else takes longer to start: no line that it lasts.
+    monkeypatch.setattr(children, '_LONG_S', 600.0)
     import torch  # late: it takes a second and few tests need it
     environ, threads = dict(os.environ), torch.get_num_threads()
 

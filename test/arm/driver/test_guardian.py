@@ -23,6 +23,8 @@ from vdl_ros.common.children import MARK, end_marked
 BACKEND = 'fake_owi535:make'
 
 # A driver that moves the arm and waits; each line of input is an action.
+# Of this process: the tests of another one end what has theirs.
+LAUNCH = f'launch {os.getpid()}'
 DRIVER = '''
 import sys
 from vdl_ros.arm.driver.guardian import Guardian
@@ -57,7 +59,7 @@ def driver(bench):
     """Return the process above, with its guardian."""
     process = subprocess.Popen(
         [sys.executable, '-c', DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        env=os.environ | {MARK: 'launch'}, start_new_session=True)
+        env=os.environ | {MARK: LAUNCH}, start_new_session=True)
     guardian = psutil.Process(int(process.stdout.readline()))
 
     def send(line):
@@ -87,7 +89,7 @@ def test_guardian_stops_the_arm_of_a_dead_driver(bench, driver, number):
     resource.prlimit(driver.process.pid, resource.RLIMIT_CORE, (1, 1))
     if number == signal.SIGKILL:
         # As a launch ends what a killed actor has left.
-        assert len(end_marked('launch')) == 1
+        assert len(end_marked(LAUNCH)) == 1
     else:
         os.killpg(driver.process.pid, number)
     until(lambda: len(bench.data) > 1, 'the stop')
