@@ -1,14 +1,22 @@
 """The node play: a policy moves a robot by its contract, while the node is active."""
 
+import threading
 from pathlib import Path
 
 import pytest
+import reach_checkpoint
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
 
+from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes.play import PlayNode, main
 from vdl_ros.nodes.sim_arm import SimArmNode
+from vdl_ros.play.robot_policy import open_robot_policy
+from vdl_ros.rl.runs.checkpoint import load_checkpoint, save_checkpoint
+from vdl_ros.robots.contract import find_contract
+from vdl_ros.robots.task import task_of
 from vdl_ros.ros.arm.arm_topics import moves
+from vdl_ros.ros.robots.robot_env import register_robot
 
 DRIVE = Path(__file__).parents[2] / 'examples' / 'diff_drive' / 'diff_drive.yaml'
 
@@ -49,6 +57,19 @@ def test_it_moves_a_robot_only_while_it_is_active(twin, node_here, peer):
     count = len(motors)
     peer.call(ChangeState, 'play/change_state', ChangeState.Request())
     assert len(motors) == count
+
+
+def test_a_file_decides_nothing_but_the_policy(tmp_path):
+    contract = find_contract('owi535_sim')
+    register_robot(contract, '/', threading.Event())
+    path = reach_checkpoint.write(
+        tmp_path / 'checkpoint.pt', env_id=contract.env_id,
+        described=task_of(contract).description(contract))
+    found = load_checkpoint(path)
+    found['config'] |= {'time_limit': 7, 'num_envs': 3}
+    save_checkpoint(path, **{key: found[key] for key in ('config', 'learner', 'progress')})
+    env = open_robot_policy(path, contract).env
+    assert env == EnvConfig(env_id=contract.env_id, num_envs=1)
 
 
 @pytest.mark.parametrize(('words', 'reason'), [

@@ -57,8 +57,8 @@ class StopNode(BaseNode):
                     f'not released: a newer stop by {state.sender or "nobody"}: {state.reason}')
                 return EXIT_NOT_DONE
         if not stop.is_set():
-            self.get_logger().error('no driver answers on '
-                                    + self.resolve_topic_name('arm/emergency_stop_state'))
+            topic = self.resolve_topic_name('arm/emergency_stop_state')
+            self.get_logger().error(f'no driver has answered on {topic} for {_PATIENCE_S:g} s')
         return EXIT_NOT_DONE
 
     def _on_state(self, message: EmergencyStopState) -> None:

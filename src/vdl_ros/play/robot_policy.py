@@ -1,7 +1,6 @@
 """The policy of a file as one that may move the robot of a contract."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 
 from vdl_ros.common.onnx_file import OnnxFileError
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.settings import SettingError, select
+from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.play.onnx_policy import ActionError, OnnxPolicy, load_onnx_policy
@@ -86,14 +85,13 @@ def load_robot_onnx(path: Path, contract: Contract) -> OnnxPolicy:
 def _environment(
     path: Path, contract: Contract, settings: dict[str, Any], described: dict[str, Any],
 ) -> EnvConfig:
-    """Return the robot's environment as in the training."""
+    """Return the robot's environment, of which the file decides nothing."""
     task, env_id = task_of(contract), settings.get('env_id')
     if task.description(contract):
         task.check_policy(described)
     elif env_id != contract.env_id:
         raise SettingError(f'{path}: env_id is {quoted(env_id)}, not {contract.env_id!r}')
-    if env_id == contract.env_id:
-        env = select(EnvConfig, settings)
-    else:
-        env = EnvConfig(env_id=contract.env_id)
-    return replace(env, num_envs=contract.copies)
+    if wrappers := settings.get('env_wrappers'):
+        raise SettingError(f'{path}: env_wrappers: {quoted(wrappers)} is not allowed: a robot has '
+                           'no wrappers')
+    return EnvConfig(env_id=contract.env_id, num_envs=contract.copies)
