@@ -29,7 +29,6 @@ from vdl_ros.rl.settings import (
 from vdl_ros.ros.node_settings import (
     CaptureConfig,
     PlayConfig,
-    PolicyConfig,
     PolicyRendererConfig,
     PoseConfig,
     PoseModelConfig,
@@ -85,12 +84,12 @@ PAGES = (
     ('Recording and playing', 'Parameters.',
      (('`recorder`', RecordConfig), ('`player`', PlayConfig))),
     ('The arm', 'Launch arguments of `arm.launch.py`, parameters of the named nodes.', (
-        ('`sim_arm`, `arm_controller`, `policy`, `camera`, `robot_state`: the description',
+        ('`sim_arm`, `arm_controller`, `camera`, `robot_state`: the description',
          GeometryConfig),
         ('`arm_driver`, `sim_arm`: when motors are stopped', SafetyConfig),
         ('`arm_driver`: USB', UsbConfig), ('`sim_arm`: time', SimArmConfig),
         ('`sim_arm`: physics', SimulationConfig), ('`arm_controller`', ControllerConfig),
-        ('`policy`', PolicyConfig), ('`viewer`', ViewConfig))),
+        ('`viewer`', ViewConfig))),
     ('A policy on a robot',
      'Launch arguments of `play.launch.py`, parameters of `play` '
      '([robots.md](robots.md#playing-a-policy)).', (('', RobotPolicyConfig),)),

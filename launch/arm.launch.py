@@ -3,6 +3,7 @@
 When one node ends, all nodes end and the motors are off: an incomplete graph must not move an arm.
 """
 
+import json
 from dataclasses import dataclass
 
 import yaml
@@ -24,12 +25,12 @@ from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.node_settings import (
-    PolicyConfig,
     PoseConfig,
     PoseModelConfig,
     ProcessConfig,
     SimArmConfig,
     ViewConfig,
+    policy_file,
 )
 
 
@@ -49,6 +50,9 @@ class Graph:
     arm_calibration: str = setting(
         '', 'File that `ros2 run vdl_ros calibrate` wrote: signs, speeds, delays, play and sag of '
         'the arm; other arguments override it; empty: none.')
+    policy: str = setting(
+        '', 'Policy that follows arm/target: checkpoint, .onnx file of export_policy, or name of '
+        'one in this package; empty: none.')
     controller: bool = setting(True, 'Start the joint trajectory controller.')
     view: bool = setting(True, 'Show the arm in a browser, with buttons to move it.')
     pose: bool = setting(False, "Estimate the arm's pose from the camera's images.")
@@ -60,7 +64,7 @@ NODES = {
     'arm_driver': (UsbConfig, SafetyConfig, ProcessConfig),
     'sim_arm': (SimArmConfig, SimulationConfig, SafetyConfig, GeometryConfig, ProcessConfig),
     'arm_controller': (ControllerConfig, GeometryConfig, ProcessConfig),
-    'policy': (PolicyConfig, GeometryConfig, ProcessConfig),
+    'play': (ProcessConfig,),
     'camera': (CameraConfig, CameraPlacement, GeometryConfig, ProcessConfig),
     'viewer': (ViewConfig, ImageTransportConfig, ProcessConfig),
     'robot_state': (ProcessConfig,),
@@ -73,10 +77,8 @@ SETTINGS = tuple(dict.fromkeys(each for classes in NODES.values() for each in cl
 TRUTH = [('arm/joint_states', 'arm/joint_truth')]
 # Under attack: the images that the pose estimator receives.
 ATTACKED = [('camera/image_raw', 'camera/image_attacked')]
-# With a view a trajectory or a target needs its stop button, s.
+# With a view a trajectory needs its stop button, s.
 VIEWER_TIMEOUT = 1.0
-# Maximum age of the camera's estimates for a policy, s, as of camera_feedback.yaml.
-STALE_AFTER = 0.5
 ARGUMENTS = [
     *(each for each in launch_arguments.declare(Graph, *SETTINGS)
       if each.name not in ('source', 'joint_states')),
@@ -95,10 +97,8 @@ def start(context):
     if is_attacked and not estimated:
         raise SettingError(f'adversarial_mode: {given["adversarial_mode"]!r} is not allowed '
                            'without feedback:=camera or pose:=true: it attacks the pose network')
-    if given.get('policy'):
-        if graph.arm == 'none':
-            raise SettingError(f'policy: {given["policy"]!r} is not allowed with arm:=none')
-        given['policy'] = str(select(PolicyConfig, given).path)
+    if graph.policy and graph.arm == 'none':
+        raise SettingError(f'policy: {graph.policy!r} is not allowed with arm:=none')
     given['source'], notes = image_source(graph)
     placement = select(CameraPlacement, given).arguments
     description = select(GeometryConfig, given).load(placement).urdf
@@ -111,9 +111,7 @@ def start(context):
         ('arm_controller', graph.arm != 'none' and graph.controller,
          (camera_feedback() if by_camera else {})
          | ({'viewer_timeout': VIEWER_TIMEOUT} if graph.view else {}), {}),
-        ('policy', given.get('policy'),
-         ({'policy_stale_after': STALE_AFTER} if by_camera else {})
-         | ({'policy_viewer_timeout': VIEWER_TIMEOUT} if graph.view else {}), {}),
+        ('play', graph.policy, {}, player(graph, given)),
         ('camera', given['source'] != 'none', {}, truth),
         ('attacker', is_attacked, {}, {}),
         # The attacker publishes images as they are.
@@ -160,6 +158,14 @@ def calibrated(given, path):
         words = [f'{name}={value}' for name, value in found.velocities.items()]
         settings['xacro_args'] = ' '.join([*words, given.get('xacro_args', '')]).strip()
     return settings
+
+
+def player(graph, given):
+    """Return the node's options: it follows targets, on an arm of this description."""
+    own = {name: given[name] for name in ('urdf', 'xacro_args') if given.get(name)}
+    return graph.policy and {
+        'name': 'policy', 'robot': 'owi535', 'policy': str(policy_file(graph.policy)),
+        'targets': True, 'task_arguments': json.dumps(own)}
 
 
 def camera_feedback():

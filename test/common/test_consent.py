@@ -135,7 +135,7 @@ def test_what_does_not_end_a_consent():
     program.consent.ask()
     program.consent.on_command('/bench/policy', moving=True)  # its own
     program.consent.on_command('/arm_controller', moving=True)
-    program.consent.on_command('/policy', moving=False)
+    program.consent.on_command('/b/arm_controller', moving=False)
     program.consent.on_command('/teleop', moving=False, for_lamp=True)
     program.wait(60.0)
     assert program.consent.given
@@ -251,8 +251,8 @@ def test_what_a_person_did_before_a_short_pause_is_old():
 
 
 @pytest.mark.parametrize(('program', 'person'), [
-    ('/policy', '/viewer'), ('/bench/arm_controller', '/teleop'), ('/policy', '/my_script'),
-    ('/policy', '')])
+    ('/arm_controller', '/viewer'), ('/bench/arm_controller', '/teleop'),
+    ('/arm_controller', '/my_script'), ('/arm_controller', '')])
 def test_a_person_comes_before_programs(program, person):
     precedence = Precedence(0.5)
     assert precedence.admits(program, True, 0.0)
@@ -294,7 +294,7 @@ def test_a_person_ends_programs_by_beginning_and_an_environment_by_all_off():
     assert begins('/teleop', True, 4.9) == 'programs'
     precedence.forget()
     assert begins('/teleop', True, 4.95) == 'programs'
-    for sender in ('/arm_controller', '/policy', '/calibrate'):
+    for sender in ('/arm_controller', '/calibrate'):
         assert not begins(sender, True, 5.0), sender
     # Who takes over an environment does not end it, nor to let go, with the lamp on perhaps.
     assert not begins('/robot_environment_1', False, 6.0)
@@ -318,8 +318,9 @@ def test_a_program_that_commands_again_and_again_goes_on():
     program = Program()
     for sender, seconds, goes_on in (
             ('/arm_controller', 0.0, False), ('/arm_controller', 0.1, True),
-            ('/policy', 0.05, False), ('/policy', 0.3, False), ('/teleop', 0.0, False),
-            ('/teleop', 0.05, False), ('/robot_environment_1', 0.0, False),
+            ('/b/arm_controller', 0.05, False), ('/b/arm_controller', 0.3, False),
+            ('/teleop', 0.0, False), ('/teleop', 0.05, False),
+            ('/robot_environment_1', 0.0, False),
             ('/robot_environment_1', 0.05, False)):
         program.now += seconds
         assert program.consent.goes_on(sender) is goes_on, (sender, seconds)

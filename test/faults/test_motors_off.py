@@ -120,7 +120,7 @@ class Policy(Program):
     def __init__(self, rig):
         self._folder = tempfile.TemporaryDirectory()
         path = reach_checkpoint.write(Path(self._folder.name) / 'checkpoint.pt', turning=True)
-        super().__init__(rig, 'policy', f'policy:={path}')
+        super().__init__(rig, 'play', 'robot:=owi535', 'targets:=true', f'policy:={path}')
         self._status = rig.listen('arm/target_status')
         self._targets = rig.peer.talk('arm/target')
 
@@ -281,7 +281,7 @@ def test_a_signal_to_any_process_stops_the_motors(trials, rig, took):
         sender, driver, guardian = rig.begin(victim)
         targets = {'driver': [driver], 'guardian': [guardian], 'both': [guardian, driver]}.get(
             victim) or [node_of(sender.launched, {
-                'controller': 'arm_controller'}.get(victim, victim))]
+                'controller': 'arm_controller', 'policy': 'play'}.get(victim, victim))]
         at = time.monotonic()
         for each in targets:
             each.send_signal(number)

@@ -104,7 +104,8 @@ class Rig:
         self.peer.until(lambda: self._sent and self._states, 'the arm')
         path = reach_checkpoint.write(self._folder / 'checkpoint.pt', turning=True)
         if mover == 'policy':
-            running.append(self._launch.node('policy', f'policy:={path}'))
+            running.append(self._launch.node(
+                'play', 'robot:=owi535', 'targets:=true', f'policy:={path}'))
         elif mover == 'calibrate':
             running.append(self._launch.node('calibrate', 'yes:=true', 'joints:=base',
                                      f'output:={self._folder}/found.yaml'))

@@ -131,6 +131,6 @@ def test_the_shipped_policy_as_an_onnx_file_brings_the_twin_to_a_target(launch, 
 
     assert away() > 0.05
     peer.until(lambda: status[-1].success and away() < 0.03, 'success', say=ask)
-    (node,) = process.nodes('policy')
+    (node,) = process.nodes('play')
     assert not [each.path for each in node.memory_maps() if 'torch' in each.path]
     process.stop()

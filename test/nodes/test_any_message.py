@@ -17,7 +17,6 @@ from vdl_ros.arm.geometry import expand
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.nodes.arm_controller import ArmControllerNode
 from vdl_ros.nodes.go_to import GoToNode, PolicyGoToNode
-from vdl_ros.nodes.policy import PolicyNode
 from vdl_ros.nodes.robot_state import RobotStateNode
 from vdl_ros.nodes.sim_arm import SimArmNode
 from vdl_ros.nodes.topic_stats import TopicStatsNode
@@ -30,7 +29,7 @@ NODES = {
     'viewer': (ViewerNode, 'port:=0'), 'training_viewer': (TrainingViewerNode, 'view_port:=0'),
     'arm_controller': (ArmControllerNode,), 'sim_arm': (SimArmNode,),
     'robot_state': (RobotStateNode,), 'topic_stats': (TopicStatsNode,),
-    'policy': (PolicyNode, 'policy:=reach'), 'go_to': (lambda: GoToNode(PLACE),),
+    'go_to': (lambda: GoToNode(PLACE),),
     'go_to --policy': (lambda: PolicyGoToNode(PLACE, 1.0),)}
 EACH = 60
 TEXTS = '', 'a' * 10_000, '\x1b[2J\n', 'base_link', 'rgb8', 'idle', '/learner', *JOINTS

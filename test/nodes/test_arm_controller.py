@@ -159,8 +159,8 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
 
     arm.turn()
     # A policy gives way itself, and a lamp moves nothing.
-    others.publish(MotorCommand(sender='/policy', elbow=1))
-    others.publish(MotorCommand(sender='/policy'))
+    others.publish(MotorCommand(sender='/robot_environment_1', elbow=1))
+    others.publish(MotorCommand(sender='/robot_environment_1'))
     others.publish(MotorCommand(sender='/viewer', lamp=1))
     count = len(turning())
     arm.until(lambda: len(turning()) > count + 5, 'the base turns', arm.asking())

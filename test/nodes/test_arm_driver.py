@@ -332,7 +332,7 @@ def test_a_program_that_a_person_switches_off_hears_it_of_the_driver(person, ben
     turns = itertools.cycle((0, 1))
 
     def command():
-        person.publish('/policy', base=next(turns))
+        person.publish('/arm_controller', base=next(turns))
 
     person.until(lambda: bench.data[-1] == '000200', 'moving', say=command)
     count = len(person.stop_states)

@@ -12,7 +12,7 @@ from vdl_ros.arm.geometry import load
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.msg import EmergencyStop
 from vdl_ros.nodes.arm_controller import ArmControllerNode
-from vdl_ros.nodes.policy import PolicyNode
+from vdl_ros.nodes.play import PlayNode
 from vdl_ros.nodes.robot_state import RobotStateNode
 from vdl_ros.nodes.sim_arm import SimArmNode
 from vdl_ros.ros.arm.arm_topics import moves
@@ -135,7 +135,7 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, no
     move = go_to.start('0.12', '0.1', '0.2')
     move.wait_for(lambda: 'waiting for a policy, such as that of arm.launch.py policy:=reach'
                   in move.output, 'it waits', 60.0)
-    node_here(PolicyNode, 'policy:=reach')
+    node_here(PlayNode, 'robot:=owi535', 'targets:=true', 'policy:=reach')
     states = peer.listen('arm/joint_states')
     status = peer.listen('arm/target_status')
     peer.until(lambda: move.process.poll() is not None, 'the end')
@@ -148,7 +148,7 @@ def test_the_policy_brings_it_there_until_it_cannot_or_is_interrupted(launch, no
 
     far = go_to.end('1', '1', '1')
     assert far.wait() == 1
-    assert 'motors off: no pose without a collision comes nearer' in far.output
+    assert 'motors off: target refused: no pose without a collision comes nearer' in far.output
     # The target is given up: nothing moves when the reason has passed.
     peer.until(lambda: status and status[-1].state == 'idle', 'no target')
 

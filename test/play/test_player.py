@@ -18,7 +18,8 @@ from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.play import player as module
 from vdl_ros.play.evaluator import LocalEvaluator, PolicyEvaluator, verify_evaluations
 from vdl_ros.play.player import PolicyPlayer
-from vdl_ros.rl.acting.evaluation import Act, evaluate
+from vdl_ros.rl.acting.act import Act
+from vdl_ros.rl.acting.evaluation import evaluate
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.runs.checkpoint import load_checkpoint

@@ -12,7 +12,7 @@ from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.play.saved_policy import load_policy, record_video, save_policy
-from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.settings import ALGORITHMS
 

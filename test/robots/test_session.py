@@ -40,6 +40,11 @@ class Forward(Task):
     def success(self, after):
         return after['speed'] >= 1.0
 
+    def aim(self, place, values):
+        if place[0] > 1.0:
+            raise ValueError('out of reach')
+        self.target = place
+
 
 class FakeResetter(Resetter):
     def __init__(self):
@@ -60,17 +65,18 @@ class FakeResetter(Resetter):
 class Robot:
     """A session, and what it sent and logged; time goes on by ticks only."""
 
-    def __init__(self, path, launch='', takeovers=False, classifier=None, **changes):
+    def __init__(
+            self, path, launch='', takeovers=False, follows=False, classifier=None, **changes):
         (path / 'mine.yaml').write_text(yaml.safe_dump(GOOD))
         self.contract = contract = replace(read_contract(path / 'mine.yaml'), **changes)
         self.task = Forward(contract)
         self.sent, self.log, self.now, self.resetter = [], [], 0.0, FakeResetter()
         # What was sent when the latest line was logged: a terminal may block.
         self.sent_before_log = []
-        self.session = Session(contract, self.task, self.resetter,
+        self.session = Session(contract, self.task, None if follows else self.resetter,
                                lambda action: self.sent.append(float(action[0])),
                                self._on_log, name='/robot', clock=lambda: self.now,
-                               takeovers=takeovers, classifier=classifier,
+                               takeovers=takeovers, follows=follows, classifier=classifier,
                                confirmation=Confirmation(
                                    path / 'unconfirmed' if launch else None, launch))
         for index, stop in enumerate(self.session.stops):
@@ -709,6 +715,95 @@ def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(ro
     assert robot.sent[-1] == 0.0
     robot.tick(act=0.7)
     assert robot.tick(act=0.7).executed == [0.0]
+
+
+PLACE, FAR = np.array([0.1, 0.2, 0.3]), np.array([2.0, 0.0, 0.0])
+
+
+def test_a_robot_that_follows_acts_for_a_target_and_goes_on_when_it_is_there(robot):
+    robot = robot(follows=True, episode_steps=3)
+    for _ in range(10):
+        assert robot.tick() is None
+    assert (robot.sent, robot.log) == ([], ['waits: no target'])
+    assert not robot.session.aim(PLACE)
+    robot.start()
+    for speed in (0.2, 1.0, 0.3, 0.4, 0.5):
+        result = robot.tick(speed, act=0.7)
+        assert (result.terminated, result.truncated) == (False, False)
+    assert robot.task.target is PLACE
+    aimed = robot.session.aimed
+    assert aimed.reached == pytest.approx(aimed.reaction + 2 * PERIOD)
+    # Another one is not there yet.
+    assert not robot.session.aim(2.0 * PLACE)
+    robot.tick(act=0.7)
+    assert np.isnan(robot.session.aimed.reached)
+    assert robot.session.begun == 1
+
+
+@pytest.mark.parametrize('state', [State.RUNNING, State.SETTLING, State.WAITING])
+@pytest.mark.parametrize(('event', 'reason'), [
+    ('moves', '/person moves the robot'), ('off', '/person switched the motors off'),
+    ('program', 'arm_controller moves the robot'), ('stop', 'emergency stop'),
+    ('standstill', 'the process stood still'), ('refused', 'target refused: out of reach'),
+    ('agent', 'the agent gave no action for 30 s'), ('limit', 'the episode has ended: failure')])
+def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
+        robot, state, event, reason):
+    limits = (Limit(feature='speed', low=-2.5, high=2.5),) if event == 'limit' else ()
+    robot = robot(follows=True, stops=(STOP,), limits=limits)
+    for _ in range(3):
+        robot.tick()
+    robot.session.aim(PLACE)
+    if state is State.RUNNING:
+        robot.start()
+        robot.tick(act=0.7)
+    elif state is State.SETTLING:
+        robot.tick()
+    assert robot.session.state is state
+    if event in ('moves', 'off'):
+        robot.session.on_other('/person', robot.now, moving=event == 'moves')
+    elif event == 'program':
+        robot.session.on_other('/arm_controller', robot.now)
+    elif event == 'stop':
+        robot.session.on_stop(0, True)
+        robot.session.on_stop(0)
+    elif event == 'standstill':
+        robot.now += 1.5
+        robot.session.look(robot.now)
+    elif event == 'refused':
+        assert robot.session.aim(FAR) == 'out of reach'
+    elif event == 'agent':
+        for _ in range(round(31.0 / PERIOD)):
+            robot.tick()
+    else:
+        while robot.session.consent.given:
+            robot.tick(3.0, act=0.7)
+    count = len(robot.sent)
+    assert robot.session.given_up.endswith(reason)
+    for _ in range(round(5.0 / PERIOD)):
+        robot.tick(act=0.7)
+    assert not any(robot.sent[count:])
+    # To stop somebody else who moves the robot is not its business.
+    assert robot.session.state is State.WAITING
+    assert robot.session.aim(PLACE) == ''
+    robot.start()
+
+
+def test_a_target_waits_for_measurements_and_is_given_up_after_a_while(robot):
+    robot = robot(follows=True)
+    assert not robot.session.aim(PLACE)
+    robot.start()
+    robot.tick(act=0.7)
+    for _ in range(round(5.0 / PERIOD)):
+        robot.tick(None, act=0.7)
+    assert robot.sent[-1] == 0.0
+    assert robot.session.waits == 'odom: nothing newer than 0.5 s'
+    robot.start()
+    for _ in range(round(12.0 / PERIOD)):
+        robot.tick(None)
+    assert robot.session.given_up == 'odom: nothing newer than 0.5 s, for 10 s'
+    for _ in range(10):
+        assert robot.tick() is None
+
 
 
 @pytest.mark.parametrize('outcome', ['success', 'failure', 'discard'])

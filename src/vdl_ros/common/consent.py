@@ -39,8 +39,8 @@ _RESET_S = 60.0
 
 # A program that commands again within this time goes on, s.
 _AGAIN_S = 0.25
-# Nodes of this package that command the arm by themselves.
-_PROGRAMS = ('arm_controller', 'policy')
+# The node of this package that follows trajectories.
+_CONTROLLER = 'arm_controller'
 # One that comes before these, as the person does who has started it.
 _STARTED = 'calibrate'
 #: Begin of the names of nodes that command a robot as its environment, programs too.
@@ -57,9 +57,9 @@ def _name(sender: str) -> str:
 
 
 def is_program(sender: str) -> bool:
-    """Return whether a node, by its full name, commands by itself: controller or policy."""
+    """Return whether a node, by its full name, commands by itself: controller or environment."""
     name = _name(sender)
-    return name in _PROGRAMS or name.startswith(ROBOT_ENVIRONMENT)
+    return name == _CONTROLLER or name.startswith(ROBOT_ENVIRONMENT)
 
 
 def unique_sender(name: str) -> str:
@@ -75,8 +75,8 @@ def named(sender: str) -> str:
 def check_program(name: str) -> None:
     if not is_program(name):
         raise SettingError(
-            f'__node: {name!r} is not allowed: {" or ".join(_PROGRAMS)}, because every '
-            'other sender is taken for a person; use a namespace')
+            f'__node: {name!r} is not allowed: {_CONTROLLER}, because every other sender is '
+            'taken for a person; use a namespace')
 
 
 class Precedence:

@@ -15,8 +15,8 @@ from vdl_ros.envs.checked_vector_env import frame_rate
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.export.lerobot import LeRobotWriter
 from vdl_ros.export.writer import Layout, Row
+from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.acting.evaluation import Act
 
 #: Writes an episode: observations, actions, rewards, and whether it was terminated.
 Write = Callable[[NDArray[Any], NDArray[Any], NDArray[Any], bool], None]

@@ -2,8 +2,8 @@
 
 Subscribes: ``robot_description``, ``arm/joint_states``, ``arm/trajectory_status``, and what
 :class:`ArmConsent` needs. It sends a goal to the action of ``arm_controller``, which stops the arm
-if the goal is cancelled (SIGINT, SIGTERM) or this program is gone. With ``--policy`` the node
-``policy`` moves instead: subscribes ``arm/target_status``, publishes ``arm/target``, and
+if the goal is cancelled (SIGINT, SIGTERM) or this program is gone. With ``--policy`` the policy of
+``arm.launch.py`` moves instead: subscribes ``arm/target_status``, publishes ``arm/target``, and
 ``arm/motors`` once, all off, if the policy is not to go on with it.
 
 Exit status: 0 when it is there; 1 if no arm answers, or the trajectory was aborted or replaced; 2
@@ -233,7 +233,7 @@ class TargetLostError(Exception):
 
 
 class PolicyGoToNode(BaseNode):
-    """Asks the node ``policy`` to bring ``tool0`` to ``place``, m, within ``timeout`` s."""
+    """Asks a policy to bring ``tool0`` to ``place``, m, within ``timeout`` s."""
 
     NAME = 'go_to'
 

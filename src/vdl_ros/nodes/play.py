@@ -1,7 +1,8 @@
 """Plays a trained policy on any robot that a contract describes (docs/robots.md).
 
 A lifecycle node: configured, it moves nothing; active, it commands the robot at the rate of the
-contract, as a training does: a person first, stops, limits and silence end an episode.
+contract, as a training does: a person first, stops, limits and silence end an episode. With
+``targets`` a person says where to.
 """
 
 import threading
@@ -21,7 +22,7 @@ from vdl_ros.play.robot_policy import open_robot_policy
 from vdl_ros.rl.acting.evaluation import Played, Success, play
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.robots.contract import find_contract
-from vdl_ros.robots.task import tells_success
+from vdl_ros.robots.task import Task, task_of, tells_success, with_arguments
 from vdl_ros.ros.base_node import Diagnostics, Health
 from vdl_ros.ros.managed_node import ManagedNode
 from vdl_ros.ros.node_settings import ProcessConfig, RobotPolicyConfig
@@ -47,10 +48,14 @@ class PlayNode(ManagedNode):
         self._config = config = self.settings(RobotPolicyConfig)
         if not config.robot:
             raise SettingError('robot: not set: robot:=NAME')
-        contract = find_contract(config.robot)
-        self._contract = contract if config.reset else contract.without_reset()
+        contract = with_arguments(find_contract(config.robot), config.task_arguments)
+        if config.targets and task_of(contract).aim is Task.aim:
+            raise SettingError(f'targets: true is not allowed: {contract.name} takes no targets')
+        if config.targets or not config.reset:
+            contract = contract.without_reset()
+        self._contract = contract
         # For its spaces; it is registered again when it is known what ends it.
-        register_robot(self._contract, self.get_namespace(), threading.Event())
+        register_robot(contract, self.get_namespace(), threading.Event())
         self._policy = open_robot_policy(config.path, self._contract)
         self._episodes = self.pub('episodes')
         self._reaction_time = ReactionTimeStatistics(self)
@@ -75,7 +80,8 @@ class PlayNode(ManagedNode):
         # Who asks for another start asks for motion.
         launch = self.settings(ProcessConfig).launch_id
         register_robot(self._contract, self.get_namespace(), stop,
-                       f'{launch or self.unique_name}-{self._starts}')
+                       f'{launch or self.unique_name}-{self._starts}',
+                       follows=self._config.targets)
         self._playing = self._thread.submit(self._play, stop)
         return TransitionCallbackReturn.SUCCESS
 
@@ -129,7 +135,8 @@ class PlayNode(ManagedNode):
         self._late.append(float(np.mean(np.asarray(extras['late_actions']) > 0)))
         self._lost += played.lost
         self._steps += 1
-        for episode in played.ended:
+        # Of targets their status tells.
+        for episode in () if self._config.targets else played.ended:
             # A person may say it of some.
             if not self._tells_success and not episode.success:
                 episode = replace(episode, success=None)

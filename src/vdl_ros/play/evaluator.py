@@ -14,7 +14,8 @@ from vdl_ros.common.settings import SettingError, select
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.play.saved_policy import load_surrogate
-from vdl_ros.rl.acting.evaluation import Act, Evaluation, evaluate
+from vdl_ros.rl.acting.act import Act
+from vdl_ros.rl.acting.evaluation import Evaluation, evaluate
 from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.learning.evaluations import EvaluatedPolicy, Result
 from vdl_ros.rl.policy.policy import load_weights, make_policy

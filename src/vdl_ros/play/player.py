@@ -13,8 +13,8 @@ from vdl_ros.common.settings import select
 from vdl_ros.envs.checked_vector_env import EnvError, frame_rate
 from vdl_ros.envs.env_config import ROBOT, EnvConfig
 from vdl_ros.envs.video import make_drawn, only_image
+from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import EnvStepper
-from vdl_ros.rl.acting.evaluation import Act
 from vdl_ros.rl.policy.policy import load_weights, make_policy
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 

@@ -53,7 +53,8 @@ def open_robot_policy(path: Path, contract: Contract) -> RobotPolicy:
     from vdl_ros.play.saved_policy import load_policy
     # More threads do not pay for so few observations.
     torch.set_num_threads(1)
-    saved = load_policy(path)
+    # This host need not have the robot on which it learned the same task.
+    saved = load_policy(path, env_id=task_of(contract).description(contract).get('task', ''))
     env = _environment(path, contract, vars(saved.env), saved.described)
     if (wanted := factory.spaces(env)) != (had := factory.spaces(saved.env)):
         raise SettingError(f'{path}: observations and actions {had} are not {wanted}, those of '
@@ -88,7 +89,10 @@ def _environment(
     """Return the robot's environment, of which the file decides nothing."""
     task, env_id = task_of(contract), settings.get('env_id')
     if task.description(contract):
-        task.check_policy(described)
+        try:
+            task.check_policy(contract, described)
+        except ValueError as error:
+            raise SettingError(f'{path}: {error}') from None
     elif env_id != contract.env_id:
         raise SettingError(f'{path}: env_id is {quoted(env_id)}, not {contract.env_id!r}')
     if wrappers := settings.get('env_wrappers'):

@@ -16,7 +16,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.recipes.config_file import of_saved
-from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.policy.policy import Policy, make_policy
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.settings import TrainConfig, exploration_schedule, make_algorithm_config

@@ -100,6 +100,8 @@ _SILENT_S = 0.5
 _LET_GO_S = 5.0
 # Longest time without an action of the agent that is no standstill, s.
 _AGENT_S = 30.0
+# A target is given up after the robot has waited for so long, s.
+_GIVE_UP_S = 10.0
 _NO_AGENT = f'the agent gave no action for {_AGENT_S:g} s'
 
 
@@ -144,6 +146,20 @@ class Result:
 
 
 @dataclass
+class Aim:
+    """What has become of a person's target; ``place`` is float64 [3], m in the task's frame.
+
+    ``at`` is when it was asked for, s; ``reaction`` and ``reached`` are the times from then to the
+    first motion and to success, s, NaN before.
+    """
+
+    place: NDArray[np.float64]
+    at: float
+    reaction: float = math.nan
+    reached: float = math.nan
+
+
+@dataclass
 class _Episode:
     """An episode that runs.
 
@@ -178,6 +194,8 @@ class Session:
         name: of the node that sends, as its messages name it.
         confirmation: keeps what a person has to confirm.
         takeovers: a person who moves the robot takes the episode over, and does not end it.
+        follows: it acts for a person's target only, see :meth:`aim`, and until something ends
+            that, success does not.
         classifier: says by an image that an episode has succeeded, beside the task.
         clock: s, by which others, stops and standstills are judged.
 
@@ -196,7 +214,8 @@ class Session:
         self, contract: Contract, task: Task, resetter: Resetter | None,
         send: Callable[[NDArray[np.float64]], None], log: Callable[[str], None], *,
         name: str = '', confirmation: Confirmation | None = None, takeovers: bool = False,
-        classifier: Classifier | None = None, clock: Callable[[], float] = time_since_boot,
+        follows: bool = False, classifier: Classifier | None = None,
+        clock: Callable[[], float] = time_since_boot,
     ) -> None:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._observer = Observer(contract, task)
@@ -214,10 +233,16 @@ class Session:
         self._episode = self._new_episode(-np.inf)
         self._readings: dict[str, Reading] = {}
         self.stops = [StopState(each, clock) for each in contract.stops]
+        self._follows = follows
+        #: The latest target, None before the first; and why it was given up, or ''.
+        self.aimed: Aim | None = None
+        self.given_up = ''
+        self._acted_at = clock()
         self.consent = Consent(
-            name, self._on_withdrawn, resumes=True, clock=clock,
+            name, self._on_withdrawn, resumes=not follows, clock=clock,
             max_gap=math.inf if contract.simulated_clock else MAX_GAP)
-        self.consent.ask()
+        if not follows:
+            self.consent.ask()
         self._confirmation = confirmation or Confirmation()
         # How often one of the stops had another mark, which its readers count apart.
         self._marks: dict[int, object] = {}
@@ -267,12 +292,13 @@ class Session:
         ``values`` are those of the action that a person may take over by.
         """
         # A controller that follows the trajectory of the reset, or the person who resets.
-        by_hand = self._resetter is not None and self._resetter.by_hand and (
-            ROBOT_ENVIRONMENT not in sender) and (moving or self.state is State.RESETTING)
-        is_helper = is_program(sender) and ROBOT_ENVIRONMENT not in sender and not (
-            self._resetter is not None and self._resetter.acts)
+        resetter = self._resetter
+        by_hand = resetter is not None and resetter.by_hand and (
+            moving or self.state is State.RESETTING)
+        is_helper = resetter is not None and is_program(sender) and not resetter.acts
         moving = self.consent.goes_on(sender) or moving
-        if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand):
+        if self.state in (State.RESETTING, State.SETTLING) and (is_helper or by_hand) and (
+                ROBOT_ENVIRONMENT not in sender):
             self._moved_until = now + YIELD_S
             return
         is_released = self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
@@ -311,7 +337,11 @@ class Session:
         elif moving:
             self.lose(self.consent.pause)
 
-    def _on_withdrawn(self, reason: str, _: bool) -> None:
+    def _on_withdrawn(self, reason: str, moved: bool) -> None:
+        if self._follows:
+            self.given_up = reason
+            self.lose(reason, command=not moved)
+            return
         if self._contract.simulated_clock:
             # A simulation waits for nobody.
             self.lose(reason)
@@ -351,6 +381,27 @@ class Session:
         if is_new and self._resetter is not None and self._resetter.confirm():
             return ''
         return 'nobody waits for this'
+
+    def aim(self, place: NDArray[np.float64], refused: str = '') -> str:
+        """Act for a person's target, float64 [3], m in the task's frame, from now on.
+
+        Return why it is not taken, such as ``refused``, or ''; the one before does not count any
+        more either.
+        """
+        reason = self.consent.ask() or refused
+        try:
+            if not reason:
+                self._task.aim(place, self._values())
+        except ValueError as error:
+            reason = str(error)
+        if reason:
+            self.consent.end()
+            self.given_up = f'target refused: {reason}'
+            self.lose(self.given_up)
+            return reason
+        self.given_up, self._logged, self._acted_at = '', '', self._clock()
+        self.aimed = Aim(place, self._acted_at)
+        return ''
 
     def judge(self, outcome: str) -> str:
         """End the episode by a person's word: 'success', 'failure', or 'discard', as lost.
@@ -434,7 +485,10 @@ class Session:
         if self._owes_neutral and self.consent.silence > _SILENT_S:
             self._command(self._neutral)
         if self.state is State.WAITING:
+            if self._follows and self._clock() - self._acted_at > _GIVE_UP_S:
+                self.consent.withdraw(f'{self._logged}, for {_GIVE_UP_S:g} s')
             return
+        self._acted_at = self._clock()
         if self._clock() - self._agent_at > _AGENT_S:
             self.consent.withdraw(_NO_AGENT)
         if problem := self._problem(now):
@@ -488,6 +542,8 @@ class Session:
                 return stop.problem
         if self.unconfirmed:
             return self.unconfirmed
+        if self._follows and not self.consent.given:
+            return self.given_up or 'no target'
         # Others who command a robot that runs have ended its episode, or taken it over.
         if pause := self.consent.halt if self.state is State.RUNNING else self.consent.pause:
             return pause
@@ -502,6 +558,11 @@ class Session:
     def _cancel_reset(self) -> None:
         if self._resetter is not None and self.state in (State.RESETTING, State.SETTLING):
             self._resetter.cancel()
+
+    @property
+    def waits(self) -> str:
+        """Why it does not act now, or ''."""
+        return self._logged if self.state is State.WAITING else ''
 
     def status(self, now: float) -> str:
         """Return a line that says what happens, for people who watch the robot."""
@@ -590,9 +651,12 @@ class Session:
         elif seen:
             success, failure = True, False
         success &= not episode.broken
+        if success and self.aimed and math.isnan(self.aimed.reached):
+            self.aimed.reached = self._clock() - self.aimed.at
         reward += self._contract.success_reward * (success and (seen or bool(episode.judged)))
-        terminated = success or bool(episode.broken) or failure
-        truncated = not terminated and episode.steps >= self._contract.episode_steps
+        terminated = (success and not self._follows) or bool(episode.broken) or failure
+        truncated = (not (terminated or self._follows)
+                     and episode.steps >= self._contract.episode_steps)
         self._deliver(
             measured, now, is_first=False, reward=reward, terminated=terminated,
             truncated=truncated, success=success, observation_age=max(measured.ages.values()),
@@ -606,6 +670,8 @@ class Session:
             if self._takeover.is_active(now):
                 self._given_until = self._clock() + _LET_GO_S
             self._command(self._neutral)
+            if self._follows:
+                self.consent.withdraw(f'the episode has ended: {self._outcome}')
 
     def _reward(self, measured: Measured) -> float:
         """Return the reward; beyond a limit, what cannot be computed is 0."""
@@ -655,4 +721,7 @@ class Session:
     def _command(self, action: NDArray[np.float64]) -> None:
         self._in_force, self._has_commanded = np.array(action, np.float64), True
         self._owes_neutral = False
+        if self.aimed and math.isnan(self.aimed.reaction) and not np.array_equal(
+                self._in_force, self._neutral):
+            self.aimed.reaction = self._clock() - self.aimed.at
         self._send(self._in_force)

@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import json
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,9 +13,11 @@ from typing import Any
 
 import numpy as np
 from gymnasium import spaces
+from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from vdl_ros.common.quoting import cause
+from vdl_ros.common.quoting import cause, quoted
+from vdl_ros.common.settings import SettingError
 from vdl_ros.robots.contract import Contract, ContractError, FunctionCall
 
 #: Number of latest actions that are known.
@@ -65,6 +69,8 @@ class Task:
     #: Place of this episode's goal in ``frame``, x, y, z in m, for people to see; None: no place.
     target: Sequence[float] | NDArray[np.float64] | None = None
     frame = 'base_link'
+    #: How far from it is what should be there, m, at the latest step; NaN: unknown.
+    distance = math.nan
 
     def __init__(self, contract: Contract, **arguments: Any) -> None:
         if arguments:
@@ -84,8 +90,8 @@ class Task:
         return {}
 
     @staticmethod
-    def check_policy(described: Mapping[str, Any]) -> None:
-        """Check by what a checkpoint says of its task that its policy may act in this one.
+    def check_policy(contract: Contract, described: Mapping[str, Any]) -> None:
+        """Check by what a checkpoint says of its task that its policy may act in a contract's.
 
         For tasks with a description; ValueError: it may not.
         """
@@ -104,6 +110,13 @@ class Task:
             raise ContractError(
                 f'{self.contract.name}: demonstrations need {type(self).__name__}.'
                 'begin_demonstrated, which sets the goal that was reached')
+
+    def aim(self, place: NDArray[np.float64], values: Mapping[str, float]) -> None:
+        """Take a person's place of the goal, float64 [3], m in ``frame``, for all that follows.
+
+        ``values`` are the latest features. ValueError: it is none; one line.
+        """
+        raise ValueError(f'{self.contract.name} takes no targets')
 
     def goal(self, measured: Measured) -> Sequence[float]:
         """Return the numbers of ``goals``, -1 to 1; others are clipped."""
@@ -165,6 +178,21 @@ def make_task(contract: Contract) -> Task:
             raise
         raise ContractError(
             f'{contract.name}.yaml: task: {contract.task.function}: {cause(error)}') from error
+
+
+def with_arguments(contract: Contract, text: str) -> Contract:
+    """Return a contract whose task has these arguments, too: a JSON object, or ''."""
+    if not text:
+        return contract
+    try:
+        more = json.loads(text)
+    except (ValueError, RecursionError):
+        more = None
+    if contract.task is None or not isinstance(more, dict):
+        raise SettingError(f'task_arguments: {quoted(text)} is not allowed: a JSON object, for a '
+                           'contract with a task')
+    return replace(contract, task=replace(
+        contract.task, arguments=contract.task.arguments | more))
 
 
 def tells_success(contract: Contract) -> bool:

@@ -79,29 +79,6 @@ class PlayConfig:
     publish_clock: bool = setting(False, 'Publish the recorded time on /clock.')
 
 
-@dataclass(frozen=True)
-class PolicyConfig:
-    """The node ``policy``."""
-
-    policy: str = setting(
-        '', 'Policy that follows arm/target: checkpoint, .onnx file of export_policy, or name of '
-        'one in this package; empty: none.')
-    policy_stale_after: float = setting(
-        0.3, 'Motors are off while joint states are older; arm.launch.py sets 0.5 s with '
-        'feedback:=camera.', minimum=0.01, maximum=10.0, unit='s')
-    policy_give_up_after: float = setting(
-        10.0, 'A target is given up after motors were off for this.', minimum=0.1, maximum=3600.0,
-        unit='s')
-    policy_viewer_timeout: float = setting(
-        0.0, 'Motors are off after this without a message on arm/viewer_alive; 0: none needed '
-        'before the first. arm.launch.py sets 1 s with a viewer.', minimum=0.0, maximum=60.0,
-        unit='s')
-
-    @property
-    def path(self) -> Path:
-        return policy_file(self.policy)
-
-
 def policy_file(policy: str) -> Path:
     """Return the file that the setting ``policy`` names; SettingError: there is none."""
     if not policy:
@@ -126,6 +103,11 @@ class RobotPolicyConfig:
     reset: bool = setting(
         True, 'Reset the robot before each episode, as its contract says; false: the next one '
         'begins where it is.')
+    targets: bool = setting(
+        False, 'Act only for a target of arm/target, until something ends that, and without a '
+        'reset.')
+    task_arguments: str = setting(
+        '', "Arguments of the contract's task beside its own, a JSON object.")
     autostart: bool = setting(
         True, 'Move the robot at once; false: after a lifecycle transition to active.')
 

@@ -8,7 +8,8 @@ import torch
 from vdl_ros.common.files import find_resource
 from vdl_ros.envs.registration import REACH
 from vdl_ros.play.saved_policy import load_policy
-from vdl_ros.rl.acting.evaluation import Act, evaluate
+from vdl_ros.rl.acting.act import Act
+from vdl_ros.rl.acting.evaluation import evaluate
 
 TARGETS = 100
 

@@ -12,7 +12,8 @@ from counters import episode_length
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.envs.factory import make
-from vdl_ros.rl.acting.evaluation import Act, Evaluation, Success, difference, evaluate
+from vdl_ros.rl.acting.act import Act
+from vdl_ros.rl.acting.evaluation import Evaluation, Success, difference, evaluate
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.rl.policy.policy import make_policy
 from vdl_ros.rl.settings import DqnConfig, TrainConfig

@@ -10,8 +10,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv, VectorEnv
 
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.actor import SameStepColumns, Step
-from vdl_ros.rl.acting.evaluation import Act, evaluate
+from vdl_ros.rl.acting.evaluation import evaluate
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.episode_returns import EpisodeCounter
 from vdl_ros.rl.data.unroll import UnrollSchema

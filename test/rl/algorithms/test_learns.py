@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from vdl_ros.rl.acting.evaluation import Act
+from vdl_ros.rl.acting.act import Act
 from vdl_ros.rl.acting.torch_actor import TorchActor
 from vdl_ros.rl.data.unroll import Unroll
 from vdl_ros.rl.learning.learner import Learner

@@ -11,11 +11,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from vdl_ros.arm.geometry import load
+from vdl_ros.arm.geometry import ArmGeometry, GeometryConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.kinematics import Kinematics
 from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, Feature, JointReading, bounded, feature_space
-from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD, check_range, world
+from vdl_ros.envs.owi535.arm_task import CLOSE, CUBE, HOLD, check_range, world
 from vdl_ros.envs.owi535.cube import (
     CubeObserver,
     CubeReading,
@@ -84,6 +84,7 @@ class ArmOnRobot(Task):
         motors: the first ones of ``JOINTS``.
         features: that the contract needs beside the joints.
         close, hold: how near to its target something has to be, m, and for how long, s.
+        urdf, xacro_args: of the arm's description, as of ``arm.launch.py``.
 
     Raises:
         ContractError: the contract lacks a feature, or has other actions.
@@ -92,12 +93,12 @@ class ArmOnRobot(Task):
 
     def __init__(
         self, contract: Contract, motors: Sequence[str], features: Sequence[str] = (), *,
-        close: float = CLOSE, hold: float = HOLD,
+        close: float = CLOSE, hold: float = HOLD, urdf: str = '', xacro_args: str = '',
     ) -> None:
         super().__init__(contract)
         check_range('close', close, 0.001, 1.0)
         check_range('hold', hold, 0.0, 60.0)
-        self._aim = contract.rate, close, hold
+        self._near = contract.rate, close, hold
         needed = (*JOINTS, *features)
         missing = {*needed} - {feature.name for feature in contract.features}
         if missing:
@@ -109,7 +110,7 @@ class ArmOnRobot(Task):
             raise ContractError(f'actions: parts: {[part.name for part in parts]} is not allowed: '
                                 f'{", ".join(motors)}, each with levels [-1, 0, 1]')
         self._source = next(each.source for each in contract.features if each.name == JOINTS[0])
-        self._geometry = load()
+        self._geometry = GeometryConfig(urdf, xacro_args).load()
         self._kinematics, self._assumed = Kinematics(self._geometry), self._geometry.upright
         self.target: Array = np.zeros(3)
         self._past, self._success = Past(), False
@@ -152,14 +153,16 @@ class ReachOnRobot(ArmOnRobot):
             observation is the place of the target, the latest commands, and the ages of images.
     """
 
-    def __init__(self, contract: Contract, joints: bool = True, **aim: float) -> None:
-        super().__init__(contract, MOTORS, (), **aim)
+    def __init__(self, contract: Contract, joints: bool = True, **more: Any) -> None:
+        super().__init__(contract, MOTORS, (), **more)
         self._seen = SPACE if joints else feature_space([
             *_COMMANDS, *(Feature(f'target_{axis}', 'm', 1.0) for axis in 'xyz'),
             *(Feature(f'{image.name}_age', 's', 1.0) for image in contract.observed_images)])
         self._world = world()
         self._observer = ReachObserver(self._geometry)
         self._at_target = np.zeros((POSES_AT_TARGET, len(JOINTS)))
+        # Whether the target is a person's.
+        self._is_asked = False
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:
@@ -174,8 +177,8 @@ class ReachOnRobot(ArmOnRobot):
         return found | {'robot': contract.name}
 
     @staticmethod
-    def check_policy(described: Mapping[str, Any]) -> None:
-        check(described, load())
+    def check_policy(contract: Contract, described: Mapping[str, Any]) -> None:
+        check(described, _geometry(contract))
 
     @property
     def observation_space(self) -> spaces.Box:
@@ -183,11 +186,24 @@ class ReachOnRobot(ArmOnRobot):
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         super().begin(measured, random)
-        straight = math.isnan(measured['wrist'])
-        space = self._world.straight if straight else self._world.free
+        if self._is_asked:
+            return
+        space = self._world.straight if math.isnan(measured['wrist']) else self._world.free
         drawn = space.draw(random, 1)
         self.target = space.places[drawn[0]]
         self._at_target = space.neighbours(random, drawn, POSES_AT_TARGET)[0]
+
+    def aim(self, place: Array, values: Mapping[str, float]) -> None:
+        if missing := [name for name in ('base', 'shoulder', 'elbow') if name not in values]:
+            raise ValueError(f'{", ".join(missing)}: not measured yet')
+        space = self._world.straight if math.isnan(values['wrist']) else self._world.free
+        away = np.linalg.norm(space.places - place, axis=1)
+        if away.min() > CUBE:
+            raise ValueError(f'no pose without a collision comes nearer than '
+                             f'{100.0 * away.min():.0f} cm to the target')
+        self._past, self._success, self._is_asked = Past(), False, True
+        self.target, self.distance = place, math.nan
+        self._at_target = np.tile(space.poses[away.argmin()], (POSES_AT_TARGET, 1))
 
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:
         """Take the place of ``tool0`` at the end as the target."""
@@ -210,7 +226,8 @@ class ReachOnRobot(ArmOnRobot):
         travel = travel_time(
             self._geometry, positions, np.broadcast_to(
                 self._at_target, (2, *self._at_target.shape)))
-        self._success = self._past.is_success(after.time, float(distances[1]), *self._aim)
+        self.distance = float(distances[1])
+        self._success = self._past.is_success(after.time, self.distance, *self._near)
         switched = np.count_nonzero(before.actions[0] != after.actions[0])
         return float(reach_reward(
             distances[:1] - distances[1:], travel[:1] - travel[1:], distances[1:],
@@ -223,8 +240,8 @@ class _CubeOnRobot(ArmOnRobot):
 
     task: ClassVar[type[CubeTask]]
 
-    def __init__(self, contract: Contract, **aim: float) -> None:
-        super().__init__(contract, self.task.motors, CUBE_FEATURES, **aim)
+    def __init__(self, contract: Contract, **more: Any) -> None:
+        super().__init__(contract, self.task.motors, CUBE_FEATURES, **more)
         self._observer = CubeObserver(self._geometry, self.task.motors, self.task.behind)
 
     @property
@@ -252,7 +269,7 @@ class _CubeOnRobot(ArmOnRobot):
         cubes = np.stack([_cube(before).place, _cube(after).place])
         away = np.linalg.norm(tools - grip_point(cubes, self.target, self.task.behind), axis=1)
         distances = np.linalg.norm(cubes - self.target, axis=1)
-        self._success = self._past.is_success(after.time, float(distances[1]), *self._aim)
+        self._success = self._past.is_success(after.time, float(distances[1]), *self._near)
         switched = np.count_nonzero(before.actions[0] != after.actions[0])
         return float(dense_reward(
             distances[:1] - distances[1:], away[:1] - away[1:], distances[1:],
@@ -273,6 +290,12 @@ class PickPlaceOnRobot(_CubeOnRobot):
     """The gripper takes the cube; half of the goals are above the table."""
 
     task = PickPlaceTask
+
+
+def _geometry(contract: Contract) -> ArmGeometry:
+    arguments = contract.task.arguments if contract.task else {}
+    return GeometryConfig(
+        arguments.get('urdf', ''), arguments.get('xacro_args', '')).load()
 
 
 def _cube(measured: Measured) -> CubeReading:

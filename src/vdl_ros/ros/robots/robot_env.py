@@ -55,6 +55,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     Args:
         max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
         takeovers: an episode goes on while a person commands the robot.
+        follows: the robots act for a person's targets only.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -62,7 +63,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
     def __init__(
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
         contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
-        takeovers: bool = False,
+        takeovers: bool = False, follows: bool = False,
     ) -> None:
         if num_envs > contract.copies:
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
@@ -72,7 +73,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
             self.metadata = self.metadata | {
                 'render_modes': ['rgb_array'], 'render_fps': contract.rate}
         self._contract, self._namespace, self._stop = contract, namespace, stop
-        self._launch, self._takeovers = launch, takeovers
+        self._launch, self._takeovers, self._follows = launch, takeovers, follows
         self._max_steps = max_episode_steps
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
@@ -97,7 +98,8 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         if self._graph is None:
             self._graph = RobotGraph(
                 self._contract, self._interfaces, self._tasks, self._namespace, self._launch,
-                self._max_steps, takeovers=self._takeovers, classifier=self._classifier)
+                self._max_steps, takeovers=self._takeovers, follows=self._follows,
+                classifier=self._classifier)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
         while missing.any():
@@ -181,19 +183,21 @@ def register(
 
 
 def register_robot(
-    contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
+    contract: Contract, namespace: str, stop: threading.Event, launch: str = '', *,
+    follows: bool = False,
 ) -> None:
     """Register the robot of one contract, as :func:`register` does."""
-    _register(contract.name, lambda: contract, namespace, stop, launch)
+    _register(contract.name, lambda: contract, namespace, stop, launch, follows=follows)
 
 
 def _register(
     name: str, read: Callable[[], Contract], namespace: str, stop: threading.Event, launch: str,
+    *, follows: bool = False,
 ) -> None:
     # A function: Gymnasium copies what it registers, and an event cannot be copied.
     def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
         return RobotVectorEnv(num_envs, contract=read(), namespace=namespace, stop=stop,
-                              launch=launch, **arguments)
+                              launch=launch, follows=follows, **arguments)
 
     def describe() -> dict[str, Any]:
         contract = read()

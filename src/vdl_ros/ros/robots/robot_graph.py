@@ -39,14 +39,14 @@ class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
 
     ``launch`` is of :class:`Confirmation`; '': this process is one.
-    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers`` and
-    ``classifier`` are of :class:`Session`.
+    ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers``,
+    ``follows`` and ``classifier`` are of :class:`Session`.
     """
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
         namespace: str, launch: str = '', max_steps: int = 0, *, takeovers: bool = False,
-        classifier: Classifier | None = None,
+        follows: bool = False, classifier: Classifier | None = None,
     ) -> None:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The name says which environment was first; all else that launch files remap in this
@@ -72,12 +72,14 @@ class RobotGraph:
         self._sessions = [
             Session(self._contract, task, resetter, robot.send, self._logger(copy),
                     name=self._node.get_fully_qualified_name(),
-                    confirmation=self._confirmation(robot.topic, launch or _PROCESS),
-                    takeovers=takeovers, classifier=classifier)
+                    # Each target is a person's word.
+                    confirmation=None if follows else self._confirmation(
+                        robot.topic, launch or _PROCESS),
+                    takeovers=takeovers, follows=follows, classifier=classifier)
             for copy, (task, resetter, robot) in enumerate(zip(
                 tasks, self._resetters, self._robots, strict=True))]
         for robot, session in zip(self._robots, self._sessions, strict=True):
-            robot.connect(session)
+            robot.connect(session, follows=follows)
         self._clock_problem = ''
         self._clock = qos.sub(
             self._node, '/clock', self._on_clock) if contract.simulated_clock else None

@@ -42,6 +42,7 @@ from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.robots.target_topics import TargetTopics
 from vdl_ros.srv import Confirm
 
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
@@ -314,6 +315,7 @@ class RobotTopics:
         self._target, self._status = (
             qos.pub(node, each, name=self.full(each)) for each in (TARGET, STATUS))
         self._shown = '', 0
+        self._targets: TargetTopics | None = None
 
     def full(self, name: str) -> str:
         return name if name.startswith('/') or not self._namespace else (
@@ -329,6 +331,9 @@ class RobotTopics:
     def show(self, now: float) -> None:
         """Publish what is new for people: what happens, and where the goal of an episode is."""
         assert self._session is not None
+        if self._targets is not None:
+            self._targets.show()
+            return
         status, begun = self._session.status(now), self._session.begun
         if begun != self._shown[1] and self._task.target is not None:
             x, y, z = map(float, self._task.target)
@@ -346,8 +351,12 @@ class RobotTopics:
         self._found = min(self._found, now) if others > 0 else math.inf
         return now - self._found >= _FOUND_S and now >= self._alone_at
 
-    def connect(self, session: Session) -> None:
+    def connect(self, session: Session, *, follows: bool = False) -> None:
+        """Listen; a session that ``follows`` takes targets."""
         self._session, interfaces = session, self._interfaces
+        if follows:
+            self._targets = TargetTopics(
+                self._node, session, self._task, self._lock, self.full, self._stamp)
         topics, actions = interfaces.contract.inputs, interfaces.contract.actions
 
         def listen(kind: Any, name: str, call: Callable[[Any], None], profile: QoSProfile) -> None:
