@@ -1,8 +1,10 @@
 """The node play: a policy moves a robot by its contract, while the node is active."""
 
 import threading
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 import reach_checkpoint
 from lifecycle_msgs.msg import Transition
@@ -57,6 +59,30 @@ def test_it_moves_a_robot_only_while_it_is_active(twin, node_here, peer):
     count = len(motors)
     peer.call(ChangeState, 'play/change_state', ChangeState.Request())
     assert len(motors) == count
+
+
+def test_a_request_that_waited_while_it_stood_still_moves_nothing(twin, launch, peer):
+    motors = peer.listen('arm/motors')
+    running = launch.node('play', 'robot:=owi535_sim', 'policy:=reach', 'autostart:=false')
+    for transition in (Transition.TRANSITION_CONFIGURE, Transition.TRANSITION_ACTIVATE,
+                       Transition.TRANSITION_DEACTIVATE):
+        request = ChangeState.Request(transition=Transition(id=transition))
+        peer.until(lambda request=request: peer.call(
+            ChangeState, 'play/change_state', request).success, 'a transition')
+    node = psutil.Process(running.process.pid)
+    client = peer.node.create_client(ChangeState, 'play/change_state')
+    peer.until(client.service_is_ready, 'the service')
+    node.suspend()
+    answer = client.call_async(ChangeState.Request(
+        transition=Transition(id=Transition.TRANSITION_ACTIVATE)))
+    begin = time.monotonic()
+    peer.until(lambda: time.monotonic() > begin + 1.5, 'the gap')
+    count = len(motors)
+    node.resume()
+    peer.until(answer.done, 'the answer')
+    assert not answer.result().success
+    assert 'a request to move the robot is refused' in running.output
+    assert not any(map(moves, motors[count:]))
 
 
 def test_a_file_decides_nothing_but_the_policy(tmp_path):

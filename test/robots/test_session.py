@@ -745,7 +745,7 @@ def test_a_robot_that_follows_acts_for_a_target_and_goes_on_when_it_is_there(rob
     ('moves', '/person moves the robot'), ('off', '/person switched the motors off'),
     ('program', 'arm_controller moves the robot'), ('stop', 'emergency stop'),
     ('standstill', 'the process stood still'), ('refused', 'target refused: out of reach'),
-    ('agent', 'the agent gave no action for 30 s'), ('limit', 'the episode has ended: failure')])
+    ('agent', 'the agent gave no action for 30 s'), ('limit', '')])
 def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
         robot, state, event, reason):
     limits = (Limit(feature='speed', low=-2.5, high=2.5),) if event == 'limit' else ()
@@ -778,7 +778,9 @@ def test_what_ends_a_target_lets_the_robot_rest_until_there_is_another(
         while robot.session.consent.given:
             robot.tick(3.0, act=0.7)
     count = len(robot.sent)
-    assert robot.session.given_up.endswith(reason)
+    assert robot.session.given_up.endswith(reason or {
+        State.RUNNING: 'the episode has ended: failure'}.get(
+            state, 'limit: speed is not -2.5 to 2.5, for 10 s'))
     for _ in range(round(5.0 / PERIOD)):
         robot.tick(act=0.7)
     assert not any(robot.sent[count:])
@@ -949,3 +951,55 @@ def test_an_image_that_is_not_observed_is_for_the_task_and_its_silence_counts(ro
     while robot.tick(act=0.0):
         np.testing.assert_array_equal(robot.task.seen.images['eye'], grey(3))
     assert robot.log[-1] == 'waits: eye: nothing newer than 0.15 s'
+
+
+def test_no_episode_begins_beyond_a_limit(robot):
+    robot = robot(limits=(Limit(feature='speed', low=-0.5, high=0.5),))
+    for _ in range(100):
+        assert robot.tick(0.6, act=0.7) is None
+    assert not any(robot.sent)
+    assert robot.log == ['waits: limit: speed is not -0.5 to 0.5']
+    # Somebody brings it back.
+    robot.start()
+
+
+def test_a_clock_that_begins_anew_leaves_no_measurement_of_the_one_before(robot):
+    robot = robot(clock='simulated')
+    robot.now = 20.0
+    robot.start()
+    robot.now = 0.0
+    robot.session.on_clock_set_back()
+    for _ in range(100):
+        assert robot.tick(speed=None, act=0.7) is None
+    assert robot.session.waits == 'no message on odom yet'
+    robot.start()
+
+
+@pytest.mark.parametrize('event', ['stops', 'persons'])
+def test_in_simulated_time_a_person_ends_each_episode_by_all_off(robot, event):
+    robot = robot(clock='simulated', stops=(STOP,))
+    robot.start()
+    if event == 'stops':
+        for pressed in (True, False, True, False):
+            robot.session.on_stop(0, pressed, mark=robot.now)
+            robot.now += PERIOD
+    else:
+        robot.session.on_other('/a', robot.now)
+        robot.session.on_other('/b', robot.now, moving=False)
+    for _ in range(3):
+        robot.start()
+        lost = robot.session.lost
+        robot.session.on_other('/person', robot.now, moving=False)
+        assert robot.session.lost == lost + 1
+
+
+def test_after_a_verdict_a_late_agent_holds_nothing(robot):
+    robot = robot(late=LateAction(action='hold', limit=10.0))
+    robot.start()
+    robot.tick(act=0.7)
+    robot.session.judge('failure')
+    assert robot.sent[-1] == 0.0
+    count = len(robot.sent)
+    robot.tick()
+    robot.tick(act=0.8)
+    assert not any(robot.sent[count:])

@@ -32,13 +32,21 @@ class AskNode(BaseNode):
     def work(self, executor: Executor, stop: threading.Event) -> int:
         client = self.create_client(self._kind, self._service)
         calls: list[Any] = []
-        called_at = -math.inf
+        called_at, is_told = -math.inf, False
         while not stop.is_set():
             executor.spin_once(timeout_sec=0.1)
             for call in calls:
                 if call.done():
                     self.get_logger().info(call.result().message)
                     return EXIT_OK if call.result().success else EXIT_NOBODY
+            if self.count_services(self._service) > 1:
+                # One of them may have been killed a while ago.
+                if not is_told:
+                    is_told = True
+                    self.get_logger().warning(
+                        f'{self._service}: several robots answer, which cannot be told apart; '
+                        'waits for the end of the others, else give each a namespace')
+                continue
             # Again: a service that has not discovered this client yet does not answer.
             if client.service_is_ready() and time.monotonic() - called_at > _AGAIN_S:
                 called_at = time.monotonic()

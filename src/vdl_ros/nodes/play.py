@@ -14,6 +14,7 @@ import numpy as np
 from rclpy.executors import Executor
 from rclpy.lifecycle import LifecycleState, TransitionCallbackReturn
 
+from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
@@ -65,6 +66,7 @@ class PlayNode(ManagedNode):
         self._successes: deque[bool] = deque(maxlen=_STEPS)
         self._stopping = threading.Event()
         self._thread = ThreadPoolExecutor(1, 'play')
+        self._standstill = StandstillDetector()
         self._playing: Future[None] | None = None
         Diagnostics(self, self._health)
         self.get_logger().info(
@@ -75,6 +77,10 @@ class PlayNode(ManagedNode):
             self.trigger_activate()
 
     def on_activate(self, state: LifecycleState) -> TransitionCallbackReturn:
+        self._standstill.update()
+        if self._standstill.is_input_old:
+            self.get_logger().warning(f'a request to move the robot is refused: {STOOD_STILL}')
+            return TransitionCallbackReturn.FAILURE
         self._stopping = stop = threading.Event()
         self._starts += 1
         # Who asks for another start asks for motion.
@@ -87,7 +93,11 @@ class PlayNode(ManagedNode):
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Send the neutral action, and no other."""
+        stood_still = self._standstill.update()
         self._end()
+        if not stood_still:
+            # To wait for the end is none.
+            self._standstill = StandstillDetector()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -98,6 +108,7 @@ class PlayNode(ManagedNode):
 
     def work(self, executor: Executor, stop: threading.Event) -> int:
         while not stop.is_set():
+            self._standstill.update()
             executor.spin_once(timeout_sec=_SPIN_S)
             if self._playing is not None and self._playing.done():
                 with set_up():

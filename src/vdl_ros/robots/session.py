@@ -20,7 +20,7 @@ from vdl_ros.common.consent import (
 )
 from vdl_ros.robots.classifier import Classifier, SuccessInPictures
 from vdl_ros.robots.confirmation import Confirmation
-from vdl_ros.robots.contract import Contract, Reading, StopTopic
+from vdl_ros.robots.contract import Contract, Limit, Reading, StopTopic
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.takeover import Takeover, allowed
 from vdl_ros.robots.task import HISTORY, Measured, Task
@@ -169,7 +169,7 @@ class _Episode:
         before: what was known at the latest observation.
         action_age: time from this observation to its action, s; None: there is none yet.
         late: ticks since this observation at which there was none.
-        broken: feature whose limit is broken, '' for none; then only neutral actions are sent.
+        broken: feature whose limit is broken, '' for none.
         judged: what a person says of it, 'success' or 'failure'; '' for nothing.
     """
 
@@ -182,6 +182,11 @@ class _Episode:
     late: int = 0
     broken: str = ''
     judged: str = ''
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the agent sends only neutral actions until its end."""
+        return bool(self.broken or self.judged)
 
 
 class Session:
@@ -266,6 +271,12 @@ class Session:
     def on_reading(self, key: str, reading: Reading) -> None:
         self._readings[key] = reading
 
+    def on_clock_set_back(self) -> None:
+        """Forget what was measured, and what is due: at later times of the clock before."""
+        self.lose('/clock went backward')
+        self._readings.clear()
+        self._retry_at = self._neutral_at = self._moved_until = -np.inf
+
     def on_stop(self, index: int, pressed: bool = False, mark: object = None) -> None:
         """Take a message of a stop, by its place in the contract."""
         stop = self.stops[index]
@@ -343,9 +354,9 @@ class Session:
             self.lose(reason, command=not moved)
             return
         if self._contract.simulated_clock:
-            # A simulation waits for nobody.
+            # A simulation waits for nobody, whatever would let a person be refused now.
             self.lose(reason)
-            self.consent.ask()
+            self.consent.given = True
             return
         self._confirmation.reason = reason
         # The motors first: disk and terminal can block.
@@ -414,6 +425,8 @@ class Session:
             self.lose('a person has discarded the episode')
         else:
             self._episode.judged = outcome
+            if not self._takeover.is_in_force:
+                self._command(self._neutral)
         return ''
 
     def lose(self, reason: str, *, command: bool = True) -> None:
@@ -458,7 +471,7 @@ class Session:
             return
         assert episode.before is not None
         episode.action_age = age
-        if not episode.broken:
+        if not episode.is_over:
             values = self._task.command(action, episode.before)
             if self._takeover.on_action(values, now):
                 self._command(values)
@@ -484,11 +497,12 @@ class Session:
         self.consent.update()
         if self._owes_neutral and self.consent.silence > _SILENT_S:
             self._command(self._neutral)
+        if self.state is State.RUNNING:
+            self._acted_at = self._clock()
+        elif self._follows and self._clock() - self._acted_at > _GIVE_UP_S:
+            self.consent.withdraw(f'{self._logged}, for {_GIVE_UP_S:g} s')
         if self.state is State.WAITING:
-            if self._follows and self._clock() - self._acted_at > _GIVE_UP_S:
-                self.consent.withdraw(f'{self._logged}, for {_GIVE_UP_S:g} s')
             return
-        self._acted_at = self._clock()
         if self._clock() - self._agent_at > _AGENT_S:
             self.consent.withdraw(_NO_AGENT)
         if problem := self._problem(now):
@@ -531,6 +545,11 @@ class Session:
         elif self.state is State.SETTLING:
             if now >= self._moved_until and all(
                     each.arrived > self._settled for each in self._readings.values()):
+                if limit := self._broken_limit(self._values()):
+                    # In an episode it would move, until its first step breaks the limit.
+                    self.lose(f'limit: {limit.feature} is not {limit.low:g} to {limit.high:g}')
+                    self._retry_at = now + _AGAIN_S
+                    return
                 self._begin(now)
         elif self.state is State.RUNNING:
             self._run(now)
@@ -635,7 +654,7 @@ class Session:
             if self._takeover.is_active(now) and not episode.broken:
                 return
             hold = (late.action == 'hold' and now - episode.observed < late.limit
-                    and not episode.broken)
+                    and not episode.is_over)
             # Sent again: a driver may stop without commands.
             self._command(self._in_force if hold else self._neutral)
             return
@@ -694,15 +713,18 @@ class Session:
 
     def _check_limits(self, measured: Measured) -> None:
         """Send the neutral action, from now to the end of the episode, at a broken limit."""
-        for limit in self._contract.limits:
-            value = measured.values[limit.feature]
-            # Not for NaN: that is missing.
-            if not self._episode.broken and (value < limit.low or value > limit.high):
-                self._episode.broken = limit.feature
-                # First: writing a line to a terminal can block.
-                self._command(self._neutral)
-                self._log(f'limit: {limit.feature} is {value:.3g}, not {limit.low:g} to '
-                          f'{limit.high:g}')
+        limit = self._broken_limit(measured.values)
+        if limit is not None and not self._episode.broken:
+            self._episode.broken = limit.feature
+            # First: writing a line to a terminal can block.
+            self._command(self._neutral)
+            self._log(f'limit: {limit.feature} is {measured.values[limit.feature]:.3g}, not '
+                      f'{limit.low:g} to {limit.high:g}')
+
+    def _broken_limit(self, values: dict[str, float]) -> Limit | None:
+        # Not of NaN: that is missing.
+        return next((each for each in self._contract.limits if values[each.feature] < each.low
+                     or values[each.feature] > each.high), None)
 
     def _measure(self, now: float) -> Measured:
         readings = self._readings

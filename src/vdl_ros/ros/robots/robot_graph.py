@@ -219,8 +219,9 @@ class RobotGraph:
                 return
             if self._simulated is not None and now < self._simulated:
                 self._due = -np.inf
-                for session in self._sessions:
-                    session.lose('/clock went backward')
+                for session, robot in zip(self._sessions, self._robots, strict=True):
+                    session.on_clock_set_back()
+                    robot.forget_images()
             self._simulated, self._simulated_wall = now, time.monotonic()
 
     def _stop_all(self) -> None:

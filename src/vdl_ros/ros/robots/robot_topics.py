@@ -460,6 +460,9 @@ class RobotTopics:
             self._session.on_reading(key, reading._replace(frame=seen))
         self._images.clear()
 
+    def forget_images(self) -> None:
+        self._images.clear()
+
     def _refuse(self, topic: Topic, error: ValueError) -> None:
         reason = re.sub(r'\d+', '', str(error))
         if self._refusals.get(topic.topic) != reason:
