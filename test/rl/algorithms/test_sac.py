@@ -235,6 +235,26 @@ def test_a_share_of_each_step_is_of_demonstrations(learn, monkeypatch):
     assert set(map(float, seen)) == {0.25}
 
 
+def test_the_policy_also_clones_demonstrated_actions(learn):
+    learner, batch = learn(MOTORS, demonstration_share=0.25, cloning_cost=2.0)
+    sac = learner.algorithm
+    sac.demonstrate(batch)
+    sac._replay.add(batch, batch.rewards)
+    sample, shown = sac._replay.sample(24), sac._demonstrated.sample(8)
+    sac._demonstrated.sample = lambda count: shown
+
+    def loss(cost):
+        sac.algorithm_config = dataclasses.replace(sac.algorithm_config, cloning_cost=cost)
+        return sac.loss(sac._replay, sample)[0]
+
+    observations, _, actions, *_ = sac._steps(sac._demonstrated, shown)
+    likelihood = [sum(torch.log_softmax(each, -1)[part] for each, part in zip(
+        learner.policy(x).parameters.split([3, 2]), action, strict=True))
+        for x, action in zip(observations, actions.long(), strict=True)]
+    added = loss(2.0) - loss(0.0)
+    torch.testing.assert_close(added, -2.0 * sum(likelihood) / 8)
+
+
 def test_the_steps_of_a_person_are_demonstrations_once_they_fill_a_batch(learn, monkeypatch):
     learner, batch = learn(FORCES, demonstration_share=0.25, replay_batch=8)
     sac, persons = learner.algorithm, torch.zeros_like(batch.terminated)

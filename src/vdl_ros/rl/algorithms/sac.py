@@ -23,7 +23,8 @@ observation counts, and nothing corrects for actions that the policy would no lo
 With demonstrations a share of each optimizer step is of them (RLPD, Ball et al. 2023,
 arXiv:2302.02948, which also has ``critic_layer_norm``, ten ``critics`` and two
 ``target_critics``). The steps in which a person had taken over a robot are demonstrations, too
-(Luo et al. 2024, arXiv:2410.21845).
+(Luo et al. 2024, arXiv:2410.21845). With ``cloning_cost`` c the loss has -c log pi(a|x) of them,
+too.
 """
 
 import copy
@@ -194,12 +195,16 @@ class Algorithm(algorithm.ReplayAlgorithm):
         temperature = self.log_temperature.exp()
         fixed = temperature.detach()
         with torch.no_grad():
+            later, numbers = self._see(following)
             targets = returns + factors * self._soft_values(
-                self.target, *self._see(following), fixed)[0]
+                self.target, later, numbers, self._parameters(later, numbers), fixed)[0]
         seen, numbers = self._see(observations)
+        # Only the critics' loss changes what both see.
+        parameters = self._parameters(seen.detach(), numbers)
         # The loss of the policy has no gradient for the critics and what they see.
         self.critics.requires_grad_(requires_grad=False)
-        soft_values, entropies = self._soft_values(self.critics, seen.detach(), numbers, fixed)
+        soft_values, entropies = self._soft_values(
+            self.critics, seen.detach(), numbers, parameters, fixed)
         self.critics.requires_grad_(requires_grad=True)
         q_values = self._q_values(seen, numbers, actions)
         ones = torch.ones_like(returns)
@@ -210,6 +215,10 @@ class Algorithm(algorithm.ReplayAlgorithm):
         temperature_loss = self.mean(
             temperature * (entropies.detach() - self.target_entropy), ones)
         loss = critic_loss + policy_loss + temperature_loss
+        cost = self.algorithm_config.cloning_cost
+        if rest and cost:
+            loss = loss - cost * self.mean(
+                self.policy.distribution.log_prob(parameters, actions)[-rest:], ones[-rest:])
         return loss, {
             'losses/loss': loss, 'losses/critic_loss': critic_loss,
             'losses/policy_loss': policy_loss, 'losses/entropy': self.mean(entropies, ones),
@@ -233,13 +242,18 @@ class Algorithm(algorithm.ReplayAlgorithm):
             q = values.gather(-1, actions.expand(len(values), *actions.shape).unsqueeze(-1))
         return q.squeeze(-1).sum(-1) if self._has_parts else q.squeeze(-1)
 
-    def _soft_values(
-        self, critics: nn.Module, seen: Tensor, numbers: Tensor | None, temperature: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return soft values and entropies of the policy at observations, [N] each."""
+    def _parameters(self, seen: Tensor, numbers: Tensor | None) -> Tensor:
+        """Return the parameters of the policy's distribution at observations, [N, inputs]."""
         with autocast(seen):
             features = self._rest(seen).float()
-        parameters = self.policy.policy_head(self.policy.join(features, numbers))
+        parameters: Tensor = self.policy.policy_head(self.policy.join(features, numbers))
+        return parameters
+
+    def _soft_values(
+        self, critics: nn.Module, seen: Tensor, numbers: Tensor | None, parameters: Tensor,
+        temperature: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """Return soft values and entropies of the policy at observations, [N] each."""
         count, most = self.algorithm_config.target_critics, self.algorithm_config.critics
         takes_mean = critics is self.critics and count < most
         chosen = (torch.randperm(most)[:count].tolist()
