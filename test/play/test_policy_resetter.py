@@ -6,7 +6,8 @@ from robot_contract import GOOD
 
 from vdl_ros.play.policy_resetter import PolicyResetter
 from vdl_ros.robots.contract import ContractError, Reading, read_contract
-from vdl_ros.robots.session import Session, State
+from vdl_ros.robots.episode import State
+from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import make_task
 
 # As CartPole: four numbers, and one of two actions.

@@ -22,8 +22,9 @@ from vdl_ros.robots.contract import (
     TakeoverPart,
     read_contract,
 )
+from vdl_ros.robots.episode import ResetError, Resetter, State, StopState
 from vdl_ros.robots.observer import Observer
-from vdl_ros.robots.session import ResetError, Resetter, Session, State, StopState
+from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 
 PERIOD = 0.05

@@ -24,7 +24,7 @@ from vdl_ros.robots.contract import (
     ServiceReset,
     TrajectoryReset,
 )
-from vdl_ros.robots.session import ResetError, Resetter
+from vdl_ros.robots.episode import ResetError, Resetter
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import trajectory_message
 from vdl_ros.ros.robots.robot_topics import resolve_service

@@ -21,8 +21,8 @@ from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
+from vdl_ros.robots.episode import Result
 from vdl_ros.robots.observer import Observer
-from vdl_ros.robots.session import Result
 from vdl_ros.robots.task import make_task, task_of
 from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph

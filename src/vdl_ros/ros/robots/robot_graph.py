@@ -19,7 +19,8 @@ from vdl_ros.common.files import InUseError, lock_folder
 from vdl_ros.robots.classifier import Classifier
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract
-from vdl_ros.robots.session import Result, Session
+from vdl_ros.robots.episode import Result
+from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import seconds

@@ -11,7 +11,8 @@ from rclpy.node import Node
 from std_msgs.msg import Header
 
 from vdl_ros.msg import TargetStatus
-from vdl_ros.robots.session import Session, State
+from vdl_ros.robots.episode import State
+from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
 from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree
