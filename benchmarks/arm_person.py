@@ -1,12 +1,11 @@
 """A scripted person who teaches the simulated arm its tasks, by the motors as ``teleop`` does.
 
-It sees what a person would see: the target, the arm, the cube, and who acts. The first episodes
-are its own, as demonstrations; after that it helps once arm or cube has not come nearer for
-``patience`` seconds, until it is there.
+It sees what a person would see: the target, the arm, the cube, and who acts; to *reach* it acts
+as the policy that ships. The first episodes are its own, as demonstrations; after that it helps
+once arm or cube has not come nearer for ``patience`` seconds, until it is there.
 """
 
 import argparse
-import contextlib
 import math
 from collections.abc import Callable
 
@@ -22,18 +21,18 @@ from std_msgs.msg import String
 from benchmarks.arm_scripts import Arm, Moves, pick_and_place, push
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS, Motors
-from vdl_ros.arm.kinematics import InverseKinematics, Kinematics, UnreachableError
+from vdl_ros.arm.kinematics import InverseKinematics, Kinematics
 from vdl_ros.arm.simulation.scene import CollisionChecker, build_scene
-from vdl_ros.envs.owi535.arm_env import RATE
-from vdl_ros.envs.owi535.reach import MOTORS
+from vdl_ros.common.files import find_resource
+from vdl_ros.envs.owi535.arm_env import IN_FLIGHT, RATE, JointReading
+from vdl_ros.envs.owi535.reach import MOTORS, ReachObserver
+from vdl_ros.envs.owi535.robot_tasks import Past
+from vdl_ros.play.saved_policy import load_policy
 from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import message_from_motors
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, seconds
 
-# A motor is switched on this far from the goal, and off at that, rad; on the way a joint turns
-# some degrees further, because commands are late.
-ON, OFF = 0.05, 0.02
 # How much nearer the arm has to come within the patience, m; the time between equal commands, s.
 NEARER, REPEAT_S = 0.02, 0.1
 #: What moves a cube, by the name of a task.
@@ -59,13 +58,13 @@ class Person(Node):
         self._first, self._patience, self._script = first, patience, script
         geometry = load()
         self._kinematics = Kinematics(geometry)
-        # Without a free way a person would take any.
-        self._planners = [InverseKinematics(geometry, collides) for collides in (
-            CollisionChecker(build_scene(geometry)).collides, None)]
+        self._observer, self._past = ReachObserver(geometry), Past()
+        self._act = load_policy(find_resource('models/reach.pt')).act()
+        self._commands = np.zeros((IN_FLIGHT, len(MOTORS)), np.int8)
         self._motors = qos.pub(self, 'arm/motors')
-        self._seen = _SeenArm(self._planners[0])
+        self._seen = _SeenArm(InverseKinematics(
+            geometry, CollisionChecker(build_scene(geometry)).collides))
         self._target: NDArray[np.float64] | None = None
-        self._goal: NDArray[np.float64] | None = None
         self._moves: Moves | None = None
         self._is_running = self._helps = False
         self._episodes = 0
@@ -78,7 +77,8 @@ class Person(Node):
 
     def _on_target(self, message: PointStamped) -> None:
         self._target = np.array([message.point.x, message.point.y, message.point.z])
-        self._goal, self._moves, self._nearest = None, None, math.inf
+        self._moves, self._nearest = None, math.inf
+        self._past, self._commands = Past(), np.zeros_like(self._commands)
         self._episodes += 1
         self._helps = self._episodes <= self._first
 
@@ -102,7 +102,8 @@ class Person(Node):
             self._nearest, self._nearest_at = distance, now
         self._helps |= now - self._nearest_at > self._patience
         if self._helps:
-            self._send(self._directions(positions) if self._script is None
+            reading = JointReading(positions, np.array(now))
+            self._send(self._by_policy(reading, now) if self._script is None
                        else self._by_script(now), now)
 
     def _by_script(self, now: float) -> NDArray[np.int8]:
@@ -115,21 +116,19 @@ class Person(Node):
         self._moved_at = now
         return next(self._moves, np.zeros(len(JOINTS), np.int8))
 
-    def _directions(self, positions: NDArray[np.float64]) -> NDArray[np.int8]:
+    def _by_policy(self, reading: JointReading, now: float) -> NDArray[np.int8]:
+        """Return the directions of the policy that ships, which sees what people see."""
         assert self._target is not None
-        for planner in self._planners if self._goal is None else ():
-            with contextlib.suppress(UnreachableError):
-                self._goal = planner.solve(self._target, positions)
-                break
-        if self._goal is None:
-            self._goal = positions
-        missing = self._goal - positions
-        wanted = np.where(np.abs(missing) > np.where(self._sent != 0, OFF, ON),
-                          np.sign(missing), 0.0).astype(np.int8)
-        # One that would turn back has arrived.
-        wanted[(wanted == -self._sent) & (wanted != 0)] = 0
-        wanted[len(MOTORS):] = 0
-        return wanted
+        if now - self._moved_at < 1.0 / RATE - 1e-6:
+            return self._sent
+        self._moved_at = now
+        observation = self._observer.observe(
+            reading, self._past.before(reading), np.array(now), self._commands, self._target)
+        actions = self._act(observation[None], np.zeros(1, np.bool_), np.zeros(1))[0]
+        directions = np.zeros(len(JOINTS), np.int8)
+        directions[:len(MOTORS)] = actions - 1
+        self._commands = np.concatenate([directions[None, :len(MOTORS)], self._commands[:-1]])
+        return directions
 
     def _send(self, directions: NDArray[np.int8], now: float) -> None:
         """Command, if it is new or has to be repeated; all off is said once."""
