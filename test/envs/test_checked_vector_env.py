@@ -421,19 +421,24 @@ def test_a_call_that_does_not_return_is_said_every_ten_seconds_for_a_minute(answ
 
 
 EXITING = """
-import ctypes
+import ctypes, os
 from vdl_ros.envs.foreign import ForeignCall
 with ForeignCall('env_id: x', 'in step()'):
-    ctypes.CDLL(None).exit(0)
+    if os.fork() == 0:
+        os._exit(0)
+    os.wait()
+    {}
 """
 
 
 @pytest.mark.process
-def test_native_code_that_calls_exit_ends_no_process_with_success_and_is_named():
-    found = subprocess.run([sys.executable, '-c', EXITING], capture_output=True, text=True,
-                           check=False)
-    assert (found.returncode, found.stderr) == (
-        1, 'env_id: x: native code has ended the program by exit()\n')
+@pytest.mark.parametrize(('code', 'line'), [
+    ('ctypes.CDLL(None).exit(0)', 'native code has ended the program by exit()'),
+    ('os._exit(0)', 'it has ended the program by os._exit(0)')])
+def test_code_that_calls_exit_ends_no_process_with_success_and_is_named(code, line):
+    found = subprocess.run([sys.executable, '-c', EXITING.format(code)], capture_output=True,
+                           text=True, check=False)
+    assert (found.returncode, found.stderr) == (1, f'env_id: x: {line}\n')
 
 
 class OneArray(gymnasium.Env):

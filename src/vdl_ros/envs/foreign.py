@@ -17,6 +17,7 @@ import numpy as np
 from vdl_ros.common.children import end_now
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
+    EXIT_INTERRUPTED,
     handlers_to_restore,
     hears_signals,
     is_deaf,
@@ -67,7 +68,7 @@ class ForeignCall:
         self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
-        self._since, self._due = monotonic(), _TELL_S
+        self._since, self._due, self._thread = monotonic(), _TELL_S, threading.get_ident()
         _running.add(self)
         if not _watcher:
             _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))
@@ -127,13 +128,21 @@ def _watch() -> None:
 
 
 def _tell_of_exit() -> None:
-    """End the process with a line and status 1 if native code calls exit(), with any status."""
-    libc, processes = ctypes.CDLL(None), [os.getpid()]
+    """End the process with a line and status 1 if native code calls exit(), or code os._exit()."""
+    libc, processes, leave = ctypes.CDLL(None), [os.getpid()], os._exit
 
-    def end(_: object) -> None:
+    def end(_: object, what: str = 'native code has ended the program by exit()') -> None:
         if os.getpid() in processes:  # not one that native code has forked
+            processes.clear()
             names = ', '.join({call._name for call in _running}) or 'an environment or a library'
-            end_now(f'{names}: native code has ended the program by exit()', 1)
+            end_now(f'{names}: {what}', 1)
+
+    def end_in_call(status: int) -> NoReturn:
+        # Not another thread, which gives up a call, nor a Ctrl-C during imports.
+        if status != EXIT_INTERRUPTED and threading.get_ident() in {
+                call._thread for call in _running.copy()}:
+            end(None, f'it has ended the program by os._exit({status})')
+        leave(status)
 
     def take_back() -> None:
         # Python calls exit() too, when none of its code can run any more.
@@ -141,6 +150,7 @@ def _tell_of_exit() -> None:
         libc.__cxa_finalize(on_exit)
 
     on_exit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(end)
+    os._exit = end_in_call
     atexit.register(take_back)
     # The last argument is the handle by which it is taken back.
     libc.__cxa_atexit(on_exit, None, on_exit)
