@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -33,13 +34,13 @@ runpy.run_module('vdl_ros.local_training', run_name='__main__')
 """
 
 
-# A Ctrl-C while modules are imported.
-INTERRUPTED = """
+# A signal while modules are imported.
+SIGNALLED = """
 import runpy, signal, sys
 class Finder:
     def find_spec(name, *rest):
         if name == 'vdl_ros.common':
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(int(sys.argv[2]))
 sys.meta_path.insert(0, Finder)
 runpy.run_module(sys.argv[1], run_name='__main__')
 """
@@ -47,10 +48,14 @@ runpy.run_module(sys.argv[1], run_name='__main__')
 
 @pytest.mark.process
 @pytest.mark.parametrize('module', ['local_training', 'multi_agent_training'])
-def test_ctrl_c_during_imports_leaves_no_traceback(module):
-    found = subprocess.run([sys.executable, '-c', INTERRUPTED, f'vdl_ros.{module}'],
-                           capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout, found.stderr) == (130, '', '')
+def test_ctrl_c_during_imports_leaves_no_traceback_and_a_crash_does(module):
+    for number, status, line in ((signal.SIGINT, 130, ''),
+                                 (signal.SIGSEGV, -11, 'Fatal Python error: Segmentation fault')):
+        found = subprocess.run(
+            [sys.executable, '-c', SIGNALLED, f'vdl_ros.{module}', str(int(number))],
+            capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stdout) == (status, '')
+        assert found.stderr.partition('\n')[0] == line
 
 
 @pytest.mark.process

@@ -4,9 +4,13 @@
 and the baseline of the benchmarks; it uses the same classes as the nodes.
 """
 
+import faulthandler
+
 from vdl_ros import exit_at_interrupt
 
 if __name__ == '__main__':
+    # A crash in native code of an environment or a library.
+    faulthandler.enable(all_threads=False)
     exit_at_interrupt()
 
 import argparse
