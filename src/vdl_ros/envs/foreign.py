@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -85,6 +86,7 @@ class ForeignCall:
         if self._handlers or is_deaf():
             restore_signals(self._handlers or handlers_to_restore(), self._alarm)
         _restore_outputs(self._outputs, self._streams)
+        _close(self._outputs)
         if self._folder:
             _leave_removed_folder(self._folder)
         if self._umask is not None:
@@ -180,11 +182,26 @@ def _outputs() -> dict[int, int]:
 def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
     for number, copy in files.items():
         os.dup2(copy, number)
-        os.close(copy)
     for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
         # Not a wrapper of the same file, which would close it at its end.
         if (found := getattr(sys, name)) is not before and not _is_of(found, number):
             setattr(sys, name, before)
+
+
+def _close(files: dict[int, int]) -> None:
+    for copy in files.values():
+        os.close(copy)
+
+
+@contextlib.contextmanager
+def own_outputs() -> Iterator[Callable[[], None]]:
+    """Yield a function that undoes what calls made ``often`` did to output; so does the end."""
+    files, streams = _outputs(), (sys.stdout, sys.stderr)
+    try:
+        yield lambda: _restore_outputs(files, streams)
+    finally:
+        _restore_outputs(files, streams)
+        _close(files)
 
 
 def _is_of(stream: Any, number: int) -> bool:
