@@ -267,11 +267,12 @@ def test_what_nobody_reads_in_an_info_may_be_anything(answers):
 
 def state():
     return (torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device.type,
-            torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled(),
-            np.geterr()['over'], warnings.filters[0][0], time.monotonic(), sys.getrecursionlimit(),
-            signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGALRM),
-            signal.getitimer(signal.ITIMER_REAL)[0] > 0.0, os.getcwd(), foreign._umask(),
-            sys.stdout, *(os.fstat(each).st_ino for each in (1, 2)))
+            torch.is_inference_mode_enabled(), torch.get_deterministic_debug_mode(),
+            torch.is_anomaly_enabled(), np.geterr()['over'], warnings.filters[0][0],
+            time.monotonic(), sys.getrecursionlimit(), signal.getsignal(signal.SIGTERM),
+            signal.getsignal(signal.SIGALRM), signal.getitimer(signal.ITIMER_REAL)[0] > 0.0,
+            os.getcwd(), foreign._umask(), sys.stdout,
+            *(os.fstat(each).st_ino for each in (1, 2)))
 
 
 def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_only(
@@ -282,7 +283,8 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
         def __init__(self, **_):
             super().__init__(WIDE, ([0.0], {}), ([0.0], 0.0, False, False, {}))
             torch.set_default_dtype(torch.float64)
-            torch.set_grad_enabled(False)
+            self.inference = torch.inference_mode()
+            self.inference.__enter__()
             torch.set_default_device('meta')
             torch.use_deterministic_algorithms(True)
             torch.autograd.set_detect_anomaly(True)
@@ -319,7 +321,7 @@ def test_what_an_environment_changes_of_its_process_is_there_in_its_own_calls_on
     finally:
         foreign._theirs.clear()
     # What comes after the filters is taken back.
-    assert seen == [(dtype, False, 'meta', 2, True, 'raise', 'error', 5.0, *before[8:])
+    assert seen == [(dtype, False, 'meta', True, 2, True, 'raise', 'error', 5.0, *before[9:])
                     for dtype in (torch.float64, torch.float16)]
 
 

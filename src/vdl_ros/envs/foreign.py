@@ -97,7 +97,7 @@ class ForeignCall:
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
-            self._ours += [torch.float32, True, torch.device('cpu'), 0, False]
+            self._ours += [torch.float32, False, True, torch.device('cpu'), 0, False]
         _theirs[:] = [] if found == self._ours else found
         if _theirs:
             _write(self._ours, found)
@@ -223,7 +223,8 @@ def _read() -> list[Any]:
                         [getattr(time, name) for name in _CLOCKS]]
     if (torch := sys.modules.get('torch')) is not None:
         # The default device has a getter that takes five times as long.
-        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device,
+        found += [torch.get_default_dtype(), torch.is_inference_mode_enabled(),
+                  torch.is_grad_enabled(), torch.empty(0).device,
                   torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled()]
     return found
 
@@ -248,10 +249,22 @@ def _set_filters(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
+# The context of inference that is entered, or left, for good.
+_inference: list[Any] = []
+
+
+def _set_inference(value: bool) -> None:
+    if _inference:
+        _inference.pop().__exit__(None, None, None)
+    _inference.append(sys.modules['torch'].inference_mode(value))
+    _inference[0].__enter__()
+
+
 _SETTERS: Any = (
     lambda value: np.seterr(**value), _set_filters, _set_clocks,
     lambda value: sys.modules['torch'].set_default_dtype(value),
-    lambda value: sys.modules['torch'].set_grad_enabled(value),
+    # Before the gradient, which it sets too.
+    _set_inference, lambda value: sys.modules['torch'].set_grad_enabled(value),
     # With a device every function of PyTorch takes longer.
     lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value),
     lambda value: sys.modules['torch'].set_deterministic_debug_mode(value),
