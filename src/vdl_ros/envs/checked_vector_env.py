@@ -343,14 +343,12 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(outcome, tuple | list) or len(outcome) != 5:
             raise self._wrong('step', outcome, 'observation, reward, terminated, truncated, info')
         self._check(outcome[0], 'step')
-        reward: Any = outcome[1]
-        if reward is None or getattr(reward, 'shape', None):
-            raise failure(self, f'the reward of step(): {quoted(reward, _SHOWN)} is not allowed: '
-                          'one number')
-        for name, value in zip(('terminated', 'truncated'), outcome[2:4], strict=True):
+        for name, value, allowed in zip(
+                ('the reward', 'terminated', 'truncated'), outcome[1:4],
+                ('one number', *['True or False'] * 2), strict=True):
             if not _is_number(value):
                 raise failure(self, f'{name} of step(): {quoted(value, _SHOWN)} is not allowed: '
-                              'True or False')
+                              f'{allowed}')
         return *outcome[:4], self._known(outcome[4], 'step')
 
     def _known(self, info: Any, source: str) -> dict[str, Any]:
