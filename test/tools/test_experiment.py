@@ -141,7 +141,7 @@ def test_bad_input_is_one_line_for_each_fault_and_status_2(specs, capsys, own_si
     for arguments, message in (
             ([], 'one of FILE, --all and --check is needed'),
             (['some.yaml'], 'some.yaml: the name of a spec is missing; there is '),
-            (['some.yaml', 'serched'],
+            (['some.yaml', 'serched', '--env_modules', 'own'],
              "some.yaml: no spec 'serched'; did you mean 'searched'?"),
             (['some.yaml', 'trained', '--mode', 'search'], 'some.yaml: trained: has no search'),
             (['some.yaml', 'trained', '--mode', 'enjoy', '--at', 'x'],
