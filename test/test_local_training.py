@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -33,13 +34,13 @@ runpy.run_module('vdl_ros.local_training', run_name='__main__')
 """
 
 
-# A Ctrl-C while modules are imported.
-INTERRUPTED = """
+# A signal while modules are imported.
+SIGNALLED = """
 import runpy, signal, sys
 class Finder:
     def find_spec(name, *rest):
         if name == 'vdl_ros.common':
-            signal.raise_signal(signal.SIGINT)
+            signal.raise_signal(int(sys.argv[2]))
 sys.meta_path.insert(0, Finder)
 runpy.run_module(sys.argv[1], run_name='__main__')
 """
@@ -47,10 +48,14 @@ runpy.run_module(sys.argv[1], run_name='__main__')
 
 @pytest.mark.process
 @pytest.mark.parametrize('module', ['local_training', 'multi_agent_training'])
-def test_ctrl_c_during_imports_leaves_no_traceback(module):
-    found = subprocess.run([sys.executable, '-c', INTERRUPTED, f'vdl_ros.{module}'],
-                           capture_output=True, text=True, check=False)
-    assert (found.returncode, found.stdout, found.stderr) == (130, '', '')
+def test_ctrl_c_during_imports_leaves_no_traceback_and_a_crash_does(module):
+    for number, status, line in ((signal.SIGINT, 130, ''),
+                                 (signal.SIGSEGV, -11, 'Fatal Python error: Segmentation fault')):
+        found = subprocess.run(
+            [sys.executable, '-c', SIGNALLED, f'vdl_ros.{module}', str(int(number))],
+            capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stdout) == (status, '')
+        assert found.stderr.partition('\n')[0] == line
 
 
 @pytest.mark.process
@@ -110,6 +115,25 @@ def test_a_run_stays_where_it_began_when_an_environment_changes_the_folder(
         '--env_id', 'test/Moving-v0', '--total_steps', '100', '--run_dir', 'run']) == 0
     assert (tmp_path / 'run' / 'summary.json').is_file()
     assert not [*other.iterdir()]
+
+
+def test_the_lines_of_a_run_are_not_lost_where_an_environment_leads_its_output(
+        tmp_path, monkeypatch, capfd, own_signals):
+    class Silent(CartPoleEnv):
+        def step(self, action):
+            os.dup2(null.fileno(), 1)
+            return super().step(action)
+
+    monkeypatch.setitem(gymnasium.registry, 'test/Silent-v0', EnvSpec(
+        'test/Silent-v0', lambda render_mode=None: Silent()))
+    with open(os.devnull, 'w') as null, open(1, 'w', closefd=False) as stdout:
+        # That of capfd writes to another file.
+        monkeypatch.setattr(sys, 'stdout', stdout)
+        assert local_training.main(['--env_id', 'test/Silent-v0', '--total_steps', '100',
+                                    '--run_dir', str(tmp_path / 'run')]) == 0
+    *lines, last = capfd.readouterr().out.splitlines()
+    assert any(line.startswith('steps ') for line in lines)
+    assert last == f'ended by total_steps; written to {tmp_path}/run'
 
 
 def test_a_run_that_diverged_has_an_exit_status(tmp_path, monkeypatch, own_signals):

@@ -4,9 +4,13 @@
 and the baseline of the benchmarks; it uses the same classes as the nodes.
 """
 
+import faulthandler
+
 from vdl_ros import exit_at_interrupt
 
 if __name__ == '__main__':
+    # A crash in native code of an environment or a library.
+    faulthandler.enable(all_threads=False)
     exit_at_interrupt()
 
 import argparse
@@ -14,6 +18,7 @@ import contextlib
 import queue
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,6 +32,7 @@ from vdl_ros.common.settings import OLD_NAMES, as_dict, select, settings_of
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.foreign import own_outputs
 from vdl_ros.recipes import config_file
 from vdl_ros.recipes.config_file import read_config
 from vdl_ros.rl.acting.actor import Actor, Interrupted
@@ -116,6 +122,12 @@ def train(
         load_surrogate(surrogate) if attacks else None)
     with contextlib.ExitStack() as cleanup:
         cleanup.callback(envs.close)
+        restore = cleanup.enter_context(own_outputs())
+
+        def tell(line: str) -> None:
+            restore()
+            say(line)
+
         if text := warning(attack, envs):
             say(text)
         spaces = envs.single_observation_space, envs.single_action_space
@@ -130,7 +142,7 @@ def train(
             say(text)
         flow_stats = FlowStats()
         inbox: Inbox
-        calls = Callbacks()
+        calls = Callbacks(log=tell, warn=tell)
         if isinstance(algorithm_config, BcConfig):
             inbox = demonstration_inbox(
                 env, config, algorithm_config, modules, learner, flow_stats)
@@ -139,7 +151,7 @@ def train(
                 envs, config, algorithm_config, frames, seed=seed, timer=timer, threads=1,
                 exploration=exploration_schedule(algorithm_config, 'serial', config.freeze),
                 follow=envs.follow if isinstance(envs, AttackedEnv) else None)
-            calls = Callbacks(progress=actor.progress)
+            calls = replace(calls, progress=actor.progress)
             inbox = SerialInbox(actor, learner, flow_stats, timer, stop)
         settings = as_dict(env, modules, config, algorithm_config, attack, surrogate, folder)
         evaluator = None
@@ -155,7 +167,7 @@ def train(
         say('serial: acts and learns')
         reason = trainer.run(stop)
         # Before environments are closed, which may never end.
-        say(ended(reason, run_dir))
+        tell(ended(reason, run_dir))
         return reason
 
 

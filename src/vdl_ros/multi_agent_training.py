@@ -7,9 +7,13 @@ steps goes on acting with its last policy; an environment is done when all its a
 session when all environments are. With one thread and one seed it is deterministic.
 """
 
+import faulthandler
+
 from vdl_ros import exit_at_interrupt
 
 if __name__ == '__main__':
+    # A crash in native code of an environment or a library.
+    faulthandler.enable(all_threads=False)
     exit_at_interrupt()
 
 import argparse

@@ -188,6 +188,9 @@ def test_a_module_that_does_not_import_is_named_with_the_cause_or_what_helps(
             ('x = (', "SyntaxError: '(' was never closed (own_module.py, line 1)"),
             ('\nraise KeyError("a\\nb")', "KeyError: 'a\\nb' (own_module.py:2)"),
             ('raise SystemExit(3)', 'SystemExit: 3 (own_module.py:1)'),
+            ('raise RuntimeError("Context.init() must only be called once")',
+             'RuntimeError: Context.init() must only be called once (own_module.py:1); it calls '
+             'rclpy.init(), as this node does: its own nodes need a context of their own'),
             ('import not_installed', "ModuleNotFoundError: No module named 'not_installed'")):
         importlib.invalidate_caches()
         with pytest.raises(SettingError) as caught:

@@ -35,6 +35,15 @@ def test_single_copies_are_stepped_if_the_vector_environment_resets_at_once(monk
     env.close()
 
 
+def test_a_vector_environment_with_another_number_of_copies_is_refused(monkeypatch):
+    monkeypatch.setitem(gymnasium.registry, 'test/Three-v0', EnvSpec(
+        'test/Three-v0', CartPoleEnv,
+        vector_entry_point=lambda num_envs: SyncVectorEnv([CartPoleEnv] * 3)))
+    with pytest.raises(EnvError, match='^num_envs: 2 is not allowed with env_id test/Three-v0, '
+                                       'whose vector environment has 3 copies: num_envs:=3$'):
+        make(EnvConfig(env_id='test/Three-v0'), seed=0, num_envs=2)
+
+
 def test_an_environment_that_a_function_creates_is_asked_whether_it_draws(monkeypatch):
     for create, draws in ((lambda **kwargs: CartPoleEnv(**kwargs), True),
                           (lambda render_mode: CounterEnv(), False)):

@@ -231,6 +231,30 @@ def test_a_long_start_is_not_silent(monkeypatch):
     assert said[0] == 'learner: making the network for 0 s'
 
 
+LOADING = """
+import runpy, sys, threading
+import vdl_ros.nodes
+from vdl_ros.common import children
+children.said = threading.Event()
+children._LONG_S, children.say = 0.001, lambda text: (print(text), children.said.set())
+vdl_ros.nodes.__path__.append(sys.argv[1])
+runpy.run_path(sys.argv[1] + '/node', run_name='__main__')
+"""
+
+
+@pytest.mark.process
+def test_a_node_that_loads_modules_for_long_is_not_silent(tmp_path):
+    (tmp_path / 'slow.py').write_text(
+        'from vdl_ros.common.children import said\nassert said.wait(60)\nmain = int')
+    template = Path(__file__).resolve().parents[2] / 'cmake' / 'executable.in'
+    (tmp_path / 'node').write_text(
+        template.read_text().replace('@folder@', 'nodes').replace('@name@', 'slow'))
+    found = subprocess.run([sys.executable, '-c', LOADING, str(tmp_path)], capture_output=True,
+                           text=True, check=False)
+    assert (found.returncode, found.stderr) == (0, '')
+    assert found.stdout.startswith('slow: loads modules for 0 s\n')
+
+
 @pytest.mark.parametrize(('fault', 'status'), [('thread', 0), ('atexit', 3), ('closed output', 0)])
 def test_what_environments_leave_holds_up_no_process(
     ended, capsys, monkeypatch, tmp_path, fault, status,

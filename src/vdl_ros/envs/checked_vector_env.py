@@ -43,8 +43,8 @@ else:
 
 _SHOWN = 40  # characters of a value in an error
 _MAX_RATE = 1000  # frames/s
-# What is read in the info of any environment; of single ones the rest may change its shape.
-_INFO = ('is_success', 'observation_delay', 'action_delay')
+#: What is read in the info of any environment; of single ones the rest may change its shape.
+INFO = ('is_success', 'observation_delay', 'action_delay')
 # Bytes; settings come over the network.
 _MAX_OBSERVATION_BYTES = 1 << 30
 
@@ -233,11 +233,11 @@ class CheckedVectorEnv(Wrapper):
         if not isinstance(info, dict):
             raise _no_info(self.env, info, source)
         found: dict[str, Any] = info
-        if self._is_foreign and not found.keys().isdisjoint(_INFO):
+        if self._is_foreign and not found.keys().isdisjoint(INFO):
             found = dict(found)
-            for name in _INFO:
+            for name in INFO:
                 if name in found and (
-                        values := _numbers(found.pop(name))).shape == self._shape[:1]:
+                        values := numbers(found.pop(name))).shape == self._shape[:1]:
                     found[name] = values
         return found
 
@@ -304,7 +304,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float) or getattr(value, 'shape', None) == ()
 
 
-def _numbers(given: Any) -> NDArray[Any]:
+def numbers(given: Any) -> NDArray[Any]:
     """Return an array of numbers; one of another shape if they are none."""
     values = np.asarray(given)
     # As Gymnasium joins what only some of the copies have.
@@ -343,21 +343,19 @@ class CheckedEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
         if not isinstance(outcome, tuple | list) or len(outcome) != 5:
             raise self._wrong('step', outcome, 'observation, reward, terminated, truncated, info')
         self._check(outcome[0], 'step')
-        reward: Any = outcome[1]
-        if reward is None or getattr(reward, 'shape', None):
-            raise failure(self, f'the reward of step(): {quoted(reward, _SHOWN)} is not allowed: '
-                          'one number')
-        for name, value in zip(('terminated', 'truncated'), outcome[2:4], strict=True):
+        for name, value, allowed in zip(
+                ('the reward', 'terminated', 'truncated'), outcome[1:4],
+                ('one number', *['True or False'] * 2), strict=True):
             if not _is_number(value):
                 raise failure(self, f'{name} of step(): {quoted(value, _SHOWN)} is not allowed: '
-                              'True or False')
+                              f'{allowed}')
         return *outcome[:4], self._known(outcome[4], 'step')
 
     def _known(self, info: Any, source: str) -> dict[str, Any]:
         """Return what is read in an info, where it is a number."""
         if not isinstance(info, dict):
             raise _no_info(self, info, source)
-        return {name: float(info[name]) for name in _INFO if _is_number(info.get(name))}
+        return {name: float(info[name]) for name in INFO if _is_number(info.get(name))}
 
     def _wrong(self, source: str, outcome: Any, allowed: str) -> EnvFailedError:
         found = f'{len(outcome)} values' if isinstance(outcome, tuple | list) else quoted(

@@ -89,7 +89,9 @@ def _reason(name: str, error: BaseException) -> str:
     """Return why a module was not imported, with what helps if it was not found."""
     top = name.partition('.')[0]
     if not isinstance(error, ModuleNotFoundError) or error.name not in (name, top):
-        return cause(error)
+        hint = '; it calls rclpy.init(), as this node does: its own nodes need a context of ' \
+               'their own' if 'Context.init() must' in text_of(error) else ''
+        return f'{cause(error)}{hint}'
     here = Path(f'{top}.py').is_file() or Path(top).is_dir()
     return f'{text_of(error)}; ' + (
         'it is in this folder: export PYTHONPATH=$PWD:$PYTHONPATH' if here else

@@ -166,6 +166,12 @@ def _make_copies(
             # ale-py writes its mode into the dictionary of the class, which others would read.
             env.unwrapped.metadata = dict(VectorEnv.metadata)
             VectorEnv.metadata.clear()
+        # Of a world each body is a copy.
+        if (found := env.num_envs) != count and not is_world(spec.id):
+            with contextlib.suppress(*foreign_errors()):
+                env.close()
+            raise EnvError(f'num_envs: {count} is not allowed with env_id {spec.id}, whose vector '
+                           f'environment has {found} copies: num_envs:={found}')
         mode = env.metadata.get('autoreset_mode')
         kind = CheckedVectorEnv
         if mode is AutoresetMode.SAME_STEP and (same_step or count == 1):

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from time import monotonic
 from typing import Any, NoReturn
 
@@ -17,6 +18,7 @@ import numpy as np
 from vdl_ros.common.children import end_now
 from vdl_ros.common.command_line import (
     EXIT_BAD_INPUT,
+    EXIT_INTERRUPTED,
     handlers_to_restore,
     hears_signals,
     is_deaf,
@@ -67,7 +69,7 @@ class ForeignCall:
         self._process, self._seed = os.getpid(), _torch_seed()
         if _theirs:
             _write(_theirs, self._ours)
-        self._since, self._due = monotonic(), _TELL_S
+        self._since, self._due, self._thread = monotonic(), _TELL_S, threading.get_ident()
         _running.add(self)
         if not _watcher:
             _watcher.append(threading.Thread(target=_watch, name='foreign code', daemon=True))
@@ -84,6 +86,7 @@ class ForeignCall:
         if self._handlers or is_deaf():
             restore_signals(self._handlers or handlers_to_restore(), self._alarm)
         _restore_outputs(self._outputs, self._streams)
+        _close(self._outputs)
         if self._folder:
             _leave_removed_folder(self._folder)
         if self._umask is not None:
@@ -94,7 +97,7 @@ class ForeignCall:
         found = _read()
         if len(self._ours) < len(found):  # it has imported PyTorch
             torch = sys.modules['torch']
-            self._ours += [torch.float32, True, torch.device('cpu'), 0, False]
+            self._ours += [torch.float32, False, True, torch.device('cpu'), 0, False]
         _theirs[:] = [] if found == self._ours else found
         if _theirs:
             _write(self._ours, found)
@@ -127,13 +130,21 @@ def _watch() -> None:
 
 
 def _tell_of_exit() -> None:
-    """End the process with a line and status 1 if native code calls exit(), with any status."""
-    libc, processes = ctypes.CDLL(None), [os.getpid()]
+    """End the process with a line and status 1 if native code calls exit(), or code os._exit()."""
+    libc, processes, leave = ctypes.CDLL(None), [os.getpid()], os._exit
 
-    def end(_: object) -> None:
+    def end(_: object, what: str = 'native code has ended the program by exit()') -> None:
         if os.getpid() in processes:  # not one that native code has forked
+            processes.clear()
             names = ', '.join({call._name for call in _running}) or 'an environment or a library'
-            end_now(f'{names}: native code has ended the program by exit()', 1)
+            end_now(f'{names}: {what}', 1)
+
+    def end_in_call(status: int) -> NoReturn:
+        # Not another thread, which gives up a call, nor a Ctrl-C during imports.
+        if status != EXIT_INTERRUPTED and threading.get_ident() in {
+                call._thread for call in _running.copy()}:
+            end(None, f'it has ended the program by os._exit({status})')
+        leave(status)
 
     def take_back() -> None:
         # Python calls exit() too, when none of its code can run any more.
@@ -141,6 +152,7 @@ def _tell_of_exit() -> None:
         libc.__cxa_finalize(on_exit)
 
     on_exit = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(end)
+    os._exit = end_in_call
     atexit.register(take_back)
     # The last argument is the handle by which it is taken back.
     libc.__cxa_atexit(on_exit, None, on_exit)
@@ -170,11 +182,26 @@ def _outputs() -> dict[int, int]:
 def _restore_outputs(files: dict[int, int], streams: tuple[Any, ...]) -> None:
     for number, copy in files.items():
         os.dup2(copy, number)
-        os.close(copy)
     for number, name, before in zip((1, 2), ('stdout', 'stderr'), streams, strict=False):
         # Not a wrapper of the same file, which would close it at its end.
         if (found := getattr(sys, name)) is not before and not _is_of(found, number):
             setattr(sys, name, before)
+
+
+def _close(files: dict[int, int]) -> None:
+    for copy in files.values():
+        os.close(copy)
+
+
+@contextlib.contextmanager
+def own_outputs() -> Iterator[Callable[[], None]]:
+    """Yield a function that undoes what calls made ``often`` did to output; so does the end."""
+    files, streams = _outputs(), (sys.stdout, sys.stderr)
+    try:
+        yield lambda: _restore_outputs(files, streams)
+    finally:
+        _restore_outputs(files, streams)
+        _close(files)
 
 
 def _is_of(stream: Any, number: int) -> bool:
@@ -196,7 +223,8 @@ def _read() -> list[Any]:
                         [getattr(time, name) for name in _CLOCKS]]
     if (torch := sys.modules.get('torch')) is not None:
         # The default device has a getter that takes five times as long.
-        found += [torch.get_default_dtype(), torch.is_grad_enabled(), torch.empty(0).device,
+        found += [torch.get_default_dtype(), torch.is_inference_mode_enabled(),
+                  torch.is_grad_enabled(), torch.empty(0).device,
                   torch.get_deterministic_debug_mode(), torch.is_anomaly_enabled()]
     return found
 
@@ -221,10 +249,22 @@ def _set_filters(filters: list[Any]) -> None:
     warnings.filters[:] = filters  # type: ignore[index]
 
 
+# The context of inference that is entered, or left, for good.
+_inference: list[Any] = []
+
+
+def _set_inference(value: bool) -> None:
+    if _inference:
+        _inference.pop().__exit__(None, None, None)
+    _inference.append(sys.modules['torch'].inference_mode(value))
+    _inference[0].__enter__()
+
+
 _SETTERS: Any = (
     lambda value: np.seterr(**value), _set_filters, _set_clocks,
     lambda value: sys.modules['torch'].set_default_dtype(value),
-    lambda value: sys.modules['torch'].set_grad_enabled(value),
+    # Before the gradient, which it sets too.
+    _set_inference, lambda value: sys.modules['torch'].set_grad_enabled(value),
     # With a device every function of PyTorch takes longer.
     lambda value: sys.modules['torch'].set_default_device(None if value.type == 'cpu' else value),
     lambda value: sys.modules['torch'].set_deterministic_debug_mode(value),

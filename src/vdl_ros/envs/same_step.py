@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from vdl_ros.envs.canonical_spaces import ObservationError
 from vdl_ros.envs.checked_vector_env import (
+    INFO,
     CheckedVectorEnv,
     ResetResult,
     Seeds,
     StepResult,
     VectorEnvironment,
     failure,
+    numbers,
 )
 
 #: Of final observations in ``info``: Gymnasium's, and that of its versions before 1.0.
@@ -35,7 +37,9 @@ class SameStepVectorEnv(CheckedVectorEnv):
     def from_environment(self, outcome: tuple[Any, ...]) -> StepResult:
         found, rewards, terminated, truncated, info = super().from_environment(outcome)
         if not (ended := terminated | truncated).any():
-            return found, rewards, terminated, truncated, info
+            # Some libraries have them in each step, of rows that are anything.
+            return found, rewards, terminated, truncated, {
+                name: value for name, value in info.items() if name not in _FINAL}
         final = next((info[name] for name in _FINAL if name in info), None)
         last = found.copy()
         # A value is bootstrapped only from where an episode was cut.
@@ -47,20 +51,17 @@ class SameStepVectorEnv(CheckedVectorEnv):
     def _final(self, given: Any, ended: NDArray[np.bool_]) -> NDArray[Any]:
         """Return the last observations of the copies that ended, as one array."""
         space: spaces.Space[Any] = self.env.single_observation_space
-        if isinstance(given, np.ndarray) and given.dtype == object:
-            rows = [each for each in given[ended] if each is not None]
-            if len(rows) == ended.sum():
-                batch: Any = create_empty_array(space, len(rows))
-                given = concatenate(space, rows, batch)
-            else:
-                given = None
-        elif given is not None:
-            given = _rows(given, ended)
-        if given is None:
-            raise failure(self.env, "step(): an episode was truncated, and info has no 'final_obs'"
-                          ', its last observation, which SAME_STEP needs')
         try:
-            last = self._observations.convert(given)
+            rows = None if given is None else _rows(given, ended)
+            if isinstance(rows, np.ndarray) and rows.dtype == object:
+                batch: Any = create_empty_array(space, len(rows))
+                rows = None if any(each is None for each in rows) else concatenate(
+                    space, rows, batch)
+            if rows is None:
+                raise failure(
+                    self.env, "step(): an episode was truncated, and info has no 'final_obs', "
+                    'its last observation, which SAME_STEP needs')
+            last = self._observations.convert(rows)
             if last.shape[1:] != self._shape[1:]:
                 raise ObservationError(
                     f' has the shape {last.shape[1:]}, its space has {self._shape[1:]}')
@@ -75,19 +76,20 @@ def _rows(batch: Any, where: NDArray[np.bool_]) -> Any:
         return {key: _rows(each, where) for key, each in batch.items()}
     if isinstance(batch, tuple):
         return tuple(_rows(each, where) for each in batch)
-    return np.asarray(batch)[where]
+    rows = np.asarray(batch)
+    if rows.shape[:1] != where.shape:
+        raise ObservationError(f' has the shape {rows.shape}, not {len(where)} rows')
+    return rows[where]
 
 
 def _of_last_steps(info: dict[str, Any], ended: NDArray[np.bool_]) -> dict[str, Any]:
     """Return info with what ``final_info`` says of the copies that ended."""
     found = dict(info)
-    last = info.get('final_info')
-    for name, value in last.items() if isinstance(last, dict) else ():
-        values = np.asarray(value)
-        if values.dtype != object and values.shape[:1] == ended.shape:
-            now = np.asarray(found.get(name, np.zeros_like(values)))
-            where = ended.reshape(-1, *(1,) * (values.ndim - 1))
-            found[name] = np.where(where, values, now) if now.shape == values.shape else values
+    given = info.get('final_info')
+    last: dict[str, Any] = given if isinstance(given, dict) else {}
+    for name in INFO:
+        if name in last and (values := numbers(last[name])).shape == ended.shape:
+            found[name] = np.where(ended, values, found.get(name, np.zeros_like(values)))
     return found
 
 

@@ -26,6 +26,7 @@ from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvStopped
 from vdl_ros.envs.env_config import ROBOT, EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
+from vdl_ros.envs.foreign import own_outputs
 from vdl_ros.envs.video import record_episodes
 from vdl_ros.play.saved_policy import load_policy, load_surrogate
 from vdl_ros.rl.acting.evaluation import Evaluation, difference, evaluate
@@ -114,9 +115,13 @@ class EvaluateNode(BaseNode):
             if text := warning(self._attack, envs):
                 self.get_logger().warning(text)
         try:
-            with set_up():  # the environment of a file may fail at any step
-                result = evaluate(envs, act, settings.episodes, settings.seed, stop,
-                                  tell=self.get_logger().info)
+            # The environment of a file may fail at any step.
+            with set_up(), own_outputs() as restore:
+                def tell(text: str) -> None:
+                    restore()
+                    self.get_logger().info(text)
+
+                result = evaluate(envs, act, settings.episodes, settings.seed, stop, tell=tell)
             for episode in result.episodes:
                 self._episodes.publish(to_episode(
                     episode, stamp=self.get_clock().now(),

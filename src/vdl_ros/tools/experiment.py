@@ -57,7 +57,7 @@ def _parser() -> argparse.ArgumentParser:
     add('--output', type=Path, default=Path('runs'), metavar='FOLDER', help='[runs]')
     add('--storage', default='', metavar='URL',
         help='database of searches, which several hosts may share [a file]')
-    add('--env-modules', default='', metavar='MODULES',
+    add('--env_modules', default='', metavar='MODULES',
         help='modules that register environments, separated by commas')
     return parser
 

@@ -2,7 +2,7 @@
 
 Each argument says who acts for which bodies: BODIES=RUN with the folder or checkpoint of a run, or
 BODIES=random, where BODIES is a name or a pattern, such as adversary_*. The world is that of the
-first run, or without a run that of --env-id. Prints the return of each body.
+first run, or without a run that of --env_id. Prints the return of each body.
 """
 
 import argparse
@@ -132,11 +132,11 @@ def main(args: Sequence[str] | None = None) -> int:
                            formatter_class=argparse.RawDescriptionHelpFormatter)
     add = parser.add_argument
     add('sides', nargs='+', metavar='BODIES=RUN')
-    add('--env-id', default='', metavar='ID', help='the world, if there is no run')
+    add('--env_id', default='', metavar='ID', help='the world, if there is no run')
     add('--episodes', type=whole_number(1, 1_000_000), default=100, metavar='N', help='[100]')
     add('--seed', type=whole_number(0, 2**31 - 1000), default=1, metavar='N', help='[1]')
     add('--deterministic', action='store_true', help='take the most likely actions')
-    add('--env-modules', default='', metavar='MODULES',
+    add('--env_modules', default='', metavar='MODULES',
         help='modules that register worlds, separated by commas')
     options = parser.parse_args(args)
     stop = stop_on_signals()
@@ -150,7 +150,7 @@ def main(args: Sequence[str] | None = None) -> int:
         worlds = [each.policy.env for each in sides if each.policy is not None]
         worlds += [EnvConfig(env_id=options.env_id)] if options.env_id else []
         if not worlds:
-            raise SettingError('--env-id is needed: there is no run that says what world it is')
+            raise SettingError('--env_id is needed: there is no run that says what world it is')
         for side in sides:
             if side.policy is not None and side.policy.env.env_id != worlds[0].env_id:
                 raise SettingError(f'{side.bodies}: {side.policy.env.env_id} is not '

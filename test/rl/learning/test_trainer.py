@@ -270,19 +270,23 @@ def test_a_run_without_any_trajectory_says_for_whom_it_waits(start):
 def test_a_run_whose_actor_is_slow_says_how_far_it_is_and_is_not_stalled(start, monkeypatch):
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._SILENT_S', 0.0)
     monkeypatch.setattr('vdl_ros.rl.learning.trainer._LOOK_S', 0.01)
-    now = [0.0]
+    now, said, again = [0.0], [], threading.Event()
 
     def act(inbox):
         now[0] += 31.0
+        again.wait(20)
+        run.stop.set()
         raise queue.Empty
 
     def log(line):
-        if line.endswith(': 0 of 2 are here; step 5'):
-            run.stop.set()
+        said.append(line.endswith(': 0 of 2 are here; step 5'))
+        if sum(said) == 2:
+            again.set()
 
     run = start(clock=lambda: now[0], inbox={'on_get': act}, progress=lambda: 'step 5')
     run.trainer._calls = dataclasses.replace(run.trainer._calls, log=log)
     assert run() == 'interrupted'
+    assert again.is_set()
     assert not [line for line in run.lines if line.startswith('stalled')]
 
 

@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
+from vdl_ros.common.files import in_use
+from vdl_ros.rl.plots import curve_plot
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint
 from vdl_ros.rl.runs.recorded_run import RecordedRun
 from vdl_ros.rl.runs.run_config import RunConfig, RunFolderConfig
@@ -170,6 +172,17 @@ def test_close_writes_a_curve_and_a_summary_without_bare_nan(path):
         'env_id': 'x', 'mean_return_100': None, 'policy_lag': {'mean': 2.0, 'max': None}}
     assert matplotlib.image.imread(path / 'curve.png').ndim == 3
     assert not list(path.glob('*.partial'))
+
+
+def test_a_curve_that_cannot_be_drawn_is_a_warning(path, monkeypatch):
+    said = []
+    monkeypatch.setattr(curve_plot, 'draw_curve', lambda *_, title: [][0])
+    folder = RunFolder(path)
+    folder.open({}, 0, said.append)
+    folder.close({'env_id': 'x'})
+    warning, = said
+    assert warning.startswith(f'{path}/curve.png is not drawn: IndexError: list index out of')
+    assert not in_use(path)
 
 
 def test_the_last_checkpoints_are_kept_under_their_steps(tmp_path):

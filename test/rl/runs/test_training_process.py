@@ -6,11 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psutil
 import pytest
 
 from vdl_ros.common.files import in_use
+from vdl_ros.rl.runs import training_process
 from vdl_ros.rl.runs.training_process import TrainingError, TrainingProcess
 
 SETTINGS = {'env_id': 'CartPole-v1', 'num_envs': '4', 'hidden_size': '8',
@@ -57,11 +59,38 @@ def test_a_resumed_training_is_given_again_what_its_folder_may_not_name(tmp_path
 
 
 @pytest.mark.process
-def test_a_training_that_fails_names_its_log(tmp_path):
-    training = TrainingProcess(tmp_path / 'run', SETTINGS | {'env_id': 'Odd-v0'})
-    with pytest.raises(TrainingError, match=f'^failed; see {tmp_path}/run.log$'):
-        training.run(lambda: False)
-    assert 'Odd' in training.log.read_text()
+@pytest.mark.parametrize(('ends', 'reason'), [
+    ('echo "serial: env_id: Odd"; echo; exit 2', "with status 2 after 'serial: env_id: Odd'"),
+    ('exit 0', "with status 0 after ''"), ('echo learns; kill -SEGV $$', 'by SIGSEGV')])
+def test_a_training_that_fails_names_its_reason_and_its_log(tmp_path, monkeypatch, ends, reason):
+    monkeypatch.setattr(TrainingProcess, 'command', lambda _: ['sh', '-c', ends])
+    with pytest.raises(TrainingError, match=f'^failed {reason}; see {tmp_path}/run.log$'):
+        TrainingProcess(tmp_path / 'run', SETTINGS).run(lambda: False)
+
+
+@pytest.mark.process
+def test_trainings_tell_how_they_go_in_turn_and_what_is_lost_if_they_do_not_end(
+    tmp_path, monkeypatch,
+):
+    said = []
+    monkeypatch.setattr(training_process, '_TELL_S', 0.0)
+    monkeypatch.setattr(training_process, '_GRACE_S', 0.01)
+    monkeypatch.setattr(training_process, 'say', said.append)
+    # It hears no SIGTERM.
+    monkeypatch.setattr(TrainingProcess, 'command', lambda _: [
+        'sh', '-c', 'trap "" TERM; echo learns; exec sleep 600'])
+    lines = {name: f'trial-0/{name}: learns' for name in ('a', 'b')}
+
+    def run(name):
+        return TrainingProcess(tmp_path / 'trial-0' / name, SETTINGS).run(
+            lambda: {*lines.values()} <= {*said})
+
+    with ThreadPoolExecutor() as pool:
+        assert list(pool.map(run, lines)) == [None, None]
+    for name in lines:
+        assert f'trial-0/{name}: interrupted, has 0.01 s to save' in said
+        assert (f'trial-0/{name}: killed after 0.01 s; what it has learned since its last '
+                'checkpoint is lost') in said
 
 
 @pytest.mark.process

@@ -156,8 +156,8 @@ NOT_FINITE = 'not finite'
 # Longest time without a line while an update lasts, or while the next one waits for its
 # trajectories; time between looks at whether one is due, s.
 _SILENT_S, _LOOK_S = 7.0, 1.0
-# Time until the same is said again while it waits, s.
-_AGAIN_S = 60.0
+# Time until the same is said again while it waits for a robot, which may wait for a person, s.
+_ROBOT_AGAIN_S = 60.0
 # Why a run ends; the first that applies to any learner counts.
 _REASONS = ('total_steps', 'stop_at_return', 'eval_patience', 'end_of_bag', 'interrupted')
 
@@ -189,7 +189,7 @@ class Trainer:
     ) -> None:
         self.learner, self.folder, self.group = learner, folder, learner.group
         self.flow_stats, self.progress = flow_stats, Progress(flow_stats, reports=folder is None)
-        self.busy = False
+        self.busy, self._of_robot = False, str(settings.get('env_id')).startswith('robot/')
         # Number and begin, s, of the update under way, and the optimizer steps before it.
         self._update: tuple[int, float, int] | None = None
         self._calls, config = calls, learner.config
@@ -401,8 +401,7 @@ class Trainer:
                                       f'{self.collector.share}')
                 if progress := self._calls.progress():
                     waits += f'; {progress}'
-                # A robot may wait for a person for hours.
-                if waits != said or now - told >= _AGAIN_S:
+                if waits != said or not self._of_robot or now - told >= _ROBOT_AGAIN_S:
                     told = now
                     self._calls.log(waits)
                 continue

@@ -25,6 +25,7 @@ from vdl_ros.common.files import (
     write_text,
 )
 from vdl_ros.common.memory import check_archive
+from vdl_ros.common.quoting import cause
 from vdl_ros.common.schema import converted
 from vdl_ros.rl.runs.checkpoint import CheckpointError, load_checkpoint, save_checkpoint
 from vdl_ros.rl.runs.run_config import NONE, RunFolderConfig, save_settings
@@ -130,11 +131,12 @@ class RunFolder:
     ) -> None:
         """Write config.yaml; keep the events and progress up to ``agent_steps``.
 
-        ``warn`` is called with a line, from another thread, if the tracker fails.
+        ``warn`` is called with a line if the curve is not drawn, and, from another thread, if
+        the tracker fails.
         """
         for each in self._numbered('*.partial'):  # of a process that was killed
             each.unlink()
-        saved = save_settings(self.path, config)
+        saved, self._warn = save_settings(self.path, config), warn
         self._progress.truncate(agent_steps)
         self._events = EventFile(self.path, agent_steps + 1)
         if self.config.tracker != NONE:
@@ -236,7 +238,12 @@ class RunFolder:
         # NaN and infinity, which JSON does not have, become null.
         text = msgspec.json.format(msgspec.json.encode(summary, enc_hook=float)).decode()
         write_text(self.path / 'summary.json', f'{text}\n')
-        # Imported here because it takes a second.
-        from vdl_ros.rl.plots.curve_plot import draw_curve
-        draw_curve(self.progress(), self.path / 'curve.png', title=str(summary['env_id']))
+        try:
+            # Imported here because it takes a second.
+            from vdl_ros.rl.plots.curve_plot import draw_curve
+            draw_curve(self.progress(), self.path / 'curve.png', title=str(summary['env_id']))
+        except OSError:
+            raise
+        except Exception as error:  # of Matplotlib, of which an environment may change anything
+            self._warn(f"{self.path / 'curve.png'} is not drawn: {cause(error)}")
         self._lock.close()

@@ -1,5 +1,6 @@
 """One training as a process of its own: start or resume it, interrupt it, read its summary."""
 
+import contextlib
 import dataclasses
 import errno
 import os
@@ -8,18 +9,23 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-from vdl_ros.common.command_line import EXIT_DISK
+from vdl_ros.common.children import telling
+from vdl_ros.common.command_line import EXIT_DISK, say
 from vdl_ros.common.files import in_use, read_json
+from vdl_ros.common.quoting import shown
 from vdl_ros.rl.runs.run_config import GIVEN_AGAIN
 
 #: Time that a training has to save its checkpoint when it is interrupted, s.
 _GRACE_S = 60.0
-# Time between looks at the process, s.
-_POLL_S = 0.1
+# Time between looks at the process, and between two lines that say how trainings go, s.
+_POLL_S, _TELL_S = 0.1, 9.0
+# Of a log, the end that is read, bytes, and the longest line that is repeated.
+_READ, _LONGEST = 4096, 200
 # Why a run is over, and is not resumed.
 _COMPLETE = ('total_steps', 'stop_at_return', 'eval_patience')
 
@@ -43,6 +49,19 @@ class TrainingProcess:
     @property
     def log(self) -> Path:
         return self.folder.with_name(f'{self.folder.name}.log')
+
+    @property
+    def name(self) -> str:
+        return f'{self.folder.parent.name}/{self.folder.name}'
+
+    def newest_line(self) -> str:
+        """Return the last line of its log, '' if there is none."""
+        with contextlib.suppress(OSError), self.log.open('rb') as log:
+            log.seek(max(log.seek(0, os.SEEK_END) - _READ, 0))
+            lines = log.read().decode(errors='replace').splitlines()
+            return next((shown(' '.join(each.split()), _LONGEST)
+                         for each in reversed(lines) if each.strip()), '')
+        return ''
 
     @property
     def runs(self) -> list['TrainingProcess']:
@@ -86,37 +105,75 @@ class TrainingProcess:
             return found
         pause = threading.Event()
         # A training whose parent was killed ends by itself, soon.
-        while any(in_use(run.folder) for run in self.runs):
-            if stop():
-                return None
-            pause.wait(_POLL_S)
+        with telling(f'{self.name}: waits for another process that uses its folder,'):
+            while any(in_use(run.folder) for run in self.runs):
+                if stop():
+                    return None
+                pause.wait(_POLL_S)
         if not self.is_begun:
             # Ended before its first checkpoint: nothing of it can be used.
             shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         with self.log.open('a') as log, subprocess.Popen(
                 [*self.command(), '--parent', str(os.getpid())], stdin=subprocess.DEVNULL,
-                stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as process:
+                stdout=log, stderr=subprocess.STDOUT, start_new_session=True) as process, \
+                _News.turn(self):
             while process.poll() is None:
                 if stop():
-                    _interrupt(process)
+                    self._interrupt(process)
                     return None
+                _News.tell(self)
                 pause.wait(_POLL_S)
         found = self.summary()
         if found is None:
             if process.returncode == EXIT_DISK:
                 raise OSError(errno.ENOSPC, f'not saved; see {self.log}')
-            raise TrainingError(f'failed; see {self.log}')
+            code = process.returncode
+            why = f'by {signal.Signals(-code).name}' if code < 0 else (
+                f'with status {code} after {self.newest_line()!r}')
+            raise TrainingError(f'failed {why}; see {self.log}')
         return found
+
+    def _interrupt(self, process: subprocess.Popen[bytes]) -> None:
+        process.send_signal(signal.SIGTERM)
+        say(f'{self.name}: interrupted, has {_GRACE_S:g} s to save')
+        with telling(f'{self.name}: has not ended'):
+            try:
+                process.wait(_GRACE_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                say(f'{self.name}: killed after {_GRACE_S:g} s; what it has learned since its '
+                    'last checkpoint is lost')
+
+
+class _News:
+    """Says the newest line of each training of this process that runs, one at a time."""
+
+    _lock = threading.Lock()
+    _turns: ClassVar[list[TrainingProcess]] = []
+    _due = 0.0
+
+    @classmethod
+    @contextlib.contextmanager
+    def turn(cls, training: TrainingProcess) -> Iterator[None]:
+        with cls._lock:
+            if not cls._turns:
+                cls._due = time.monotonic() + _TELL_S
+            cls._turns.append(training)
+        try:
+            yield
+        finally:
+            with cls._lock:
+                cls._turns.remove(training)
+
+    @classmethod
+    def tell(cls, training: TrainingProcess) -> None:
+        with cls._lock:
+            if time.monotonic() >= cls._due and cls._turns[0] is training:
+                cls._turns.append(cls._turns.pop(0))
+                cls._due = time.monotonic() + _TELL_S
+                say(f'{training.name}: {training.newest_line() or "starts"}')
 
 
 def options(settings: Mapping[str, str]) -> list[str]:
     return [word for name, value in settings.items() for word in (f'--{name}', value)]
-
-
-def _interrupt(process: subprocess.Popen[bytes]) -> None:
-    process.send_signal(signal.SIGTERM)
-    try:
-        process.wait(_GRACE_S)
-    except subprocess.TimeoutExpired:
-        process.kill()
