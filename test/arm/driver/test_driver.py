@@ -239,6 +239,13 @@ def test_a_stop_that_fails_at_the_end_is_left_to_the_guardian(make):
     arm.run(0.3)
     assert arm.driver.close() is False, 'it was disconnected before'
     assert arm.guard.calls[-1] == ('end', False)
+    # To one that lives.
+    arm = make()
+    arm.driver.command(Motors(base=1))
+    arm.guard.alive = False
+    arm.bench.fail('timeout')
+    assert arm.driver.close() is False
+    assert arm.guard.calls == ['start', 'start', ('end', False)]
 
 
 def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
@@ -583,6 +590,12 @@ def test_dead_guardian_is_replaced_with_motors_off(make):
     assert arm.motors == Motors()
     assert len(arm.warned('the guardian died or hangs')) == 1
     assert arm.driver.state == 'active'
+    # Also while the device fails: this process may be killed then.
+    arm.guard.alive = False
+    arm.bench.fail('timeout')
+    arm.run(0.06, Motors())
+    assert arm.guard.alive
+    assert arm.driver.state == 'fault'
 
 
 def test_a_sender_whose_commands_are_refused_has_not_let_go(make):

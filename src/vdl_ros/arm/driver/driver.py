@@ -274,6 +274,11 @@ class ArmDriver:
             self._link.close()
         self._link, self._opened, self.sent, self.fault = None, False, None, ''
         # Without ``stopped`` the guard sends a stop itself.
+        if not stopped:
+            try:
+                self._guard.start()
+            except GuardianError as error:
+                self._notice('error', f'motors may be on: {error}')
         self._guard.end(stopped=stopped)
         return stopped
 
@@ -433,7 +438,11 @@ class ArmDriver:
 
     def _reattach(self) -> None:
         try:
-            self._attach()
+            try:
+                self._attach()
+            finally:
+                # While this fails, too: only it goes on when this process is killed.
+                self._guard.start()
         except (ArmUsbError, GuardianError) as error:
             self._next_try = self._clock() + self._config.reconnect_period
             # The disconnection itself was logged already.
