@@ -170,9 +170,10 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
     said = []
     arm.until(lambda: len(said) > 10, 'silence', lambda: said.append(None))
     assert all(each.base for each in arm.motors[begun:] if each.sender == '/arm_controller')
-    # All motors off is for a program's motors too.
-    arm.turn_until('/teleop switched the motors off', lambda: others.publish(
-        MotorCommand(sender='/teleop')))
+    # All motors off is for a program's motors too, also in a command that the driver refuses.
+    for lamp in (0, 7):
+        arm.turn_until('/teleop switched the motors off', lambda lamp=lamp: others.publish(
+            MotorCommand(sender='/teleop', lamp=lamp)))
     # And for a trajectory that waits for its start.
     arm.move(after=30.0)
     arm.until(lambda: arm.status[-1].state == 'waiting', 'a trajectory that waits')

@@ -386,7 +386,7 @@ class ArmConsent(Consent):
 
     def _on_motors(self, message: MotorCommand) -> None:
         self.on_command(message.sender, moving=self.goes_on(message.sender) or moves(message),
-                        for_lamp=message.lamp != 0)
+                        for_lamp=message.lamp in (-1, 1))
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self.stop_state = message
