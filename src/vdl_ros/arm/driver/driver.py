@@ -563,6 +563,12 @@ class EmergencyStop:
         self.state = StopState(engaged, stamp, sender, shown(reason, _MAX_LENGTH))
 
     def save(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(self._path) as partial:
-            partial.write_bytes(msgspec.json.encode(_File(self.state, self._known)))
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._path) as partial:
+                partial.write_bytes(msgspec.json.encode(_File(self.state, self._known)))
+        except OSError:
+            if self.state.engaged:
+                # It may say that it is released. An empty one needs no space, and is engaged.
+                self._path.write_bytes(b'')
+            raise

@@ -297,8 +297,7 @@ class ArmTopics:
             try:
                 self._stop.save()
             except OSError as error:
-                self._log('warning', f'emergency stop: its state does not survive this node: '
-                          f'{error}')
+                self._log('warning', f'emergency stop: its state cannot be kept: {error}')
         elif state.engaged and not message.engage:
             self._log('warning', f'emergency stop: a stale release by {quoted(message.sender)} is '
                       f'ignored: it does not name the latest stop, {state}')
