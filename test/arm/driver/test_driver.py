@@ -416,6 +416,14 @@ def test_neutral_command_of_one_sender_does_not_start_what_another_one_holds(mak
     arm.run(0.6)
     arm.driver.command(Motors(base=1), '/script')
     assert arm.motors == Motors(base=1)
+    # Nor if it repeats its command more slowly than the stop is released.
+    arm.driver.emergency_stop(True)
+    arm.driver.emergency_stop(False)
+    arm.run(0.4)
+    arm.driver.command(Motors(), '/viewer')
+    for sender, moves in (('/script', False), ('/viewer', True)):
+        arm.driver.command(Motors(base=1), sender)
+        assert arm.motors.moving == moves, sender
 
 
 def test_who_has_commanded_since_before_a_start_and_is_found_later_has_to_let_go(make):

@@ -197,6 +197,8 @@ class ArmDriver:
         # When senders last commanded a motor that is kept off until they let go, and when they
         # seem to have.
         self._held_back: dict[str, tuple[float, float]] = {}
+        # When the others did, who have not let go either.
+        self._moved: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
         #: The command that the device follows; None: unknown, as the device reports nothing.
         self.sent: Motors | None = None
@@ -321,11 +323,14 @@ class ArmDriver:
         timeout = self._config.command_timeout
         self._held_back = {name: (at, off) for name, (at, off) in self._held_back.items()
                            if now - at < timeout and now - off < _LET_GO_S}
+        self._moved = {name: at for name, at in self._moved.items() if now - at < timeout}
         until = self._held_until if is_program(sender) else self._persons_held_until
         is_first = now < until and sender not in self._heard
         if is_first:
             self._heard.add(sender)
         if not motors.moving:
+            if sender:
+                self._moved.pop(sender, None)
             held = self._held_back.pop(sender, None)
             if held is not None and not sender:
                 self._held_back[sender] = held[0], min(held[1], now)
@@ -337,6 +342,8 @@ class ArmDriver:
                 self._notices.append(f'{named(sender) or "arm/motors"}: motors off until it lets '
                                      'go: it may have commanded them since before this start')
             return motors.stopped()
+        else:
+            self._moved[sender] = now
         return motors
 
     def emergency_stop(self, engaged: bool, cause: str = '') -> None:
@@ -344,6 +351,10 @@ class ArmDriver:
         if engaged == self.emergency:
             return
         self.emergency, self.neutral_required = engaged, True
+        # Who repeats a command slowly may do so next after the release.
+        self._held_back = {
+            name: (at, math.inf) for name, at in self._moved.items()} | self._held_back
+        self._moved.clear()
         self._desired = self._desired.stopped()
         self._apply(self._clock())
         text = 'emergency stop: motors off' if engaged else 'emergency stop released'
