@@ -70,6 +70,13 @@ def twin(node_here, peer):
     return lambda *parameters: Twin(peer, node_here(sim_arm.SimArmNode, *parameters))
 
 
+def test_who_holds_a_key_while_a_fast_twin_starts_has_to_let_go(twin):
+    arm = twin('real_time_factor:=100.0', 'publish_clock:=true')
+    arm.peer.until(lambda: arm.states and arm.stamp() > 10.0, 'ten seconds of its time')
+    arm.keep(lambda: '/test: motors off until it lets go' in arm.running.output, 'a line',
+             base=1)
+
+
 def test_motors_move_joints_only_while_commanded(twin, peer):
     arm = twin('speed_variation:=0.0')
     peer.until(lambda: arm.states, 'a joint state')

@@ -175,15 +175,18 @@ class ArmDriver:
         notice: called with one line for the user, once for each event.
         interrupted: called with a reason when the device was away, or commands were ignored.
         clock: monotonic, s; the arm follows its last command while the machine is suspended.
+        senders_clock: that of who commands, s, if it is another one.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
                  interrupted: Callable[[str], None] = lambda reason: None,
-                 clock: Callable[[], float] = time_since_boot) -> None:
+                 clock: Callable[[], float] = time_since_boot,
+                 senders_clock: Callable[[], float] | None = None) -> None:
         self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock
+        self._senders_clock = senders_clock or clock
         self._on_interrupted = interrupted
         self._link: Link | None = None
         self._opened = self._was_away = False
@@ -292,12 +295,12 @@ class ArmDriver:
         if not self.active:
             return
         now = self._clock()
-        self._desired, self._commanded_at = self._hold_back(motors, sender, now), now - age
+        self._desired, self._commanded_at = self._hold_back(motors, sender), now - age
         self._apply(now)
 
     def keep_off(self, motors: Motors, sender: str) -> None:
         """Take note of a command that is not obeyed: its sender has not let go meanwhile."""
-        self._hold_back(motors, sender, self._clock())
+        self._hold_back(motors, sender)
 
     def expire(self, age: float) -> None:
         """Take note that the last command, unless it is newer, is ``age`` old, s of any clock."""
@@ -314,13 +317,13 @@ class ArmDriver:
             self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')
 
-    def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
+    def _hold_back(self, motors: Motors, sender: str) -> Motors:
         """Return what a command may do in an emergency stop, and after it or a (new) connection.
 
         After a stop the first command that counts has all motors off. A sender that has commanded
         motion since before must send such a command itself, or pause.
         """
-        timeout = self._config.command_timeout
+        timeout, now = self._config.command_timeout, self._senders_clock()
         self._held_back = {name: (at, off) for name, (at, off) in self._held_back.items()
                            if now - at < timeout and now - off < _LET_GO_S}
         self._moved = {name: at for name, at in self._moved.items() if now - at < timeout}
@@ -472,7 +475,7 @@ class ArmDriver:
 
     def _hold(self, persons: float = 0.0) -> None:
         """Hold back who commands motion now, ``persons`` for so long, s, until it lets go."""
-        now = self._clock()
+        now = self._senders_clock()
         self._held_until = now + self._config.command_timeout
         self._persons_held_until = max(
             self._persons_held_until, self._held_until, now + persons)

@@ -187,7 +187,9 @@ class ArmTopics:
         guard: Guard, *, clock: Callable[[], float] = time_since_boot, real_time: bool = True,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
-        self._node, self._clock, self._values = node, clock, values
+        self._node, self._values = node, values
+        # Of senders: simulated time may pass faster than DDS finds one of them.
+        self._clock = time_since_boot if real_time else clock
         self._name = node.get_fully_qualified_name()
         self._ticked_at = -_TICK_S
         # How long a command has waited is not known: the clocks of two hosts differ, and the
@@ -200,7 +202,8 @@ class ArmTopics:
         self._stop = EmergencyStop(state_file(node, 'emergency_stop', self._name), time.time_ns())
         self._stop.interrupt('the driver has started', time.time_ns())
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
-                                notice=self._log, interrupted=self._interrupt, clock=clock)
+                                notice=self._log, interrupted=self._interrupt, clock=clock,
+                                senders_clock=self._clock)
         node.every(_TICK_S, self._look)
         self._conflicts = CommandConflictDetector(
             config.command_timeout, lambda: self._publishers('arm/motors'))
