@@ -80,6 +80,11 @@ def test_state_survives_a_restart(start, released):
     assert again.stop(5, '/teleop', 'of another sender', 320)
     assert again.stop(6, '/viewer', 'a new one', 330)
     assert (again.state.engaged, again.state.stamp) == (True, 330)
+    # Who stamps each request alike stops the arm: only the first one may be a repetition.
+    for now in (340, 350):
+        assert again.stop(5, '/viewer', 'a button', now)
+        assert again.state.stamp == now
+    assert start(300).stop(5, '/viewer', 'a button', 300 + 11 * 10**9), 'publishers are found'
 
 
 def test_stop_without_a_stamp_engages_each_time_and_texts_are_bounded(start):

@@ -495,7 +495,7 @@ class ArmDriver:
         self._link = link
 
 
-# Stops of so many requests are known again when a publisher repeats them.
+# Stops of so many requests are known again when a publisher repeats them after a start.
 _REMEMBERED = 64
 # Longest sender and reason, characters.
 _MAX_LENGTH = 200
@@ -542,19 +542,26 @@ class EmergencyStop:
             found.state = StopState(
                 True, now, '', f'{path} cannot be read: {type(error).__name__}')
         self.state, self._known = found.state, found.known[-_REMEMBERED:]
+        self._started, self._repeated = now, set(self._known)
 
     def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
-        """Engage; return False for a request that was answered before, which is ignored.
+        """Engage; return False for one that was answered before this start, which is ignored.
 
-        ``stamp`` is of the request, on the sender's clock; 0: it has none.
+        Soon after a start publishers repeat each request once; another one that has the same
+        ``stamp``, on the sender's clock, is new. 0: it has none.
         """
         sender = shown(sender, _MAX_LENGTH)
         if stamp:
-            if (sender, stamp) in self._known:
+            if (sender, stamp) in self._repeated and now - self._started < _START_S * 1e9:
+                self._repeated.remove((sender, stamp))
                 return False
             self._known = [*self._known, (sender, stamp)][-_REMEMBERED:]
         self._change(True, sender, reason, now)
         return True
+
+    def on_motion(self) -> None:
+        """Take each request for a new one from now on: it must stop the arm."""
+        self._repeated.clear()
 
     def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
         """Release the state with the stamp ``releases``; return whether it was in force."""

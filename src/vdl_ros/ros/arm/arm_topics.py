@@ -301,6 +301,9 @@ class ArmTopics:
                 self._stop.save()
             except OSError as error:
                 self._log('warning', f'emergency stop: its state cannot be kept: {error}')
+        elif message.engage and not state.engaged:
+            self._log('warning', f'emergency stop: one by {quoted(message.sender)} is ignored: '
+                      'it seems to be from before this start, and was released')
         elif state.engaged and not message.engage:
             self._log('warning', f'emergency stop: a stale release by {quoted(message.sender)} is '
                       f'ignored: it does not name the latest stop, {state}')
@@ -320,6 +323,8 @@ class ArmTopics:
             self._stop_marker.publish(stop_marker(message))
 
     def _publish(self, motors: Motors) -> None:
+        if motors.moving:
+            self._stop.on_motion()
         self._sent.publish(
             message_from_motors(motors, self._node.stamp(), self._name, with_lamp=True))
 
