@@ -235,6 +235,9 @@ def test_trajectory_moves_only_while_its_viewer_is_alive(peer, controller):
     ask, reason = arm.asking(), 'no sign of life of the viewer for 2 s'
     # Not before the viewer's first sign of life.
     arm.until_aborted(reason, ask)
+    # One that waits for its start is given up, too.
+    arm.until(lambda: arm.status[-1].state == 'waiting', 'it waits', arm.asking(after=30.0))
+    arm.until_aborted(reason)
     assert not any(message.base for message in arm.motors)
     # From then on, and until the last.
     arm.until(lambda: any(message.base for message in arm.motors), 'the base turns',
