@@ -58,6 +58,10 @@ def sent(bench):
     return decode(bytes.fromhex(taken[-1]), Signs())
 
 
+def threads(arm):
+    return [each for each in threading.enumerate() if each.name == arm.name]
+
+
 @pytest.fixture(params=['twin', 'usb'])
 def arm(request):
     if request.param == 'twin':
@@ -139,7 +143,7 @@ def test_the_twin_follows_the_wall_clock():
               'time passes')
         until(lambda: not arm.get_observation()['base.motor'], 'no action: motors off')
     ended = arm.simulation.time
-    assert not [each for each in threading.enumerate() if each.name == arm.name]
+    until(lambda: not threads(arm), 'its thread ends')
     assert arm.simulation.time == ended
 
 
@@ -199,6 +203,28 @@ def test_a_mistake_in_the_thread_is_reported(usb, bench):
         assert bench.data[-1] == '000000'
         with pytest.raises(RobotError):
             arm.send_action({'base.motor': 1})
+
+
+def test_a_signal_handler_that_disconnects_within_an_action_leaves_motors_off(
+        usb, bench, monkeypatch):
+    real, arm = fake.FakeBackend.ctrl_transfer, usb()
+    arm.connect()
+
+    def interrupted(*arguments):
+        # As a handler does: in the thread that sends motion, before the device has it.
+        if any(arguments[6]):
+            ticker, = threads(arm)
+            until(lambda: sys._current_frames()[ticker.ident].f_code.co_name == '_run',
+                  'it waits for the action')
+            arm.disconnect()
+        return real(*arguments)
+
+    monkeypatch.setattr(fake.FakeBackend, 'ctrl_transfer', interrupted)
+    with pytest.raises(RobotError, match='not connected'):
+        arm.send_action({'base.motor': 1})
+    assert '000200' in bench.data
+    assert not sent(bench).moving
+    until(lambda: not threads(arm), 'its thread ends')
 
 
 @pytest.mark.process

@@ -170,9 +170,10 @@ def test_a_person_who_moves_the_arm_ends_a_trajectory(peer, controller):
     said = []
     arm.until(lambda: len(said) > 10, 'silence', lambda: said.append(None))
     assert all(each.base for each in arm.motors[begun:] if each.sender == '/arm_controller')
-    # All motors off is for a program's motors too.
-    arm.turn_until('/teleop switched the motors off', lambda: others.publish(
-        MotorCommand(sender='/teleop')))
+    # All motors off is for a program's motors too, also in a command that the driver refuses.
+    for lamp in (0, 7):
+        arm.turn_until('/teleop switched the motors off', lambda lamp=lamp: others.publish(
+            MotorCommand(sender='/teleop', lamp=lamp)))
     # And for a trajectory that waits for its start.
     arm.move(after=30.0)
     arm.until(lambda: arm.status[-1].state == 'waiting', 'a trajectory that waits')
@@ -234,6 +235,9 @@ def test_trajectory_moves_only_while_its_viewer_is_alive(peer, controller):
     ask, reason = arm.asking(), 'no sign of life of the viewer for 2 s'
     # Not before the viewer's first sign of life.
     arm.until_aborted(reason, ask)
+    # One that waits for its start is given up, too.
+    arm.until(lambda: arm.status[-1].state == 'waiting', 'it waits', arm.asking(after=30.0))
+    arm.until_aborted(reason)
     assert not any(message.base for message in arm.motors)
     # From then on, and until the last.
     arm.until(lambda: any(message.base for message in arm.motors), 'the base turns',

@@ -70,6 +70,13 @@ def twin(node_here, peer):
     return lambda *parameters: Twin(peer, node_here(sim_arm.SimArmNode, *parameters))
 
 
+def test_who_holds_a_key_while_a_fast_twin_starts_has_to_let_go(twin):
+    arm = twin('real_time_factor:=100.0', 'publish_clock:=true')
+    arm.peer.until(lambda: arm.states and arm.stamp() > 10.0, 'ten seconds of its time')
+    arm.keep(lambda: '/test: motors off until it lets go' in arm.running.output, 'a line',
+             base=1)
+
+
 def test_motors_move_joints_only_while_commanded(twin, peer):
     arm = twin('speed_variation:=0.0')
     peer.until(lambda: arm.states, 'a joint state')
@@ -156,7 +163,8 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
         launch, twin, peer):
     arm = Twin(peer, launch.node('sim_arm'))
     stop = peer.talk('arm/emergency_stop')
-    stop.publish(stop_request('/test', 'a test'))
+    request = stop_request('/test', 'a test')
+    stop.publish(request)
     peer.until(lambda: arm.stops and arm.stops[-1].engaged, 'the stop')
     stamp = arm.stops[-1].header.stamp
     # Nobody is left who would repeat it.
@@ -179,6 +187,9 @@ def test_emergency_stop_survives_its_publisher_and_a_killed_or_interrupted_drive
     arm.keep(lambda: not arm.stops[-1].engaged and not arm.stops[-1].neutral_required,
              'the release', also=lambda: arm.release(stop))
     arm.keep(lambda: arm.sent[-1].base == 1, 'the base turns', base=1)
+    # What moves is stopped also by a request that is stamped like one from before the start.
+    stop.publish(request)
+    peer.until(lambda: arm.stops[-1].engaged, 'the stop')
 
 
 def test_two_senders_and_a_second_arm_are_warned_of(twin, peer):

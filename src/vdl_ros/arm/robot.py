@@ -61,9 +61,8 @@ class Robot(ABC):
         self._lock = threading.RLock()
         # Whether time passes between calls, so that a thread has to follow it.
         self._has_own_time = True
-        self._connected = False
+        self._connected = self._sending = False
         self._ending = threading.Event()
-        self._thread: threading.Thread | None = None
         self._failure: Exception | None = None
 
     @property
@@ -85,28 +84,32 @@ class Robot(ABC):
                 raise RobotError(f'{self.name}: already connected')
             self._driver.open()
             self._driver.activate()
+            self._ending = threading.Event()
             self._connected, self._failure = True, None
             # A script that ends without disconnect().
             atexit.register(self.disconnect)
             if self._has_own_time:
-                self._ending.clear()
-                self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-                self._thread.start()
+                # Nothing waits for its end: a signal handler may interrupt who has the lock.
+                threading.Thread(target=self._run, args=(self._ending,), name=self.name,
+                                 daemon=True).start()
 
     def disconnect(self) -> None:
         """Switch all motors off and release the arm; it may be disconnected already."""
-        self._ending.set()
-        if self._thread is not None and self._thread is not threading.current_thread():
-            self._thread.join()
         with self._lock:
-            self._thread = None
             if not self._connected:
                 return
             self._connected = False
-            atexit.unregister(self.disconnect)
-            if not self._driver.close():
-                _log.error('%s: the device did not accept the stop: left to the guardian',
-                           self.name)
+            self._ending.set()
+            if self._sending:
+                # The action that a signal handler interrupts may send motion yet; it closes.
+                self._driver.deactivate()
+            else:
+                self._close()
+
+    def _close(self) -> None:
+        atexit.unregister(self.disconnect)
+        if not self._driver.close():
+            _log.error('%s: the device did not accept the stop: left to the guardian', self.name)
 
     def __enter__(self: R) -> R:
         self.connect()
@@ -132,11 +135,15 @@ class Robot(ABC):
         with self._lock:
             self._check()
             try:
-                motors = self._motors(action)
+                self._sending = True
+                self._driver.command(self._motors(action))
             except ValueError as error:
                 self._driver.refuse(str(error))
                 raise
-            self._driver.command(motors)
+            finally:
+                self._sending = False
+                if not self._connected:
+                    self._close()
             self._check()
             return self._sent()
 
@@ -150,11 +157,12 @@ class Robot(ABC):
     def _follow(self) -> None:
         self._driver.tick()
 
-    def _run(self) -> None:
-        while not self._ending.wait(_TICK_S):
+    def _run(self, ending: threading.Event) -> None:
+        while not ending.wait(_TICK_S):
             try:
                 with self._lock:
-                    self._follow()
+                    if not ending.is_set():
+                        self._follow()
             except Exception as error:
                 # A mistake in the program: nobody would see it in this thread.
                 with self._lock:

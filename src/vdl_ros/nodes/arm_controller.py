@@ -42,6 +42,9 @@ class ArmControllerNode(BaseNode):
         geometry = self.settings(GeometryConfig).load()
         config = self.settings(ControllerConfig)
         self._controller = TrajectoryController(geometry, config)
+        self._timeout = config.goal_timeout
+        # When a trajectory that waits for its start last did so with a viewer, s.
+        self._watched_at = -math.inf
         self._consent = ArmConsent(
             self, lambda reason, moved: self._cancel(reason, command=not moved),
             yields_to_programs=False, viewer_timeout=config.viewer_timeout)
@@ -145,10 +148,14 @@ class ArmControllerNode(BaseNode):
         before, self._followed_at = self._followed_at, self.now()
         if self._followed_at < before:
             self._cancel('time went backward')
+        missing = self._consent.missing_viewer
+        if self._waiting is None or not missing:
+            self._watched_at = self._followed_at
+        elif self._followed_at - self._watched_at > self._timeout:
+            self._cancel(f'{missing} for {self._timeout:g} s')
         if self._waiting is not None and seconds(self._waiting.header.stamp) <= self.now():
             self._start(self._waiting)
-        if (self._controller.state == 'idle'
-                and self._consent.missing_viewer != self._reported_missing):
+        if self._controller.state == 'idle' and missing != self._reported_missing:
             self._report()
         if self._controller.state != 'running':
             return

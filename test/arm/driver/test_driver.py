@@ -239,6 +239,13 @@ def test_a_stop_that_fails_at_the_end_is_left_to_the_guardian(make):
     arm.run(0.3)
     assert arm.driver.close() is False, 'it was disconnected before'
     assert arm.guard.calls[-1] == ('end', False)
+    # To one that lives.
+    arm = make()
+    arm.driver.command(Motors(base=1))
+    arm.guard.alive = False
+    arm.bench.fail('timeout')
+    assert arm.driver.close() is False
+    assert arm.guard.calls == ['start', 'start', ('end', False)]
 
 
 def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
@@ -409,6 +416,14 @@ def test_neutral_command_of_one_sender_does_not_start_what_another_one_holds(mak
     arm.run(0.6)
     arm.driver.command(Motors(base=1), '/script')
     assert arm.motors == Motors(base=1)
+    # Nor if it repeats its command more slowly than the stop is released.
+    arm.driver.emergency_stop(True)
+    arm.driver.emergency_stop(False)
+    arm.run(0.4)
+    arm.driver.command(Motors(), '/viewer')
+    for sender, moves in (('/script', False), ('/viewer', True)):
+        arm.driver.command(Motors(base=1), sender)
+        assert arm.motors.moving == moves, sender
 
 
 def test_who_has_commanded_since_before_a_start_and_is_found_later_has_to_let_go(make):
@@ -583,6 +598,12 @@ def test_dead_guardian_is_replaced_with_motors_off(make):
     assert arm.motors == Motors()
     assert len(arm.warned('the guardian died or hangs')) == 1
     assert arm.driver.state == 'active'
+    # Also while the device fails: this process may be killed then.
+    arm.guard.alive = False
+    arm.bench.fail('timeout')
+    arm.run(0.06, Motors())
+    assert arm.guard.alive
+    assert arm.driver.state == 'fault'
 
 
 def test_a_sender_whose_commands_are_refused_has_not_let_go(make):

@@ -2,6 +2,8 @@
 
 import itertools
 import json
+import signal
+from resource import RLIMIT_FSIZE, getrlimit, setrlimit
 
 import pytest
 
@@ -78,6 +80,11 @@ def test_state_survives_a_restart(start, released):
     assert again.stop(5, '/teleop', 'of another sender', 320)
     assert again.stop(6, '/viewer', 'a new one', 330)
     assert (again.state.engaged, again.state.stamp) == (True, 330)
+    # Who stamps each request alike stops the arm: only the first one may be a repetition.
+    for now in (340, 350):
+        assert again.stop(5, '/viewer', 'a button', now)
+        assert again.state.stamp == now
+    assert start(300).stop(5, '/viewer', 'a button', 300 + 11 * 10**9), 'publishers are found'
 
 
 def test_stop_without_a_stamp_engages_each_time_and_texts_are_bounded(start):
@@ -108,3 +115,23 @@ def test_state_file_that_cannot_be_read_counts_as_engaged(tmp_path):
         assert stop.release(100, '/viewer', '', 120)
         stop.save()
         assert not EmergencyStop(path, 200).state.engaged
+
+
+@pytest.mark.parametrize('released', [False, True])
+def test_a_stop_that_a_full_disk_does_not_take_is_not_forgotten(start, released):
+    stop = start(0)
+    if released:
+        stop.stop(5, '/viewer', '', 100)
+        stop.release(100, '/viewer', '', 110)
+        stop.save()
+    limits = getrlimit(RLIMIT_FSIZE)
+    ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    stop.stop(6, '/viewer', '', 200)
+    try:
+        setrlimit(RLIMIT_FSIZE, (0, limits[1]))
+        with pytest.raises(OSError, match='state.json'):
+            stop.save()
+    finally:
+        setrlimit(RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, ignored)
+    assert start(300).state.engaged

@@ -16,7 +16,13 @@ from fake_owi535 import until
 
 from vdl_ros.arm.driver import guardian as module
 from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
-from vdl_ros.arm.driver.usb import ArmUsbError, DisconnectedError, UsbArm, load_backend
+from vdl_ros.arm.driver.usb import (
+    ArmUsbError,
+    DisconnectedError,
+    UsbArm,
+    UsbPort,
+    load_backend,
+)
 from vdl_ros.arm.joints import Motors
 from vdl_ros.common.children import MARK, end_marked
 
@@ -246,3 +252,19 @@ def test_guardian_gives_up_if_the_arm_stays_disconnected(bench):
         raise DisconnectedError('arm: disconnected')
 
     assert stop(away, step=1.0)[0] == 'arm: disconnected'
+
+
+def test_an_arm_at_another_port_is_stopped_as_soon_as_its_bus_is_back(bench):
+    bench.plug_into(2)
+    bench.fail('timeout')
+    port = UsbPort(0, load_backend(BACKEND), 0.1, '1-1', held=True)
+
+    def connect(now):
+        if now[0] > 600.0:
+            bench.fail('')
+        return port.open(share=True)
+
+    problem, duration = stop(connect, step=10.0)
+    assert (bench.data[-1], bench.transfers[-1].fault) == ('000000', '')
+    # Then it waits for its own.
+    assert (problem, duration) == ('the arm is not connected', 620.0)

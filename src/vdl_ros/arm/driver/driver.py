@@ -175,15 +175,18 @@ class ArmDriver:
         notice: called with one line for the user, once for each event.
         interrupted: called with a reason when the device was away, or commands were ignored.
         clock: monotonic, s; the arm follows its last command while the machine is suspended.
+        senders_clock: that of who commands, s, if it is another one.
     """
 
     def __init__(self, config: SafetyConfig, signs: Signs, connect: Callable[[], Link],
                  guard: Guard, *, sent: Callable[[Motors], None], notice: Notice,
                  interrupted: Callable[[str], None] = lambda reason: None,
-                 clock: Callable[[], float] = time_since_boot) -> None:
+                 clock: Callable[[], float] = time_since_boot,
+                 senders_clock: Callable[[], float] | None = None) -> None:
         self._config, self._signs = config, signs
         self._connect, self._guard = connect, guard
         self._on_sent, self._notice, self._clock = sent, notice, clock
+        self._senders_clock = senders_clock or clock
         self._on_interrupted = interrupted
         self._link: Link | None = None
         self._opened = self._was_away = False
@@ -197,6 +200,8 @@ class ArmDriver:
         # When senders last commanded a motor that is kept off until they let go, and when they
         # seem to have.
         self._held_back: dict[str, tuple[float, float]] = {}
+        # When the others did, who have not let go either.
+        self._moved: dict[str, float] = {}
         self._refusals: dict[str, float] = {}
         #: The command that the device follows; None: unknown, as the device reports nothing.
         self.sent: Motors | None = None
@@ -274,6 +279,11 @@ class ArmDriver:
             self._link.close()
         self._link, self._opened, self.sent, self.fault = None, False, None, ''
         # Without ``stopped`` the guard sends a stop itself.
+        if not stopped:
+            try:
+                self._guard.start()
+            except GuardianError as error:
+                self._notice('error', f'motors may be on: {error}')
         self._guard.end(stopped=stopped)
         return stopped
 
@@ -285,12 +295,12 @@ class ArmDriver:
         if not self.active:
             return
         now = self._clock()
-        self._desired, self._commanded_at = self._hold_back(motors, sender, now), now - age
+        self._desired, self._commanded_at = self._hold_back(motors, sender), now - age
         self._apply(now)
 
     def keep_off(self, motors: Motors, sender: str) -> None:
         """Take note of a command that is not obeyed: its sender has not let go meanwhile."""
-        self._hold_back(motors, sender, self._clock())
+        self._hold_back(motors, sender)
 
     def expire(self, age: float) -> None:
         """Take note that the last command, unless it is newer, is ``age`` old, s of any clock."""
@@ -307,20 +317,23 @@ class ArmDriver:
             self._refusals[reason] = now
             self._notice('warning', f'command refused, motors off: {reason}')
 
-    def _hold_back(self, motors: Motors, sender: str, now: float) -> Motors:
+    def _hold_back(self, motors: Motors, sender: str) -> Motors:
         """Return what a command may do in an emergency stop, and after it or a (new) connection.
 
         After a stop the first command that counts has all motors off. A sender that has commanded
         motion since before must send such a command itself, or pause.
         """
-        timeout = self._config.command_timeout
+        timeout, now = self._config.command_timeout, self._senders_clock()
         self._held_back = {name: (at, off) for name, (at, off) in self._held_back.items()
                            if now - at < timeout and now - off < _LET_GO_S}
+        self._moved = {name: at for name, at in self._moved.items() if now - at < timeout}
         until = self._held_until if is_program(sender) else self._persons_held_until
         is_first = now < until and sender not in self._heard
         if is_first:
             self._heard.add(sender)
         if not motors.moving:
+            if sender:
+                self._moved.pop(sender, None)
             held = self._held_back.pop(sender, None)
             if held is not None and not sender:
                 self._held_back[sender] = held[0], min(held[1], now)
@@ -332,6 +345,8 @@ class ArmDriver:
                 self._notices.append(f'{named(sender) or "arm/motors"}: motors off until it lets '
                                      'go: it may have commanded them since before this start')
             return motors.stopped()
+        else:
+            self._moved[sender] = now
         return motors
 
     def emergency_stop(self, engaged: bool, cause: str = '') -> None:
@@ -339,6 +354,10 @@ class ArmDriver:
         if engaged == self.emergency:
             return
         self.emergency, self.neutral_required = engaged, True
+        # Who repeats a command slowly may do so next after the release.
+        self._held_back = {
+            name: (at, math.inf) for name, at in self._moved.items()} | self._held_back
+        self._moved.clear()
         self._desired = self._desired.stopped()
         self._apply(self._clock())
         text = 'emergency stop: motors off' if engaged else 'emergency stop released'
@@ -433,7 +452,11 @@ class ArmDriver:
 
     def _reattach(self) -> None:
         try:
-            self._attach()
+            try:
+                self._attach()
+            finally:
+                # While this fails, too: only it goes on when this process is killed.
+                self._guard.start()
         except (ArmUsbError, GuardianError) as error:
             self._next_try = self._clock() + self._config.reconnect_period
             # The disconnection itself was logged already.
@@ -452,7 +475,7 @@ class ArmDriver:
 
     def _hold(self, persons: float = 0.0) -> None:
         """Hold back who commands motion now, ``persons`` for so long, s, until it lets go."""
-        now = self._clock()
+        now = self._senders_clock()
         self._held_until = now + self._config.command_timeout
         self._persons_held_until = max(
             self._persons_held_until, self._held_until, now + persons)
@@ -472,7 +495,7 @@ class ArmDriver:
         self._link = link
 
 
-# Stops of so many requests are known again when a publisher repeats them.
+# Stops of so many requests are known again when a publisher repeats them after a start.
 _REMEMBERED = 64
 # Longest sender and reason, characters.
 _MAX_LENGTH = 200
@@ -519,19 +542,26 @@ class EmergencyStop:
             found.state = StopState(
                 True, now, '', f'{path} cannot be read: {type(error).__name__}')
         self.state, self._known = found.state, found.known[-_REMEMBERED:]
+        self._started, self._repeated = now, set(self._known)
 
     def stop(self, stamp: int, sender: str, reason: str, now: int) -> bool:
-        """Engage; return False for a request that was answered before, which is ignored.
+        """Engage; return False for one that was answered before this start, which is ignored.
 
-        ``stamp`` is of the request, on the sender's clock; 0: it has none.
+        Soon after a start publishers repeat each request once; another one that has the same
+        ``stamp``, on the sender's clock, is new. 0: it has none.
         """
         sender = shown(sender, _MAX_LENGTH)
         if stamp:
-            if (sender, stamp) in self._known:
+            if (sender, stamp) in self._repeated and now - self._started < _START_S * 1e9:
+                self._repeated.remove((sender, stamp))
                 return False
             self._known = [*self._known, (sender, stamp)][-_REMEMBERED:]
         self._change(True, sender, reason, now)
         return True
+
+    def on_motion(self) -> None:
+        """Take each request for a new one from now on: it must stop the arm."""
+        self._repeated.clear()
 
     def release(self, releases: int, sender: str, reason: str, now: int) -> bool:
         """Release the state with the stamp ``releases``; return whether it was in force."""
@@ -554,6 +584,12 @@ class EmergencyStop:
         self.state = StopState(engaged, stamp, sender, shown(reason, _MAX_LENGTH))
 
     def save(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_file(self._path) as partial:
-            partial.write_bytes(msgspec.json.encode(_File(self.state, self._known)))
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_file(self._path) as partial:
+                partial.write_bytes(msgspec.json.encode(_File(self.state, self._known)))
+        except OSError:
+            if self.state.engaged:
+                # It may say that it is released. An empty one needs no space, and is engaged.
+                self._path.write_bytes(b'')
+            raise

@@ -249,7 +249,7 @@ class UsbPort:
         self._stopped: set[tuple[str, int]] = set()
 
     def open(self, *, share: bool = False) -> UsbArm:
-        """Open the arm; or ArmUsbError."""
+        """Open the arm; or ArmUsbError: OtherPortError once those at other ports are stopped."""
         try:
             arm = UsbArm(*self._arm, self.name, share=share)
         except OtherPortError:
@@ -265,10 +265,18 @@ class UsbPort:
 
     def _stop_others(self) -> None:
         product, backend, _ = self._arm
+        failed: ArmUsbError | None = None
         with contextlib.suppress(usb.core.USBError, NotImplementedError):
             for port, device in arms(product, backend).items():
-                if (port, device.address) not in self._stopped:
-                    with (contextlib.suppress(ArmUsbError),
-                          contextlib.closing(UsbArm(*self._arm, port)) as arm):
+                if (port, device.address) in self._stopped:
+                    continue
+                try:
+                    with contextlib.closing(UsbArm(*self._arm, port)) as arm:
                         arm.send(bytes(PACKET_SIZE))
                         self._stopped.add((port, device.address))
+                except (DeviceBusyError, DeviceMissingError, DisconnectedError):
+                    pass  # a driver holds it, or it is gone
+                except ArmUsbError as error:
+                    failed = error
+        if failed is not None:
+            raise failed

@@ -187,7 +187,9 @@ class ArmTopics:
         guard: Guard, *, clock: Callable[[], float] = time_since_boot, real_time: bool = True,
         values: Callable[[], dict[str, object]] = dict,
     ) -> None:
-        self._node, self._clock, self._values = node, clock, values
+        self._node, self._values = node, values
+        # Of senders: simulated time may pass faster than DDS finds one of them.
+        self._clock = time_since_boot if real_time else clock
         self._name = node.get_fully_qualified_name()
         self._ticked_at = -_TICK_S
         # How long a command has waited is not known: the clocks of two hosts differ, and the
@@ -200,7 +202,8 @@ class ArmTopics:
         self._stop = EmergencyStop(state_file(node, 'emergency_stop', self._name), time.time_ns())
         self._stop.interrupt('the driver has started', time.time_ns())
         self.driver = ArmDriver(config, signs, connect, guard, sent=self._publish,
-                                notice=self._log, interrupted=self._interrupt, clock=clock)
+                                notice=self._log, interrupted=self._interrupt, clock=clock,
+                                senders_clock=self._clock)
         node.every(_TICK_S, self._look)
         self._conflicts = CommandConflictDetector(
             config.command_timeout, lambda: self._publishers('arm/motors'))
@@ -297,8 +300,10 @@ class ArmTopics:
             try:
                 self._stop.save()
             except OSError as error:
-                self._log('warning', f'emergency stop: its state does not survive this node: '
-                          f'{error}')
+                self._log('warning', f'emergency stop: its state cannot be kept: {error}')
+        elif message.engage and not state.engaged:
+            self._log('warning', f'emergency stop: one by {quoted(message.sender)} is ignored: '
+                      'it seems to be from before this start, and was released')
         elif state.engaged and not message.engage:
             self._log('warning', f'emergency stop: a stale release by {quoted(message.sender)} is '
                       f'ignored: it does not name the latest stop, {state}')
@@ -318,6 +323,8 @@ class ArmTopics:
             self._stop_marker.publish(stop_marker(message))
 
     def _publish(self, motors: Motors) -> None:
+        if motors.moving:
+            self._stop.on_motion()
         self._sent.publish(
             message_from_motors(motors, self._node.stamp(), self._name, with_lamp=True))
 
@@ -386,7 +393,7 @@ class ArmConsent(Consent):
 
     def _on_motors(self, message: MotorCommand) -> None:
         self.on_command(message.sender, moving=self.goes_on(message.sender) or moves(message),
-                        for_lamp=message.lamp != 0)
+                        for_lamp=message.lamp in (-1, 1))
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self.stop_state = message
