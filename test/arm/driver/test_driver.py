@@ -435,7 +435,7 @@ def test_who_has_commanded_since_before_a_start_and_is_found_later_has_to_let_go
         return not arm.motors.moving
 
     # A program has a consent: it is held as long as after a reconnection.
-    assert held('/policy')
+    assert held('/a/arm_controller')
     arm.run(1.0)
     assert not held('/arm_controller')
     arm.driver.command(Motors(), '/viewer')
