@@ -20,12 +20,13 @@ from vdl_ros.robots.contract import (
     Success,
     Takeover,
     TakeoverPart,
+    find_contract,
     read_contract,
 )
 from vdl_ros.robots.episode import ResetError, Resetter, State, StopState
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import Session
-from vdl_ros.robots.task import Task
+from vdl_ros.robots.task import Task, make_task
 
 PERIOD = 0.05
 STOP = StopTopic(topic='stop', type='std_msgs/msg/Bool', field='data')
@@ -719,6 +720,16 @@ def test_what_a_person_sent_during_a_pause_of_the_process_lets_the_robot_rest(ro
 
 
 PLACE, FAR = np.array([0.1, 0.2, 0.3]), np.array([2.0, 0.0, 0.0])
+
+
+def test_the_arm_takes_a_target_before_it_is_measured_but_none_out_of_reach():
+    task = make_task(find_contract('owi535'))
+    place = np.array([0.15, 0.1, 0.2])
+    task.aim(place, {})
+    assert task.target is place
+    for values in ({}, {'wrist': float('nan')}):
+        with pytest.raises(ValueError, match='no pose without a collision comes nearer than'):
+            task.aim(10.0 * place, values)
 
 
 def test_a_robot_that_follows_acts_for_a_target_and_goes_on_when_it_is_there(robot):

@@ -194,9 +194,9 @@ class ReachOnRobot(ArmOnRobot):
         self._at_target = space.neighbours(random, drawn, POSES_AT_TARGET)[0]
 
     def aim(self, place: Array, values: Mapping[str, float]) -> None:
-        if missing := [name for name in ('base', 'shoulder', 'elbow') if name not in values]:
-            raise ValueError(f'{", ".join(missing)}: not measured yet')
-        space = self._world.straight if math.isnan(values['wrist']) else self._world.free
+        # A target may come before the first measurement.
+        is_straight = math.isnan(values.get('wrist', 0.0))
+        space = self._world.straight if is_straight else self._world.free
         away = np.linalg.norm(space.places - place, axis=1)
         if away.min() > CUBE:
             raise ValueError(f'no pose without a collision comes nearer than '
