@@ -96,8 +96,9 @@ class PlayNode(ManagedNode):
         stood_still = self._standstill.update()
         self._end()
         if not stood_still:
-            # To wait for the end is none.
+            # To wait for the end is none; what comes next may be one.
             self._standstill = StandstillDetector()
+            self._standstill.update()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
