@@ -124,6 +124,11 @@ def test_a_target_moves_the_arm_until_a_person_ends_it(launch, peer, turning):
     arm.until(lambda: arm.status[-1].reason == '/teleop switched the motors off', 'a person',
               say=lambda: others.publish(MotorCommand(sender='/teleop')))
     arm.until_off()
+    # So does one whom only the driver hears.
+    arm.until_turning()
+    arm.stop.publish(EmergencyStopState(commanded=Time(sec=5)))
+    arm.until(lambda: arm.status[-1].reason == 'a person commands the robot', 'the news')
+    arm.until_off()
     arm.stop.publish(EmergencyStopState(engaged=True))
     arm.until_refused('emergency stop')
     arm.stop.publish(EmergencyStopState())

@@ -10,7 +10,7 @@ from geometry_msgs.msg import PointStamped
 from rclpy.node import Node
 from std_msgs.msg import Header
 
-from vdl_ros.msg import TargetStatus
+from vdl_ros.msg import EmergencyStopState, TargetStatus
 from vdl_ros.robots.episode import State
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
@@ -19,6 +19,7 @@ from vdl_ros.ros.messages.joint_messages import FrameError, FrameTree
 
 #: Topics of the target (geometry_msgs/PointStamped, of any frame on /tf), and of its status.
 TARGET, STATUS = 'arm/target', 'arm/target_status'
+_STOP_STATE = 'arm/emergency_stop_state'
 
 
 class TargetTopics:
@@ -34,6 +35,8 @@ class TargetTopics:
         self._status = qos.pub(node, STATUS, name=full(STATUS))
         self.show()
         qos.sub(node, TARGET, self._on_target, name=full(TARGET))
+        self._commanded: Time | None = None
+        qos.sub(node, _STOP_STATE, self._on_stop_state, name=full(_STOP_STATE))
         for name in ('/tf', '/tf_static'):
             qos.sub(node, name, self._frames.add)
 
@@ -50,6 +53,13 @@ class TargetTopics:
         with self._lock:
             self._session.aim(place, reason)
             self.show()
+
+    def _on_stop_state(self, message: EmergencyStopState) -> None:
+        # Of a person whom the driver hears, and this node perhaps not yet.
+        before, self._commanded = self._commanded, message.commanded
+        if before not in (None, message.commanded):
+            with self._lock:
+                self._session.consent.withdraw('a person commands the robot')
 
     def show(self) -> None:
         """Publish what has become of the target; call it at each tick."""
