@@ -4,7 +4,12 @@ import math
 
 import pytest
 
-from vdl_ros.common.consent import Consent, Precedence, StandstillDetector
+from vdl_ros.common.consent import (
+    Consent,
+    DelayDetector,
+    Precedence,
+    StandstillDetector,
+)
 
 
 class Program:
@@ -339,3 +344,24 @@ def test_a_request_is_refused_that_is_older_than_what_ended_it():
         program.wait(2.0)
         assert program.consent.ask(2.5) != ''
         assert program.consent.ask(1.0 - 0.1) == ''
+
+
+def test_a_command_that_was_held_up_is_told_by_its_stamp_whatever_the_clocks_show():
+    detector, ahead = DelayDetector(0.5), 3600.0  # of the sender's clock, s
+
+    def delay(made, arrives, sender='/play'):
+        return detector.delay(sender, made + ahead, arrives)
+
+    assert [delay(at, at + 0.3) for at in (10.0, 10.1, 14.0)] == [0.0] * 3
+    # Handed over before a standstill, it arrives after it; then the sender goes on.
+    assert delay(14.1, 18.4) == pytest.approx(4.0)
+    assert [delay(at, at + 0.1) for at in (18.5, 18.6)] == [0.0] * 2
+    # Who has no stamp, always the same one or no name cannot be late.
+    for sender, made in (('/none', -ahead), ('/same', 1.0), ('', 1.0)):
+        assert [delay(made, at, sender) for at in (20.0, 30.0)] == [0.0] * 2
+    # A clock that was set back by a minute: late for a second.
+    times = [20.0 + 0.25 * step for step in range(8)]
+    assert [bool(delay(at - 60.0, at)) for at in times] == [True] * 4 + [False] * 4
+    for number in range(1000):  # senders can invent names
+        delay(1.0, 1.0, f'/{number}')
+    assert delay(22.0, 30.0) == 0.0

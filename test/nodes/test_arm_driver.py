@@ -10,9 +10,11 @@ from types import SimpleNamespace
 import fake_owi535 as fake
 import psutil
 import pytest
+from builtin_interfaces.msg import Time
 from diagnostic_msgs.msg import DiagnosticStatus
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState, GetState
+from std_msgs.msg import Header
 
 from vdl_ros.msg import MotorCommand
 from vdl_ros.nodes import arm_driver
@@ -165,6 +167,14 @@ def test_a_driver_that_hears_nothing_is_suspended_or_interrupted_stops_the_motor
     driver.resume()
     person.until(lambda: 'it may be old, as this node has stood still' in person.driver.output,
                  'what waited is refused')
+    # Each second one stands for one that its sender had sent before it stood still.
+    turns = itertools.cycle(((0, 0), (4, 1)))
+
+    def publish():
+        back, base = next(turns)
+        person.publish(base=base, header=Header(stamp=Time(sec=1000 - back)))
+    person.peer.until(lambda: 'it may be old, it came 4.' in person.driver.output,
+                      'a late one is refused', every=PERIOD, say=publish)
     assert set(bench.data[count:]) <= {'000000'}
     person.publish()
     person.move()

@@ -34,6 +34,9 @@ _PAUSE_S, _DRAIN_S = 0.1, 0.1
 # What a person did so long ago moves nothing any more, s.
 _OLD_S = 0.2
 
+# If a sender's commands are late for so long, its clock was set, s. Of so many senders.
+_CLOCK_SET_S, _SENDERS = 1.0, 64
+
 # An environment that commanded last so long ago may be resetting the robot by a controller, s.
 _RESET_S = 60.0
 
@@ -176,6 +179,40 @@ class StandstillDetector:
     def is_input_old(self) -> bool:
         """Return whether what a person asks for in input that is read now must not move."""
         return self.recent or self.input_age > _OLD_S
+
+
+class DelayDetector:
+    """Tells which commands were held up on their way, whatever the senders' clocks show.
+
+    What a process had handed to the middleware before it stood still arrives when it goes on.
+
+    Args:
+        max_delay: how much longer a command may take than the sender's last one, s.
+    """
+
+    def __init__(self, max_delay: float) -> None:
+        self._max_delay = max_delay
+        # Stamp of the last command in time, its arrival less its stamp, and since when they are
+        # late, s.
+        self._last: dict[str, tuple[float, float, float]] = {}
+
+    def delay(self, sender: str, stamp: float, now: float) -> float:
+        """Return how much longer than the last one a command took that arrives at ``now``, s.
+
+        0 if it is in time, or unknown: it has no sender, no stamp or the same one again.
+        """
+        before, usual, late_since = self._last.pop(sender, (stamp, now - stamp, math.inf))
+        delay = now - stamp - usual
+        if not sender or not stamp:
+            return 0.0
+        late_since = min(late_since, now)
+        is_late = (delay > self._max_delay and stamp != before
+                   and now - late_since < _CLOCK_SET_S)
+        self._last[sender] = (before, usual, late_since) if is_late else (
+            stamp, now - stamp, math.inf)
+        if len(self._last) > _SENDERS:
+            del self._last[next(iter(self._last))]
+        return delay if is_late else 0.0
 
 
 def _who(sender: str) -> str:

@@ -22,6 +22,7 @@ from vdl_ros.common.consent import (
     MAX_GAP,
     ROBOT_ENVIRONMENT,
     Consent,
+    DelayDetector,
     Precedence,
     StandstillDetector,
     named,
@@ -193,11 +194,13 @@ class ArmTopics:
         self._name = node.get_fully_qualified_name()
         self._ticked_at = -_TICK_S
         # How long a command has waited is not known: the clocks of two hosts differ, and the
-        # middleware of a process that stood still receives afterwards what was sent meanwhile.
+        # middleware of a process that stood still receives, or sends, afterwards what was sent
+        # meanwhile.
         self._max_gap = min(config.command_timeout, MAX_GAP) if real_time else math.inf
         self._standstill = StandstillDetector(self._max_gap)
         self._standstill.update()
         self._is_settled = True
+        self._delays = DelayDetector(self._max_gap)
         self._sent = qos.pub(node, 'arm/motors_sent')
         self._stop = EmergencyStop(state_file(node, 'emergency_stop', self._name), time.time_ns())
         self._stop.interrupt('the driver has started', time.time_ns())
@@ -257,10 +260,13 @@ class ArmTopics:
         except MotorError as error:
             self.driver.refuse(f'{named(sender) or "arm/motors"}: {error}')
             return
-        if motors.moving and self._standstill.recent:
+        delay = self._delays.delay(
+            sender, _nanoseconds(message.header.stamp) * 1e-9, self._clock())
+        if motors.moving and (delay or self._standstill.recent):
             self.driver.keep_off(motors, sender)
-            self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, as this node has '
-                               f'stood still for more than {self._max_gap:g} s')
+            why = (f'it came {delay:.1f} s later after its stamp than the one before' if delay else
+                   f'as this node has stood still for more than {self._max_gap:g} s')
+            self.driver.refuse(f'{named(sender) or "arm/motors"}: it may be old, {why}')
             return
         now, needs_neutral = self._clock(), self.driver.neutral_required
         begins = self._precedence.begins(
