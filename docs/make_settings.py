@@ -27,6 +27,7 @@ from vdl_ros.rl.settings import (
     TrainConfig,
 )
 from vdl_ros.ros.node_settings import (
+    BlackBoxConfig,
     CaptureConfig,
     PlayConfig,
     PolicyRendererConfig,
@@ -82,7 +83,7 @@ PAGES = (
     ('Evaluation', 'Launch arguments of `evaluate.launch.py`, parameters of `evaluate`.',
      (('', EvaluateConfig),)),
     ('Recording and playing', 'Parameters.',
-     (('`recorder`', RecordConfig), ('`player`', PlayConfig))),
+     (('`recorder`', RecordConfig), ('`black_box`', BlackBoxConfig), ('`player`', PlayConfig))),
     ('The arm', 'Launch arguments of `arm.launch.py`, parameters of the named nodes.', (
         ('`sim_arm`, `arm_controller`, `camera`, `robot_state`: the description',
          GeometryConfig),

@@ -25,6 +25,7 @@ from vdl_ros.common.opengl import OpenGLError, check_drawing
 from vdl_ros.common.settings import SettingError, select, setting
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.node_settings import (
+    BlackBoxConfig,
     PoseConfig,
     PoseModelConfig,
     ProcessConfig,
@@ -80,7 +81,7 @@ ATTACKED = [('camera/image_raw', 'camera/image_attacked')]
 # With a view a trajectory needs its stop button, s.
 VIEWER_TIMEOUT = 1.0
 ARGUMENTS = [
-    *(each for each in launch_arguments.declare(Graph, *SETTINGS)
+    *(each for each in launch_arguments.declare(Graph, *SETTINGS, BlackBoxConfig)
       if each.name not in ('source', 'joint_states')),
     launch_arguments.RECORD,
 ]
@@ -126,7 +127,8 @@ def start(context):
         for name, started, defaults, options in table if started)]
     if graph.rviz:
         nodes.append(rviz(context))
-    return [*notes, *launch_nodes.watched([*nodes, *launch_nodes.recorder(context)])]
+    return [*notes, *launch_nodes.watched([*nodes, *launch_nodes.recorder(context)]),
+            *(launch_nodes.black_box(context) if graph.arm != 'none' else [])]
 
 
 def image_source(graph):

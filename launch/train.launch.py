@@ -33,6 +33,7 @@ from vdl_ros.rl.settings import ALGORITHM_SETTINGS, TrainConfig
 from vdl_ros.ros import launch_arguments, launch_nodes
 from vdl_ros.ros.launch_nodes import restarted
 from vdl_ros.ros.node_settings import (
+    BlackBoxConfig,
     PlayConfig,
     PolicyRendererConfig,
     ProcessConfig,
@@ -68,7 +69,7 @@ SETTINGS = (EnvConfig, EnvModulesConfig, TrainConfig, *ALGORITHM_SETTINGS.values
 VIEWERS = {'training_viewer': (TrainingViewerConfig, ProcessConfig),
            'policy_renderer': (PolicyRendererConfig, EnvModulesConfig, ProcessConfig)}
 EVALUATOR = (EnvModulesConfig, SurrogateConfig, ProcessConfig)
-SHOWN = (Watching, Source, TrainingViewerConfig, PolicyRendererConfig)
+SHOWN = (Watching, Source, TrainingViewerConfig, PolicyRendererConfig, BlackBoxConfig)
 ARGUMENTS = [
     *launch_arguments.declare(*SETTINGS, *SHOWN), launch_arguments.CONFIG,
     launch_arguments.RECORD]
@@ -125,7 +126,8 @@ def start(context):
         for rank in range(count)]
     sources = player(context, bag) if bag else [] if cloning else [actors(context, one, launch_id)]
     return [*learners, *sources, *evaluator(context, resumed | given, launch_id),
-            *watchers(context, watching, given)]
+            *watchers(context, watching, given),
+            *(launch_nodes.black_box(context) if env_id.startswith(ROBOT) else [])]
 
 
 def actors(context, one, launch_id):

@@ -19,6 +19,7 @@ from sensor_msgs.msg import JointState
 
 from vdl_ros.arm.geometry import load
 from vdl_ros.arm.joints import JOINTS
+from vdl_ros.bags.reader import BagReader
 from vdl_ros.common.settings import SettingError
 from vdl_ros.msg import MotorCommand
 from vdl_ros.pose.estimator import save_model
@@ -29,11 +30,13 @@ from vdl_ros.ros.messages.joint_messages import trajectory_message
 REAL = ('arm:=real', 'usb_backend:=fake_owi535:make')
 # What is killed, beside a driver and robot_state, and the arguments that start no more than it.
 VICTIMS = {
-    'arm_driver': {}, 'robot_state': {}, 'arm_controller': {'controller': 'true'},
+    'arm_driver': {'black_box': 'black'}, 'robot_state': {},
+    'arm_controller': {'controller': 'true'},
     'camera': {'camera': 'sim'}, 'viewer': {'view': 'true'}, 'recorder': {'record': 'bag'},
     # The launch itself, with all of them.
     'launch': {'controller': 'true', 'camera': 'sim', 'view': 'true', 'record': 'bag'}}
-LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'port': '0'}
+LEAST = {'controller': 'false', 'camera': 'none', 'view': 'false', 'port': '0',
+         'black_box': 'none'}
 # What each node says once it is at work.
 AT_WORK = {'viewer': 'view: http', 'recorder': 'recording to', 'camera': 'waiting for'}
 
@@ -117,6 +120,11 @@ def test_killing_any_process_stops_the_motors(launch, peer, bench, tmp_path, mon
                      and all(AT_WORK.get(name, '') in process.output for name in started),
                      'every node at work')
     assert not any(process.nodes(name) for name in {*VICTIMS} - started)
+    def recorders():
+        return [each for each in peer.node.get_subscriptions_info_by_topic('/arm/motors_sent')
+                if each.node_name == 'black_box']
+
+    peer.until(lambda: victim != 'arm_driver' or recorders(), 'the black box')
     # A driver that was just activated, or stood still, moves nothing for who has not let go.
     turns = itertools.cycle([partial(command, 0, 0)] + [command] * 40)
     peer.until(lambda: bench.data[-3:] == ['400200'] * 3, 'the arm moves', every=0.05,
@@ -132,6 +140,11 @@ def test_killing_any_process_stops_the_motors(launch, peer, bench, tmp_path, mon
     if victim != 'launch':
         assert process.process.returncode == 1
         assert f'{victim}-' in process.output
+    if victim == 'arm_driver':
+        bag, = Path('black').iterdir()
+        assert any(each.topic == '/arm/motors_sent' for each in BagReader(bag))
+        assert f'{bag}: ' in process.output
+        assert 'a process of the launch failed' in process.output
 
 
 def test_camera_feedback_under_attack_gives_the_controller_only_estimates(launch, peer, tmp_path):

@@ -120,6 +120,11 @@ class ExecuteProcess(Action):
     def get_asyncio_future(self) -> asyncio.Future | None:
         return self._finished
 
+    @property
+    def process_details(self) -> dict[str, Any] | None:
+        """Name, command and environment of the process, its pid once it runs; None before."""
+        return self._details or None
+
     def command(self, context: LaunchContext) -> list[str]:
         return [perform(context, part) for part in self._cmd]
 
@@ -158,10 +163,11 @@ class ExecuteProcess(Action):
             self._logger.error(f'process has died [pid {process.pid}, exit code {returncode}, '
                                f"cmd '{' '.join(self._details['cmd'])}'].")
         context.emit_event_sync(
-            ProcessExited(**self._details, pid=process.pid, returncode=returncode))
+            ProcessExited(**self._details, returncode=returncode))
 
     async def _start(self) -> _Process | None:
         def on_start(process: _Process) -> None:
+            self._details['pid'] = process.pid
             self._logger.info(f'process started with pid [{process.pid}]')
 
         try:

@@ -27,6 +27,20 @@ _DEFINITIONS = {
         string[] name
         float64[] value
         """,
+    'vdl_ros/msg/Observation': """
+        std_msgs/Header header
+        string actor_id
+        uint64 start_id
+        uint64 step
+        string learner_id
+        vdl_ros/Tensor[] tensors
+        """,
+    'vdl_ros/msg/Tensor': """
+        string name
+        string dtype
+        uint32[] shape
+        uint8[] data
+        """,
     'vdl_ros/msg/MotorCommand': """
         std_msgs/Header header
         string sender

@@ -28,6 +28,7 @@ from vdl_ros.ros.base_node import Diagnostics, Health
 from vdl_ros.ros.managed_node import ManagedNode
 from vdl_ros.ros.node_settings import ProcessConfig, RobotPolicyConfig
 from vdl_ros.ros.process import EXIT_OK, set_up
+from vdl_ros.ros.robots.decisions import Decisions
 from vdl_ros.ros.robots.robot_env import register_robot
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics
 from vdl_ros.ros.training.messages import to_episode
@@ -59,6 +60,7 @@ class PlayNode(ManagedNode):
         register_robot(contract, self.get_namespace(), threading.Event())
         self._policy = open_robot_policy(config.path, self._contract)
         self._episodes = self.pub('episodes')
+        self._decisions = Decisions(self, self._policy.act, contract.env_id, config.policy)
         self._reaction_time = ReactionTimeStatistics(self)
         self._late: deque[float] = deque(maxlen=_STEPS)
         self._ended = self._lost = self._steps = self._starts = 0
@@ -130,7 +132,7 @@ class PlayNode(ManagedNode):
     def _play(self, stop: threading.Event) -> None:
         envs = factory.make(self._policy.env, seed=0)
         try:
-            for played in play(envs, self._policy.act, seed=0, stop=stop):
+            for played in play(envs, self._decisions.act, seed=0, stop=stop):
                 self._count(played)
                 if 0 < self._config.episodes <= self._ended:
                     return

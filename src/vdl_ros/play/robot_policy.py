@@ -25,13 +25,15 @@ Act = Callable[[NDArray[Any], NDArray[np.bool_], NDArray[Any]], NDArray[Any]]
 class RobotPolicy(NamedTuple):
     """A policy and its environment, as many robots as the contract has copies.
 
-    ``act`` raises ActionError for outputs without use.
+    ``act`` raises ActionError for outputs without use; with ``has_state`` it depends on what came
+    before in the episode.
     """
 
     act: Act
     env: EnvConfig
     algorithm: str
     agent_steps: int
+    has_state: bool
 
 
 def open_robot_policy(path: Path, contract: Contract) -> RobotPolicy:
@@ -46,7 +48,8 @@ def open_robot_policy(path: Path, contract: Contract) -> RobotPolicy:
         onnx = load_robot_onnx(path, contract)
         found = onnx.metadata
         env = _environment(path, contract, found.environment, found.description)
-        return RobotPolicy(onnx, env, found.algorithm, found.agent_steps)
+        return RobotPolicy(
+            onnx, env, found.algorithm, found.agent_steps, found.state_size > 0)
     # Imported here because it takes seconds, and an ONNX file does not need it.
     import torch
 
@@ -59,7 +62,8 @@ def open_robot_policy(path: Path, contract: Contract) -> RobotPolicy:
     if (wanted := factory.spaces(env)) != (had := factory.spaces(saved.env)):
         raise SettingError(f'{path}: observations and actions {had} are not {wanted}, those of '
                            f'{contract.env_id}')
-    return RobotPolicy(saved.act(), env, saved.train.algorithm, saved.agent_steps)
+    return RobotPolicy(saved.act(), env, saved.train.algorithm, saved.agent_steps,
+                       saved.policy.initial_state(1).numel() > 0)
 
 
 def load_robot_onnx(path: Path, contract: Contract) -> OnnxPolicy:

@@ -144,6 +144,7 @@ class Episode:
         before: what was known at the latest observation.
         action_age: time from this observation to its action, s; None: there is none yet.
         late: ticks since this observation at which there was none.
+        was_late: there was one before at which there was none.
         broken: feature whose limit is broken, '' for none.
         judged: what a person says of it, 'success' or 'failure'; '' for nothing.
     """
@@ -155,6 +156,7 @@ class Episode:
     action_age: float | None = None
     steps: int = 0
     late: int = 0
+    was_late: bool = False
     broken: str = ''
     judged: str = ''
 

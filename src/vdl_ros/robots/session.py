@@ -34,6 +34,8 @@ _LET_GO_S = 5.0
 _AGENT_S = 30.0
 # A target is given up after the robot has waited for so long, s.
 _GIVE_UP_S = 10.0
+# Incidents that wait to be told.
+_INCIDENTS = 8
 _NO_AGENT = f'the agent gave no action for {_AGENT_S:g} s'
 
 
@@ -56,6 +58,8 @@ class Session:
         ticks: number of ticks at which an action was due.
         late: number of those at which the agent had not acted.
         begun: number of episodes that have begun.
+        incidents: what to look at afterwards: lost episodes, broken limits, the first late action
+            of an episode; whoever tells them takes them out.
         lost: number of episodes that ended because the robot or the agent was silent or stopped.
         stops: states of the contract's stops, in its order.
         consent: to move the robot. Others who command it interrupt the session; after a
@@ -77,6 +81,7 @@ class Session:
             classifier, contract, log, clock)
         self.state = State.WAITING
         self.ticks = self.late = self.begun = self.lost = 0
+        self.incidents: deque[str] = deque(maxlen=_INCIDENTS)
         self._outcome = ''
         self._random = np.random.default_rng()
         self._neutral = np.array(contract.actions.neutral, np.float64)
@@ -287,7 +292,9 @@ class Session:
             self._has_commanded = False
             self._owes_neutral = not np.array_equal(self._in_force, self._neutral)
         self._cancel_reset()
-        self.lost += self.state is State.RUNNING
+        if self.state is State.RUNNING:
+            self.lost += 1
+            self.incidents.append(f'episode {self.begun} lost: {reason or "a late action"}')
         # The end of an episode is kept for the agent.
         if self.state is not State.OVER:
             self._result = None
@@ -499,6 +506,9 @@ class Session:
         if episode.action_age is None:
             self.late += 1
             episode.late += 1
+            if not episode.was_late:
+                episode.was_late = True
+                self.incidents.append(f'episode {self.begun}: a late action')
             if self._takeover.is_active(now) and not episode.broken:
                 return
             hold = (late.action == 'hold' and now - episode.observed < late.limit
@@ -566,8 +576,10 @@ class Session:
             self._episode.broken = limit.feature
             # First: writing a line to a terminal can block.
             self._command(self._neutral)
-            self._log(f'limit: {limit.feature} is {measured.values[limit.feature]:.3g}, not '
-                      f'{limit.low:g} to {limit.high:g}')
+            text = (f'limit: {limit.feature} is {measured.values[limit.feature]:.3g}, not '
+                    f'{limit.low:g} to {limit.high:g}')
+            self.incidents.append(f'episode {self.begun}: {text}')
+            self._log(text)
 
     def _broken_limit(self, values: dict[str, float]) -> Limit | None:
         # Not of NaN: that is missing.

@@ -1,5 +1,6 @@
 """Nodes as launch files start them: name, parameters, log level, and what their end means."""
 
+import contextlib
 import os
 import signal
 import tempfile
@@ -34,7 +35,7 @@ from vdl_ros.common.settings import Scalar, settings_of
 from vdl_ros.ros import launch_arguments
 from vdl_ros.ros.dds.transport import reaches_other_hosts
 from vdl_ros.ros.environment import verify_environment
-from vdl_ros.ros.node_settings import ProcessConfig, RecordConfig
+from vdl_ros.ros.node_settings import BlackBoxConfig, ProcessConfig, RecordConfig
 from vdl_ros.ros.process import EXIT_BAD_INPUT
 
 # Time for a node to save before it is killed; the default of launch, 10 s, is too short for an
@@ -149,6 +150,23 @@ def recorder(context: LaunchContext) -> list[Node]:
     topics = {'topics': f'{namespace}/*,/statistics,/diagnostics'} if namespace else {}
     return [node(context, 'recorder', {'output': path, **topics}, (RecordConfig, ProcessConfig),
                  'recorder', sigterm_timeout=SAVING_S)]
+
+
+def black_box(context: LaunchContext) -> list[Any]:
+    """Return the node that keeps the last messages, and is told when another process fails."""
+    given = launch_arguments.given(context, BlackBoxConfig, node='black_box')
+    if given.get('black_box') == 'none':
+        return []
+    box = node(context, 'black_box', given, (BlackBoxConfig, ProcessConfig), 'black_box')
+
+    def tell(event: ProcessExited, context: LaunchContext) -> None:
+        pid = (box.process_details or {}).get('pid')
+        if event.action is not box and event.returncode and pid and not context.is_shutdown:
+            # At once: the end of the launch comes next.
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGUSR1)
+
+    return [box, RegisterEventHandler(OnProcessExit(on_exit=tell))]
 
 
 def end_with(

@@ -43,6 +43,15 @@ class RecordConfig:
 
 
 @dataclass(frozen=True)
+class BlackBoxConfig:
+    """The node ``black_box``."""
+
+    black_box: str = setting(
+        '', "Folder for bags of the last 30 s of the robot's topics before an incident; empty: "
+        '~/.ros/vdl_ros/black_box; none: no black box.')
+
+
+@dataclass(frozen=True)
 class CaptureConfig:
     """The node ``capture``."""
 

@@ -4,9 +4,10 @@ import fnmatch
 import queue
 import shutil
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, ReliabilityPolicy
@@ -123,14 +124,24 @@ def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
     return ','.join(dict.fromkeys(map(resolve, names)))
 
 
+class Bag(Protocol):
+    """What takes messages, such as a BagWriter."""
+
+    def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int: ...
+    def write(self, handle: int, stamp_ns: int, data: bytes) -> None: ...
+
+
 class Recording:
     """Subscribes to topics that match and writes their messages in a thread of its own.
 
     ``dropped`` ones did not fit into the memory limit; ``failure`` is why writing ended early.
+    Types that are ``left_out`` are not recorded.
     """
 
-    def __init__(self, node: Node, config: RecordConfig, bag: BagWriter | EpisodeBags) -> None:
-        self._node, self._bag = node, bag
+    def __init__(
+        self, node: Node, config: RecordConfig, bag: Bag, left_out: Container[str] = (),
+    ) -> None:
+        self._node, self._bag, self._left_out = node, bag, left_out
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20
         self._bag_lock, self._budget_lock = threading.Lock(), threading.Lock()
@@ -145,7 +156,7 @@ class Recording:
 
     def discover_topics(self) -> None:
         for name, types in self._node.get_topic_names_and_types():
-            if name in self._seen or not self._matches(name):
+            if name in self._seen or not self._matches(name) or types[0] in self._left_out:
                 continue
             try:
                 bag_writer.check_topic(name)

@@ -256,7 +256,7 @@ class RobotGraph:
         return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
 
     def _logger(self, copy: int) -> Callable[[str], None]:
-        name = self._contract.env_id + (f' {copy}' if self._contract.copies > 1 else '')
+        name = self._robots[copy].robot
 
         def log(text: str) -> None:
             self._node.get_logger().info(f'{name} {text}')

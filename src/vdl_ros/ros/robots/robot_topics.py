@@ -45,6 +45,8 @@ from vdl_ros.ros.messages.joint_messages import seconds
 from vdl_ros.ros.robots.target_topics import TargetTopics
 from vdl_ros.srv import Confirm
 
+# Nodes that hear actions, and move nothing by them.
+_RECORDERS = 'recorder', 'black_box'
 _NUMBERS = {'double', 'float', 'boolean', 'octet', *(
     f'{sign}int{bits}' for sign in ('', 'u') for bits in (8, 16, 32, 64))}
 _SEQUENCE = re.compile(r'sequence<([^,>]*)(?:, \d+)?>|([^\[\]]*)\[\d+\]')
@@ -314,6 +316,9 @@ class RobotTopics:
         self._publisher = node.create_publisher(interfaces.action, self.topic, qos.MOTORS)
         self._target, self._status = (
             qos.pub(node, each, name=self.full(each)) for each in (TARGET, STATUS))
+        #: As lines for people name it.
+        self.robot = contract.env_id + (f' {copy}' if contract.copies > 1 else '')
+        self._incidents = qos.pub(node, 'incidents')
         self._shown = '', 0
         self._targets: TargetTopics | None = None
 
@@ -331,6 +336,9 @@ class RobotTopics:
     def show(self, now: float) -> None:
         """Publish what is new for people: what happens, and where the goal of an episode is."""
         assert self._session is not None
+        while self._session.incidents:
+            self._incidents.publish(String(
+                data=f'{self.robot}, {self._session.incidents.popleft()}'))
         if self._targets is not None:
             self._targets.show()
             return
@@ -346,9 +354,11 @@ class RobotTopics:
 
     def is_received(self) -> bool:
         """Return whether a subscriber, other than this node, has been there long enough."""
-        others = self._publisher.get_subscription_count() - (self._interfaces.sender is not None)
+        name = self._node.resolve_topic_name(self.topic)
+        others = [each for each in self._node.get_subscriptions_info_by_topic(name)
+                  if each.node_name not in (self._node.get_name(), *_RECORDERS)]
         now = time.monotonic()
-        self._found = min(self._found, now) if others > 0 else math.inf
+        self._found = min(self._found, now) if others else math.inf
         return now - self._found >= _FOUND_S and now >= self._alone_at
 
     def connect(self, session: Session, *, follows: bool = False) -> None:

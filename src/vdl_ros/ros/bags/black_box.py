@@ -1,0 +1,118 @@
+"""The last seconds of a robot's topics, in memory, and the bags that incidents make of them."""
+
+import re
+import shutil
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from pathlib import Path
+
+from rclpy.qos import DurabilityPolicy, QoSProfile
+
+from vdl_ros.bags.reader import BagError
+from vdl_ros.ros.bags import bag_writer
+from vdl_ros.ros.bags.bag_writer import BagWriter
+
+# How much is kept, s and bytes, and how long after an incident it is written, s.
+_KEPT_S, _KEPT_BYTES, _AFTER_S = 30.0, 64 << 20, 1.0
+# Incidents of one kind make one bag in this time, s; of the bags the newest stay.
+_AGAIN_S, _BAGS = 600.0, 20
+#: Large, and a camera's or a training's, not a robot's.
+LEFT_OUT = {'sensor_msgs/msg/Image', 'sensor_msgs/msg/PointCloud2', 'vdl_ros/msg/Policy'}
+_BAG = re.compile(r'\d{8}T\d{6}(_\d+)?')
+
+
+class LastMessages:
+    """The newest messages of topics, and the latest one of each latched topic; of two threads."""
+
+    def __init__(self) -> None:
+        self._topics: list[tuple[str, str, list[QoSProfile]]] = []
+        self._latched: dict[int, tuple[int, bytes]] = {}
+        self._messages: deque[tuple[int, int, bytes]] = deque()
+        self._bytes = 0
+        self._lock = threading.Lock()
+
+    def add_topic(self, name: str, type_name: str, profiles: list[QoSProfile]) -> int:
+        bag_writer.definition(type_name)
+        with self._lock:
+            self._topics.append((name, type_name, profiles))
+            return len(self._topics) - 1
+
+    def write(self, handle: int, stamp_ns: int, data: bytes) -> None:
+        with self._lock:
+            self._messages.append((handle, stamp_ns, data))
+            self._bytes += len(data)
+            while self._bytes > _KEPT_BYTES or self._messages[0][1] < stamp_ns - _KEPT_S * 1e9:
+                old, at, gone = self._messages.popleft()
+                self._bytes -= len(gone)
+                if all(each.durability == DurabilityPolicy.TRANSIENT_LOCAL
+                       for each in self._topics[old][2]):
+                    self._latched[old] = at, gone
+
+    def save(self, path: Path, reason: str, distribution: str = '') -> int:
+        """Write a bag with the label ``incident``; return the number of its messages."""
+        with self._lock:
+            topics, messages = list(self._topics), list(self._messages)
+            latched = [(handle, *each) for handle, each in self._latched.items()]
+        with BagWriter(path, compression='zstd', distribution=distribution) as bag:
+            bag.labels = {'incident': reason}
+            handles = [bag.add_topic(*topic) for topic in topics]
+            for handle, stamp, data in (*sorted(latched, key=lambda each: each[1]), *messages):
+                bag.write(handles[handle], stamp, data)
+            return bag.count
+
+
+class BlackBox:
+    """Writes a bag a second after an incident, one for each kind of incident in ten minutes.
+
+    Args:
+        folder: of the bags; beside the newest ones it loses those of earlier times.
+        save: makes a bag at a path, for a reason; returns the number of messages.
+        tell: takes a line for the user.
+        clock: monotonic, s.
+    """
+
+    def __init__(
+        self, folder: Path, save: Callable[[Path, str], int], tell: Callable[[str], None],
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._folder, self._save, self._tell, self._clock = folder, save, tell, clock
+        self._happened: dict[str, float] = {}
+        self._reasons: list[str] = []
+        self._due = float('inf')
+
+    def on_incident(self, reason: str) -> None:
+        now, kind = self._clock(), re.sub(r'\d+', '', reason)
+        self._happened = {key: at for key, at in self._happened.items() if now - at < _AGAIN_S}
+        if kind in self._happened:
+            return
+        self._happened[kind] = now
+        self._reasons.append(reason)
+        self._due = min(self._due, now + _AFTER_S)
+
+    def look(self, *, ends: bool = False) -> None:
+        """Write a bag if one is due, or waits when the process ``ends``."""
+        if not self._reasons or (self._clock() < self._due and not ends):
+            return
+        reason, self._reasons, self._due = '; '.join(self._reasons), [], float('inf')
+        try:
+            path = self._next()
+            count = self._save(path, reason)
+            for old in self._bags()[:-_BAGS]:
+                shutil.rmtree(old, ignore_errors=True)
+        except (BagError, OSError) as error:
+            self._tell(f'black box: no bag: {error} ({reason})')
+            return
+        self._tell(f'black box: {path}: {count} messages before: {reason}')
+
+    def _bags(self) -> list[Path]:
+        return sorted(each for each in self._folder.iterdir() if _BAG.fullmatch(each.name))
+
+    def _next(self) -> Path:
+        path = first = self._folder / time.strftime('%Y%m%dT%H%M%S')
+        number = 1
+        while path.exists():
+            number += 1
+            path = Path(f'{first}_{number}')
+        return path
