@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import shutil
 import signal
 import time
 
@@ -16,6 +17,7 @@ from vdl_ros.ros import qos
 from vdl_ros.ros.arm.arm_topics import stop_request
 from vdl_ros.ros.dds import transport
 from vdl_ros.ros.messages.joint_messages import trajectory_message
+from vdl_ros.tools import replay_policy
 
 # From an event to motors off, at the most, s; a goal ends when its client is silent for 2 s, a
 # motion when the viewer is silent for 1 s.
@@ -29,6 +31,8 @@ MOVERS = ('controller', 'waiting trajectory', 'policy', 'calibrate', 'go_to', 'p
 EVENTS = ('command', 'all off', 'stop', 'standstill', 'death', 'view gone')
 CASES = tuple(itertools.product(MOVERS, EVENTS))
 TRIALS_PER_CASE = 3
+# Their decisions are in the bag of the black box.
+PLAY = 'policy', 'play'
 # What goes on by itself afterwards: a robot's environment gives way to a person for a second.
 RESUMES = set(itertools.product(('play', 'reset', 'taught'), ('command', 'stop')))
 #: A training of ``robot/owi535`` without a learner, which a person may take over.
@@ -103,6 +107,8 @@ class Rig:
         running = [self._launch.node('sim_arm')]
         self.peer.until(lambda: self._sent and self._states, 'the arm')
         path = reach_checkpoint.write(self._folder / 'checkpoint.pt', turning=True)
+        if mover in PLAY:
+            running.append(self._launch.node('black_box', f'black_box:={self._folder / "black"}'))
         if mover == 'policy':
             running.append(self._launch.node(
                 'play', 'robot:=owi535', 'targets:=true', f'policy:={path}'))
@@ -178,6 +184,14 @@ class Rig:
                 self.hold(EVENT_S)
                 os.kill(victim.process.pid, signal.SIGCONT)
 
+    def check_bag(self, box):
+        """Check that the incident left a bag, and that its decisions are computed again."""
+        self.peer.until(lambda: 'black box: ' in box.output, 'the bag')
+        for bag in (self._folder / 'black').iterdir():
+            assert replay_policy.main(
+                [str(bag), '--policy', str(self._folder / 'checkpoint.pt')]) == 0
+            shutil.rmtree(bag)
+
     def off_after(self, begin):
         """Return when the mover's motors went off for good, ``begin`` if they were; None: on."""
         off = begin
@@ -203,7 +217,8 @@ def moving(message):
     'controller, waiting trajectory, policy, calibrate, go_to, play or its reset, or a training '
     'that a person may take over moves',
     'motors off within 0.6 s (a goal whose client is gone 3.0 s, a view 1.7 s), and nothing moves '
-    'before it is asked again; an environment goes on a second after a command or stop',
+    'before it is asked again; an environment goes on a second after a command or stop; what a '
+    'policy decided is in the bag of the black box, to the bit',
     reduced=len(CASES), full=TRIALS_PER_CASE * len(CASES))
 def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, took):
     rig = Rig(launch, peer, tmp_path)
@@ -212,6 +227,8 @@ def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, 
         mover, event = CASES[index // TRIALS_PER_CASE]
         running = rig.start(mover)
         try:
+            if mover in PLAY:
+                rig.hold(1.0)  # for some decisions
             began = time.monotonic()
             rig.happen(event, running[-1])
             within = VIEWER_S if event == 'view gone' else CLIENT_S if (
@@ -224,6 +241,11 @@ def test_nothing_moves_before_it_is_asked_again(trials, launch, peer, tmp_path, 
             assert time_s <= within, f'{mover}, {event}: off after {time_s:.2f} s'
             if (mover, event) in RESUMES:
                 peer.until(rig.is_on, f'{mover}, {event}: it goes on')
+            if mover in PLAY:
+                if event == 'death':
+                    # As the launch does.
+                    os.kill(running[1].process.pid, signal.SIGUSR1)
+                rig.check_bag(running[1])
             return {f'{event} (s)': time_s}
         finally:
             rig.is_watched = True

@@ -265,11 +265,48 @@ def test_an_own_action_that_may_be_in_force_beside_others_is_ended_once_they_are
 
 
 def test_another_environment_that_is_only_there_does_not_leave_the_robot_running(robot):
-    robot = robot()
+    own = robot()
+    own.start()
+    own.session.act(np.array([0.7]), own.now)
+    own.session.on_other('/robot_environment_1', own.now, is_seen=True)
+    assert own.sent == [0.7, 0.0]
+    # Nor does a joystick, whose commands reach the robot by this environment alone.
+    takeover = Takeover(topic='joy', type='sensor_msgs/msg/Joy', timeout=0.2,
+                        parts=(TakeoverPart(name='forward', field='axes', index=0, scale=1.0),))
+    for event in ('seen', 'joystick'):
+        given = robot(follows=True, takeover=takeover)
+        for _ in range(3):
+            given.tick()
+        assert given.session.aim(PLACE) == ''
+        given.start()
+        given.session.act(np.array([0.7]), given.now)
+        for _ in range(10):
+            if event == 'seen':
+                given.session.on_other('/robot_environment_1', given.now, is_seen=True,
+                                       commands=False)
+            else:
+                given.session.on_person(np.array([0.0]), given.now, holds=True)
+            assert given.sent == [0.7, 0.0], event
+            given.tick()
+
+
+@pytest.mark.parametrize('outcome', ['success', 'discard'])
+def test_a_persons_word_ends_a_target(robot, outcome):
+    robot = robot(follows=True)
+    for _ in range(3):
+        robot.tick()
+    robot.session.aim(PLACE)
     robot.start()
     robot.session.act(np.array([0.7]), robot.now)
-    robot.session.on_other('/robot_environment_1', robot.now, is_seen=True)
+    assert robot.session.judge(outcome) == ''
+    for _ in range(10):
+        robot.tick(act=0.7)
     assert robot.sent == [0.7, 0.0]
+    assert np.isnan(robot.session.aimed.reached)
+    assert not robot.session.aim(PLACE)
+    robot.start()
+    robot.tick(act=0.7)
+    assert robot.sent == [0.7]
 
 
 @pytest.mark.parametrize('takeovers', [True, False])

@@ -15,7 +15,7 @@ from rclpy.logging import LoggingSeverity
 
 from vdl_ros.common.quoting import quoted, shown
 from vdl_ros.msg import EmergencyStopState
-from vdl_ros.ros.bags.black_box import LEFT_OUT, BlackBox, LastMessages
+from vdl_ros.ros.bags.black_box import BlackBox, LastMessages, leaves_out
 from vdl_ros.ros.bags.recording import Recording
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import BlackBoxConfig, RecordConfig
@@ -46,7 +46,7 @@ class BlackBoxNode(BaseNode):
         # What it records is no news.
         self.get_logger().set_level(LoggingSeverity.WARN)
         self._recording = Recording(self, RecordConfig(topics=topics, max_memory=64),
-                                    self._messages, LEFT_OUT)
+                                    self._messages, leaves_out)
         self.every(_DISCOVER_S, self._recording.discover_topics)
         self._recording.discover_topics()
         self._is_stopped: bool | None = None

@@ -7,7 +7,7 @@ contract, as a training does: a person first, stops, limits and silence end an e
 
 import threading
 from collections import deque
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 
 import numpy as np
@@ -35,7 +35,8 @@ from vdl_ros.ros.training.messages import to_episode
 
 # Latest steps of which late actions are told, and from which share on that is a warning.
 _STEPS, _LATE = 100, 0.05
-_SPIN_S = 0.1
+# Shorter than what counts as a pause.
+_SPIN_S = 0.05
 
 
 class PlayNode(ManagedNode):
@@ -95,12 +96,7 @@ class PlayNode(ManagedNode):
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Send the neutral action, and no other."""
-        stood_still = self._standstill.update()
         self._end()
-        if not stood_still:
-            # To wait for the end is none; what comes next may be one.
-            self._standstill = StandstillDetector()
-            self._standstill.update()
         return TransitionCallbackReturn.SUCCESS
 
     def on_shutdown(self, state: LifecycleState) -> TransitionCallbackReturn:
@@ -126,8 +122,10 @@ class PlayNode(ManagedNode):
 
     def _end(self) -> None:
         self._stopping.set()
-        if self._playing is not None:
-            self._playing.exception()
+        # A standstill meanwhile is one, too.
+        while self._playing is not None and not self._playing.done():
+            wait([self._playing], _SPIN_S)
+            self._standstill.update()
 
     def _play(self, stop: threading.Event) -> None:
         envs = factory.make(self._policy.env, seed=0)

@@ -111,6 +111,8 @@ class Session:
             self.consent.doubt(self._confirmation.reason)
         # Whether an action of its own may be in force, beside somebody else's.
         self._owes_neutral = False
+        # Whether somebody else's command, which reaches the robot, is being looked at.
+        self._is_beside = False
         self._moved_until = -np.inf
         self._logged = ''
         self._clock, self._given_until = clock, -np.inf
@@ -165,14 +167,16 @@ class Session:
                 ROBOT_ENVIRONMENT not in sender):
             self._moved_until = now + YIELD_S
             return
+        # Of one that commands no neutral action: it would stop the other one.
+        self._is_beside = moving and not is_seen
         is_released = self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
         if values and not is_program(sender) and (is_released or not for_lamp) and (
                 self._may_take_over(moving, now)):
             self._in_force, self._has_commanded = np.array(values, np.float64), False
             self._takeover.on_person(self._in_force, now)
         elif moving:
-            # Of one that commands no neutral action: it would stop the other one.
-            self.lose(self.consent.pause, command=is_seen)
+            self.lose(self.consent.pause)
+        self._is_beside = False
         if commands and ROBOT_ENVIRONMENT in sender:
             # The end of the other one, by a person perhaps, must not let this one begin.
             self.consent.withdraw('another environment commands the robot')
@@ -201,10 +205,10 @@ class Session:
         elif moving:
             self.lose(self.consent.pause)
 
-    def _on_withdrawn(self, reason: str, moved: bool) -> None:
+    def _on_withdrawn(self, reason: str, _: bool) -> None:
         if self._follows:
             self.given_up = reason
-            self.lose(reason, command=not moved)
+            self.lose(reason)
             return
         if self._contract.simulated_clock:
             # A simulation waits for nobody, whatever would let a person be refused now.
@@ -274,7 +278,9 @@ class Session:
         """
         if self.state is not State.RUNNING:
             return 'no episode runs'
-        if outcome == 'discard':
+        if self._follows:
+            self.consent.withdraw(f'a person has ended it: {outcome}')
+        elif outcome == 'discard':
             self.lose('a person has discarded the episode')
         else:
             self._episode.judged = outcome
@@ -282,11 +288,11 @@ class Session:
                 self._command(self._neutral)
         return ''
 
-    def lose(self, reason: str, *, command: bool = True) -> None:
+    def lose(self, reason: str) -> None:
         """End the episode without a result, and wait; the neutral action is sent first of all."""
         if self.state is State.WAITING:
             return
-        if command:
+        if not self._is_beside:
             self._command(self._neutral)
         else:
             self._has_commanded = False

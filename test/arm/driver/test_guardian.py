@@ -170,7 +170,10 @@ def test_hanging_or_dead_guardian_is_noticed_and_replaced(bench, tmp_path, monke
     guardian.start()
     assert guardian.alive
     assert guardian.pid != second
-    # Of a driver that could not stop: it hands over. The new one has the state of the lamp.
+    # Of a driver that could not stop: it hands over, to one that lives. The new one has the state
+    # of the lamp.
+    psutil.Process(guardian.pid).suspend()
+    monkeypatch.setattr(module, '_ANSWER_S', 0.5)
     guardian.end(stopped=False)
     until(lambda: bench.data == ['000001'], 'the stop')
     assert other.data == []

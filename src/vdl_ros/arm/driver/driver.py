@@ -278,13 +278,11 @@ class ArmDriver:
         if self._link is not None:
             self._link.close()
         self._link, self._opened, self.sent, self.fault = None, False, None, ''
-        # Without ``stopped`` the guard sends a stop itself.
-        if not stopped:
-            try:
-                self._guard.start()
-            except GuardianError as error:
-                self._notice('error', f'motors may be on: {error}')
-        self._guard.end(stopped=stopped)
+        try:
+            # Without ``stopped`` it sends a stop itself.
+            self._guard.end(stopped=stopped)
+        except GuardianError as error:
+            self._notice('error', f'motors may be on: {error}')
         return stopped
 
     def command(self, motors: Motors, sender: str = '', age: float = 0.0) -> None:

@@ -73,7 +73,10 @@ class Guard:
         """Report whether motors may be on; call it several times a second while they are."""
 
     def end(self, *, stopped: bool) -> None:
-        """End it; unless the motors are known to be off, it first tries to stop them."""
+        """End it; unless the motors are known to be off, it first tries to stop them.
+
+        Then one that does not answer is replaced, or GuardianError is raised.
+        """
 
 
 class Guardian(Guard):
@@ -157,7 +160,18 @@ class Guardian(Guard):
     def end(self, *, stopped: bool) -> None:
         if stopped:
             self._send(_GOODBYE)
-        self._release()
+        elif self.alive:
+            self._moving = False
+            self.heartbeat(True)
+            while self.alive and self._unanswered_at is not None:
+                assert self._process is not None
+                assert self._process.stdout is not None
+                select.select([self._process.stdout], [], [], _HEARTBEAT_S)
+        try:
+            if not stopped:
+                self.start()
+        finally:
+            self._release()
 
     @staticmethod
     def _is_ready(process: subprocess.Popen[bytes]) -> bool:

@@ -18,9 +18,14 @@ from vdl_ros.ros.bags.bag_writer import BagWriter
 _KEPT_S, _KEPT_BYTES, _AFTER_S = 30.0, 64 << 20, 1.0
 # Incidents of one kind make one bag in this time, s; of the bags the newest stay.
 _AGAIN_S, _BAGS = 600.0, 20
-#: Large, and a camera's or a training's, not a robot's.
-LEFT_OUT = {'sensor_msgs/msg/Image', 'sensor_msgs/msg/PointCloud2', 'vdl_ros/msg/Policy'}
+# Large, and a camera's or a training's, not a robot's.
+_LARGE = {'sensor_msgs/msg/Image', 'sensor_msgs/msg/PointCloud2', 'vdl_ros/msg/Policy'}
 _BAG = re.compile(r'\d{8}T\d{6}(_\d+)?')
+
+
+def leaves_out(type_name: str) -> bool:
+    """Return whether a black box does not keep messages of a type: large, or of an action."""
+    return type_name in _LARGE or '/msg/' not in type_name
 
 
 class LastMessages:

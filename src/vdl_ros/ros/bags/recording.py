@@ -4,7 +4,7 @@ import fnmatch
 import queue
 import shutil
 import threading
-from collections.abc import Callable, Container
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -135,13 +135,14 @@ class Recording:
     """Subscribes to topics that match and writes their messages in a thread of its own.
 
     ``dropped`` ones did not fit into the memory limit; ``failure`` is why writing ended early.
-    Types that are ``left_out`` are not recorded.
+    Types that ``leaves_out`` chooses are not recorded.
     """
 
     def __init__(
-        self, node: Node, config: RecordConfig, bag: Bag, left_out: Container[str] = (),
+        self, node: Node, config: RecordConfig, bag: Bag,
+        leaves_out: Callable[[str], bool] = lambda type_name: False,
     ) -> None:
-        self._node, self._bag, self._left_out = node, bag, left_out
+        self._node, self._bag, self._leaves_out = node, bag, leaves_out
         self._patterns = [each.strip() for each in config.topics.split(',')]
         self._free = config.max_memory << 20
         self._bag_lock, self._budget_lock = threading.Lock(), threading.Lock()
@@ -156,7 +157,7 @@ class Recording:
 
     def discover_topics(self) -> None:
         for name, types in self._node.get_topic_names_and_types():
-            if name in self._seen or not self._matches(name) or types[0] in self._left_out:
+            if name in self._seen or not self._matches(name) or self._leaves_out(types[0]):
                 continue
             try:
                 bag_writer.check_topic(name)

@@ -183,7 +183,11 @@ class FrameTree:
         if common is None:
             raise FrameError(f'no transform from {shown(frame)!r} to {target!r} on /tf')
         inside = own[common] @ np.append(np.asarray(place, np.float64), 1.0)
-        return np.asarray(np.linalg.solve(wanted[common], inside)[:3])
+        try:
+            return np.asarray(np.linalg.solve(wanted[common], inside)[:3])
+        except np.linalg.LinAlgError:
+            raise FrameError(f'no transform from {shown(frame)!r} to {target!r}: a rotation on '
+                             '/tf is none') from None
 
     def _ancestors(self, frame: str) -> dict[str, Array]:
         """Return the pose of ``frame`` in itself and in each frame above it, the nearest first."""
