@@ -1,5 +1,6 @@
 """CheckedVectorEnv: the same behaviour for environments of different libraries."""
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -492,3 +493,19 @@ def test_an_environment_may_have_one_array_for_all_observations_or_read_only_one
         assert found[1].ravel()[0] == (0 if wrappers else 1)
         assert [each[-1] for each in found[2::4]] == [1, 2, 3]
         assert all(each.flags.writeable for each in found)
+
+
+def test_a_close_that_may_never_return_names_what_failed_before(monkeypatch):
+    named = []
+    monkeypatch.setattr('vdl_ros.envs.checked_vector_env.closing',
+                        lambda name: named.append(name) or contextlib.nullcontext())
+    for fails in (False, True):
+        env = make(EnvConfig(env_id='CartPole-v1'), seed=0, num_envs=1)
+        env.reset()
+        if fails:
+            with pytest.raises(EnvFailedError):
+                env.call('step', lambda: 1 / 0)
+        env.close()
+    assert named[0] == 'env_id: CartPole-v1: close()'
+    assert named[1].startswith('env_id: CartPole-v1: step(): ZeroDivisionError: ')
+    assert named[1].endswith('; close()')

@@ -225,6 +225,7 @@ with children.closing('env_id: x: close()'):
 def test_a_long_start_is_not_silent(monkeypatch):
     said, told = [], threading.Event()
     monkeypatch.setattr(children, '_LONG_S', 0.001)
+    monkeypatch.setattr(children, '_NEWS_S', 0.001)
     monkeypatch.setattr(children, 'say', lambda text: (said.append(text), told.set()))
     with children.telling('learner: making the network'):
         assert told.wait(300)
@@ -236,7 +237,8 @@ import runpy, sys, threading
 import vdl_ros.nodes
 from vdl_ros.common import children
 children.said = threading.Event()
-children._LONG_S, children.say = 0.001, lambda text: (print(text), children.said.set())
+children._LONG_S, children._NEWS_S = 0.001, 0.001
+children.say = lambda text: (print(text), children.said.set())
 vdl_ros.nodes.__path__.append(sys.argv[1])
 runpy.run_path(sys.argv[1] + '/node', run_name='__main__')
 """

@@ -40,6 +40,8 @@ _PATIENCE_S, _AGAIN_S = 3.0, 9.0
 # Time until a line says that a start or an environment's close() lasts, and until the latter is
 # given up, s.
 _LONG_S, _CLOSING_S = 5.0, 30.0
+# What has lasted less is no news, s. When a block was last there, or was told of.
+_NEWS_S, _silence = 1.0, {'block': -math.inf, 'line': -math.inf}
 # Time from the end of a program to that of its process, s: less than launch waits after a SIGINT.
 _LEAVING_S = 4.0
 # Time after which native code that holds Python's lock is ended with the process, s.
@@ -201,16 +203,21 @@ def closing(name: str) -> Iterator[None]:
 def telling(text: str) -> Iterator[None]:
     """Say every 5 s that a block still does what ``text`` says, as of a start that takes long."""
     over, began = threading.Event(), time.monotonic()
+    # A start is several blocks: the silence of one goes on in the next.
+    if began - _silence['block'] > _LONG_S:
+        _silence['line'] = began
 
     def watch() -> None:
-        while not over.wait(_LONG_S):
-            say(f'{text} for {time.monotonic() - began:.0f} s')
+        while not over.wait(max(_NEWS_S, _silence['line'] + _LONG_S - time.monotonic())):
+            _silence['line'] = time.monotonic()
+            say(f'{text} for {_silence["line"] - began:.0f} s')
 
     threading.Thread(target=watch, name='start', daemon=True).start()
     try:
         yield
     finally:
         over.set()
+        _silence['block'] = time.monotonic()
 
 
 def end_now(line: str, status: int) -> None:

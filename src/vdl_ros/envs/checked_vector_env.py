@@ -134,6 +134,7 @@ class CheckedVectorEnv(Wrapper):
     ) -> None:
         super().__init__(env)
         self._copies, self._is_foreign, self._name = copies, is_foreign, _named(env)
+        self._failed = ''
         mode = env.metadata.get('autoreset_mode')
         if mode is not self.MODE:
             self.close()
@@ -196,16 +197,25 @@ class CheckedVectorEnv(Wrapper):
                 return function()
             with ForeignCall(self._name, f'in {name}()', often=name == 'step'):
                 return function()
-        except (EnvError, EnvStopped):
+        except EnvStopped:
+            raise
+        except EnvError as error:
+            self._failed = str(error)
             raise
         except ObservationError as error:
-            raise failure(self.env, f'the observation of {name}(){error}') from error
+            found = failure(self.env, f'the observation of {name}(){error}')
+            self._failed = str(found)
+            raise found from error
         except foreign_errors() as error:
-            raise failure(self.env, f'{name}(): {cause(error)}') from error
+            found = failure(self.env, f'{name}(): {cause(error)}')
+            self._failed = str(found)
+            raise found from error
 
     def close(self, **kwargs: Any) -> None:
         try:
-            with closing(str(failure(self.env, 'close()'))):
+            # Whoever hears of the failure prints it after this, which may never end.
+            with closing(f'{self._failed}; close()' if self._failed
+                         else str(failure(self.env, 'close()'))):
                 super().close(**kwargs)
         except foreign_errors() as error:
             # What follows still has to be closed.

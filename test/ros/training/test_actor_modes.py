@@ -109,8 +109,12 @@ def test_a_learner_hears_how_far_a_slow_unroll_is_and_when_that_is_no_longer_kno
     for now[0] in (100.0, 104.0, 106.0):
         LocalInferenceMode._before_step(mode)
     assert said == ['is at step 100', 'is at step 106']
-    say('acts in 2 x a')
+    training._Source._on_state(source, String(data='b refuses the policy: x'))
     assert training._Source.progress(source) == 'a is at step 106'
+    say('refuses the policy: x')
+    assert not training._Source.progress(source)
+    say('is at step 3')
+    assert training._Source.progress(source) == 'a is at step 3'
     now[0] += 60.0
     assert not training._Source.progress(source)
 

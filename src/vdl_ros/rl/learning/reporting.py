@@ -201,7 +201,7 @@ class RunReporter:
         left = '' if math.isnan(left_s) else f', {_duration(left_s)} left'
         shown = '-' if math.isnan(mean_return) else f'{mean_return:.1f}'
         line = (f'steps {steps:>9,} / {total_steps:,} ({steps / total_steps:.0%}{left})   '
-                f'{rates["steps"]:>7,.0f}/s   return {shown:>7}   '
+                f'{_rate(rates["steps"]):>7}/s   return {shown:>7}   '
                 f'{"" if math.isnan(success) else f"success {success:>4.0%}   "}'
                 f'{_takeovers(progress.takeovers)}'
                 f'lag {progress.lag_mean:.1f} (max {progress.lag[1]})   '
@@ -277,6 +277,10 @@ def _takeovers(found: Mapping[str, float]) -> str:
 
 def _late_share(grown: Mapping[str, float]) -> float:
     return grown['late'] / max(grown['late'] + grown['actions'], 1.0)
+
+
+def _rate(steps: float) -> str:
+    return f'{steps:,.0f}' if steps >= 10.0 else f'{steps:.2g}'
 
 
 def _duration(seconds: float) -> str:

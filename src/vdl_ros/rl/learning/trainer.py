@@ -394,7 +394,8 @@ class Trainer:
             update, now = self._update, time.monotonic()
             if self.learner.version != version:
                 told, version = now, self.learner.version
-            if now - max(update[1] if update else told, told) < _SILENT_S:
+            # Of an update that has just begun there is nothing to say.
+            if now - told < _SILENT_S or (update and now - update[1] < _LOOK_S):
                 continue
             if update is None:
                 said, waits = waits, (f'waits for the trajectories of update {version + 1}: '

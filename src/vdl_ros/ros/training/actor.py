@@ -139,20 +139,21 @@ class PolicyInbox:
         except EnvStopped:
             raise
         except Exception as error:
-            end()
             self.receive_again()
             self._acts_since = math.inf
             self._failures += isinstance(error, EnvError)
-            if self._launch_id and self._failures >= _MAX_FAILURES:
-                with set_up():
-                    raise
             reason = in_one_line(error)
             self._on_refusal(reason)
+            # Before the end of the environments, which may never come.
             if reason != self.last_error:
                 self.last_error = reason
                 what = ('environment failed, trying again' if isinstance(error, EnvFailedError)
                         else 'policy refused, waiting for another')
                 self._node.get_logger().error(f'{what}: {reason}')
+            end()
+            if self._launch_id and self._failures >= _MAX_FAILURES:
+                with set_up():
+                    raise
 
 
 @dataclass(frozen=True)

@@ -280,8 +280,13 @@ class _Source:
             qos.sub(self._node, 'actor_state', self._on_state)
 
     def _on_state(self, message: String) -> None:
+        since, text = time.monotonic(), shown(message.data, _STATE_LENGTH)
+        name = text.partition(' ')[0]
         if f' {AT}step ' in message.data:
-            self._progress = time.monotonic(), shown(message.data, _STATE_LENGTH)
+            self._progress = since, text
+        elif self._progress[1].partition(' ')[0] == name:
+            # It has failed, or was started again.
+            self._progress = since, ''
 
     def progress(self) -> str:
         """Return what an actor has said lately of its slow unroll, or ''."""
