@@ -12,6 +12,8 @@ from robot_contract import GOOD
 from vdl_ros.common.consent import YIELD_S
 from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import (
+    ActionPart,
+    Actions,
     ImageTopic,
     LateAction,
     Limit,
@@ -129,6 +131,21 @@ def test_an_action_is_sent_at_once_and_its_outcome_comes_with_the_next_tick(robo
     np.testing.assert_allclose(result.observation[2:], [0.7, 0.0], atol=1e-6)
     assert result.observation_age == pytest.approx(0.01)
     assert result.action_age == 0.0
+
+
+def test_changes_begin_anew_in_each_episode_where_the_robot_is(robot):
+    robot = robot(episode_steps=2, actions=Actions(
+        topic='cmd_vel', type='geometry_msgs/msg/Twist', parts=(ActionPart(
+            name='forward', field='linear.x', unit='m/s', low=-0.2, high=0.2,
+            change_of='speed'),)))
+    for _ in range(2):
+        robot.start()
+        for _ in range(2):
+            result = robot.tick(act=0.1)
+        assert result.truncated
+        # It was at 0.1; the neutral action at the end is to stay.
+        assert robot.sent == pytest.approx([0.2, 0.3, 0.3])
+        robot.tick(act=0.1)  # for the next one
 
 
 def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):

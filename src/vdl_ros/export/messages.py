@@ -22,6 +22,7 @@ from vdl_ros.robots.contract import (
     IMAGE,
     ActionPart,
     Contract,
+    ContractError,
     Feature,
     ReadingError,
     follow,
@@ -94,7 +95,13 @@ ARM = BagTopics(
 
 
 def of_contract(contract: Contract) -> BagTopics:
-    """Return the topics of a robot: features are the state, parts of the action the command."""
+    """Return the topics of a robot: features are the state, parts of the action the command.
+
+    ContractError: its commands are positions, of which actions cannot be made.
+    """
+    if contract.actions.has_changes:
+        raise ContractError(f'{contract.name}.yaml: actions: change_of is not allowed for data of '
+                            'recordings: their positions are no actions')
     types, states = {}, {}
     for key, topic in contract.topics.items():
         name = topic.topic.strip('/')

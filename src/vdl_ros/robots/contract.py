@@ -119,7 +119,10 @@ class Feature(_Range, kw_only=True):
 
 
 class ActionPart(_Section, kw_only=True):
-    """One number of the action: one of ``levels``, else any from ``low`` to ``high``."""
+    """One number of the action: one of ``levels``, else any from ``low`` to ``high``.
+
+    With ``change_of``, a feature, it is a change, and the message has the position that results.
+    """
 
     name: _Text
     field: _Field
@@ -129,8 +132,11 @@ class ActionPart(_Section, kw_only=True):
     high: _Number = math.nan
     neutral: _Number = 0.0
     index: _Index = -1
+    change_of: str = ''
 
     def __post_init__(self) -> None:
+        if self.change_of and self.neutral:
+            raise _refusal('neutral', self.neutral, '0, with change_of')
         levels = self.levels
         if levels:
             if len({*levels}) < max(2, len(levels)):
@@ -159,6 +165,13 @@ class Actions(_Section, kw_only=True):
         for name in ('parts', 'recorded'):
             if len({bool(part.levels) for part in getattr(self, name)}) > 1:
                 raise ValueError(f'{name}: levels for all of them, or for none')
+        if self.has_changes and (self.sender or self.echo):
+            # What another sends would be compared with the neutral action, which is a change.
+            raise _refusal('sender', self.sender or self.echo, "'', as echo, with change_of")
+
+    @property
+    def has_changes(self) -> bool:
+        return any(part.change_of for part in self.parts)
 
     @property
     def neutral(self) -> tuple[float, ...]:
@@ -365,6 +378,9 @@ class Contract(_Section, kw_only=True):
         self._check_images()
         for index, limit in enumerate(self.limits):
             _check_name(f'limits[{index}]: feature', limit.feature, names)
+        for index, each in enumerate(self.actions.parts):
+            if each.change_of:
+                _check_name(f'actions: parts[{index}]: change_of', each.change_of, names)
         for part in self.takeover.parts if self.takeover else ():
             _check_name('takeover: parts: name', part.name,
                         [each.name for each in self.actions.parts], 'actions')

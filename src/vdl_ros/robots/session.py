@@ -21,6 +21,7 @@ from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import Contract, Limit, Reading
 from vdl_ros.robots.episode import Aim, Episode, ResetError, Resetter, Result, State, StopState
 from vdl_ros.robots.observer import Observer
+from vdl_ros.robots.positions import Positions
 from vdl_ros.robots.takeover import Takeover, allowed
 from vdl_ros.robots.task import HISTORY, Measured, Task
 
@@ -77,6 +78,7 @@ class Session:
         self._contract, self._task, self._resetter = contract, task, resetter
         self._observer = Observer(contract, task)
         self._send, self._log = send, log
+        self._positions = Positions(contract)
         self._pictures = None if classifier is None else SuccessInPictures(
             classifier, contract, log, clock)
         self.state = State.WAITING
@@ -488,6 +490,7 @@ class Session:
 
     def _begin(self, now: float) -> None:
         self._in_force, self._episode = self._neutral, self._new_episode(now)
+        self._positions.forget()
         self._observer.begin()
         measured = self._measure(now)
         self._task.begin(measured, self._random)
@@ -612,4 +615,6 @@ class Session:
         if self.aimed and math.isnan(self.aimed.reaction) and not np.array_equal(
                 self._in_force, self._neutral):
             self.aimed.reaction = self._clock() - self.aimed.at
-        self._send(self._in_force)
+        # Who takes positions, and has not said where it is, is not moved.
+        if (sent := self._positions.of(self._in_force, self._values())) is not None:
+            self._send(sent)

@@ -1,0 +1,50 @@
+"""Positions that are sent for changes."""
+
+import numpy as np
+import pytest
+import yaml
+from robot_contract import GOOD
+
+from vdl_ros.robots.contract import ContractError, read_contract
+from vdl_ros.robots.positions import Positions
+
+
+@pytest.fixture
+def contract(tmp_path):
+    def read(**actions):
+        part = GOOD['actions']['parts'][0] | {'low': -0.1, 'high': 0.1, 'change_of': 'speed'}
+        (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(
+            GOOD | {'actions': GOOD['actions'] | {'parts': [part | actions.pop('part', {})]}
+                    | actions}))
+        return read_contract(tmp_path / 'mine.yaml')
+    return read
+
+
+def test_changes_add_up_within_the_limits_and_not_far_from_where_the_robot_is(contract):
+    positions = Positions(contract())
+
+    def sent(change, measured):
+        found = positions.of(np.array([change]), {'speed': measured})
+        return found[0] if found is None else pytest.approx(found[0])
+
+    assert positions.of(np.array([0.1]), {}) is None  # before the first measurement
+    assert sent(0.1, 0.5) == 0.6
+    assert sent(0.0, 0.58) == 0.6  # who hangs below it does not sink
+    assert sent(0.1, 0.58) == 0.7
+    assert sent(0.1, 0.58) == 0.78  # who is held goes no further
+    assert sent(0.1, 0.95) == 0.88
+    positions.forget()
+    assert sent(0.1, 0.95) == 1.0  # the limit
+    positions.forget()
+    assert sent(0.0, 1.2) == 1.2  # who is beyond it is not moved
+    assert sent(0.1, 1.2) == 1.2
+    assert sent(-0.1, 1.2) == 1.1
+
+
+@pytest.mark.parametrize(('actions', 'error'), [
+    ({'part': {'change_of': 'sped'}}, "change_of: 'sped' is not allowed: .* did you mean"),
+    ({'part': {'neutral': 0.05}}, 'neutral: 0.05 is not allowed: 0, with change_of'),
+    ({'echo': 'sent'}, "sender: 'sent' is not allowed: '', as echo, with change_of")])
+def test_a_contract_says_what_of_changes_cannot_be(contract, actions, error):
+    with pytest.raises(ContractError, match=error):
+        contract(**actions)
