@@ -40,6 +40,7 @@ from vdl_ros.ros.node_settings import (
     SimArmConfig,
     TopicStatsConfig,
     TrainingViewerConfig,
+    TwinConfig,
     ViewConfig,
     WorldActorConfig,
 )
@@ -88,7 +89,8 @@ PAGES = (
         ('`sim_arm`, `arm_controller`, `camera`, `robot_state`: the description',
          GeometryConfig),
         ('`arm_driver`, `sim_arm`: when motors are stopped', SafetyConfig),
-        ('`arm_driver`: USB', UsbConfig), ('`sim_arm`: time', SimArmConfig),
+        ('`arm_driver`: USB', UsbConfig), ('`sim_arm`, `sim_so101`', TwinConfig),
+        ('`sim_arm`: time', SimArmConfig),
         ('`sim_arm`: physics', SimulationConfig), ('`arm_controller`', ControllerConfig),
         ('`viewer`', ViewConfig))),
     ('A policy on a robot',

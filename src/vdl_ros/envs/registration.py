@@ -8,6 +8,9 @@ PUSH = 'vdl_ros/OWI535Push-v0'
 PICK_PLACE = 'vdl_ros/OWI535PickPlace-v0'
 #: Steps after which an episode is truncated, at 10 Hz: 20 s, and 30 s.
 REACH_STEPS, PUSH_STEPS, PICK_PLACE_STEPS = 200, 200, 300
+#: The SO-101's, with the steps of their contracts.
+SO101_REACH, SO101_PICK = 'vdl_ros/SO101Reach-v0', 'vdl_ros/SO101Pick-v0'
+_SO101 = {SO101_REACH: ('ReachEnv', 100), SO101_PICK: ('PickEnv', 150)}
 
 #: CartPole in pixels and its variants, with their arguments.
 CART_POLE_PIXELS: dict[str, dict[str, float]] = {
@@ -30,6 +33,10 @@ def register() -> None:
             place = f'vdl_ros.envs.owi535.{module}:{kind}'
             gymnasium.register(name, entry_point=f'{place}Env',
                                vector_entry_point=f'{place}VectorEnv', max_episode_steps=steps)
+    for name, (kind, steps) in _SO101.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(name, entry_point=f'vdl_ros.envs.so101.environments:{kind}',
+                               max_episode_steps=steps)
     for name, arguments in CART_POLE_PIXELS.items():
         if name not in gymnasium.registry:
             gymnasium.register(

@@ -19,7 +19,14 @@ from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import add_cube, build_scene
-from vdl_ros.arm.simulation.simulation import START, ArmSimulation, Pacer, PoseError, SimulatedLink
+from vdl_ros.arm.simulation.simulation import (
+    START,
+    ArmSimulation,
+    Pacer,
+    PoseError,
+    SimulatedLink,
+    pose_by_name,
+)
 from vdl_ros.ros.arm.arm_topics import ArmTopics
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import pose_message
@@ -118,14 +125,10 @@ class SimArmNode(BaseNode):
     def _on_set_pose(
         self, request: SetJointPositions.Request, response: SetJointPositions.Response,
     ) -> SetJointPositions.Response:
-        names = list(request.name)
         driver = self._topics.driver
         try:
-            if len(names) != len(request.position) or len(set(names)) != len(names):
-                raise PoseError(f'pose: {len(names)} names and {len(request.position)} positions: '
-                                'one for each, no name twice')
-            pose = dict(zip(names, request.position, strict=True))
-            self._simulation.reset(pose, list(request.cube) or START)
+            self._simulation.reset(
+                pose_by_name(request.name, request.position), list(request.cube) or START)
         except PoseError as error:
             response.message = str(error)
             return response

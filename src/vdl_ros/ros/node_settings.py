@@ -164,22 +164,28 @@ class RobotStateConfig:
 
 
 @dataclass(frozen=True)
-class SimArmConfig:
-    """The node ``sim_arm``."""
+class TwinConfig:
+    """The nodes ``sim_arm`` and ``sim_so101``."""
 
     real_time_factor: float = setting(
         1.0, 'Simulated seconds per second, as far as the processor allows.', minimum=0.01,
         maximum=100.0)
-    stepped: bool = setting(False, 'Time advances only by the service ~/step.')
     publish_clock: bool = setting(
         False, 'Publish simulated time on /clock, for nodes with use_sim_time.')
+    cube: bool = setting(
+        False, 'Put a cube of 3 cm on the table, to push or to pick; its pose is published.')
+
+
+@dataclass(frozen=True)
+class SimArmConfig(TwinConfig):
+    """The node ``sim_arm``."""
+
+    stepped: bool = setting(False, 'Time advances only by the service ~/step.')
     joint_rate: float = setting(
         60.0, 'Rate of joint states, in simulated time.', minimum=1.0, maximum=250.0, unit='Hz')
     start_pose: str = setting(
         '', 'Start positions, such as "shoulder=0.4 elbow=-0.8", rad; others 0.')
     sim_seed: int = setting(0, 'Seed of all randomness.', minimum=0, maximum=2**31 - 1)
-    cube: bool = setting(
-        False, 'Put a cube of 3 cm on the table, to push or to pick; its pose is published.')
 
     @property
     def pose(self) -> dict[str, float]:

@@ -116,6 +116,9 @@ TABLE = {
     'arm/viewer_alive': Topic('std_msgs/Empty', COMMAND, ALIVE),
     'arm/joint_states': _sensor('sensor_msgs/JointState'),
     'arm/pose': _sensor('vdl_ros/ArmPose'),
+    # Of ros2_control's controllers, for the SO-101.
+    'joint_states': _sensor('sensor_msgs/JointState'),
+    'forward_position_controller/commands': Topic('std_msgs/Float64MultiArray', COMMAND),
     'arm/trajectory_markers': Topic('visualization_msgs/MarkerArray', LATCHED),
     # Not latched: a policy that starts later would move an arm without notice.
     'arm/target': Topic('geometry_msgs/PointStamped', COMMAND),

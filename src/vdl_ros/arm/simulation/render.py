@@ -79,6 +79,18 @@ def set_lamp(model: Any, on: bool) -> None:
     model.mat(PREFIX + 'lens').emission[:] = 1.0 if on else 0.0
 
 
+def open_renderer(model: Any, width: int, height: int) -> Any:
+    """Return a ``mujoco.Renderer``; OpenGLError: this machine cannot render."""
+    if not hasattr(mujoco, 'GLContext'):
+        check_drawing()
+        raise OpenGLError('OpenGL: MuJoCo was imported with MUJOCO_GL=disable')
+    try:
+        return mujoco.Renderer(model, height=height, width=width)
+    except Exception as error:  # each backend of OpenGL raises its own type
+        backend = mujoco.GLContext.__module__  # mujoco.egl, unless MUJOCO_GL was set too late
+        raise OpenGLError(f'OpenGL ({backend}): {" ".join(str(error).split())}') from error
+
+
 class ArmRenderer:
     """Renders images of a scene.
 
@@ -101,14 +113,7 @@ class ArmRenderer:
         self.scene = scene
         self.width, self.height = width, height
         self._data = mujoco.MjData(scene.model)
-        if not hasattr(mujoco, 'GLContext'):
-            check_drawing()
-            raise OpenGLError('OpenGL: MuJoCo was imported with MUJOCO_GL=disable')
-        try:
-            self._renderer: Any = mujoco.Renderer(scene.model, height=height, width=width)
-        except Exception as error:  # each backend of OpenGL raises its own type
-            backend = mujoco.GLContext.__module__  # mujoco.egl, unless MUJOCO_GL was set too late
-            raise OpenGLError(f'OpenGL ({backend}): {" ".join(str(error).split())}') from error
+        self._renderer: Any = open_renderer(scene.model, width, height)
         ArmRenderer._open = self
 
     def __enter__(self) -> 'ArmRenderer':

@@ -6,7 +6,7 @@ from typing import Any
 
 import mujoco
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.arm.driver.usb import Signs, decode
 from vdl_ros.arm.geometry import ArmGeometry, Positions
@@ -30,6 +30,22 @@ MAX_CUBE = 0.35
 
 class PoseError(ValueError):
     """An impossible pose of the arm; the message names the joint and its limits."""
+
+
+def pose_by_name(names: Sequence[str], values: Sequence[float]) -> dict[str, float]:
+    if len(names) != len(values) or len({*names}) != len(names):
+        raise PoseError(f'pose: {len(names)} names and {len(values)} positions: one for each, no '
+                        'name twice')
+    return dict(zip(names, values, strict=True))
+
+
+def checked_cube(cube: Sequence[float]) -> NDArray[np.float64]:
+    """Return the pose, float64 [7], of a cube on the table at x, y, m, and an angle, rad."""
+    if len(cube) != len(START) or not np.isfinite(cube).all() or (
+            np.abs(cube[:2]).max() > MAX_CUBE):
+        raise PoseError(f'cube: {quoted(list(cube))} is not allowed: x and y from '
+                        f'{-MAX_CUBE:g} to {MAX_CUBE:g} m, and an angle in rad')
+    return cube_pose(*cube)
 
 
 class ArmSimulation:
@@ -164,13 +180,8 @@ class ArmSimulation:
         self._steps += 1
 
     def _place_cube(self, cube: Sequence[float]) -> None:
-        if self._cube is None:
-            return
-        if len(cube) != len(START) or not np.isfinite(cube).all() or (
-                np.abs(cube[:2]).max() > MAX_CUBE):
-            raise PoseError(f'cube: {quoted(list(cube))} is not allowed: x and y from '
-                            f'{-MAX_CUBE:g} to {MAX_CUBE:g} m, and an angle in rad')
-        self.scene.model.qpos0[self._cube] = cube_pose(*cube)
+        if self._cube is not None:
+            self.scene.model.qpos0[self._cube] = checked_cube(cube)
 
     def _checked(self, pose: ArrayLike | Mapping[str, float] | None) -> Positions:
         if isinstance(pose, Mapping):
