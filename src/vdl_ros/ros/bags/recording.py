@@ -157,7 +157,7 @@ class Recording:
 
     def discover_topics(self) -> None:
         for name, types in self._node.get_topic_names_and_types():
-            if name in self._seen or not self._matches(name) or self._leaves_out(types[0]):
+            if name in self._seen or not self.matches(name) or self._leaves_out(types[0]):
                 continue
             try:
                 bag_writer.check_topic(name)
@@ -181,7 +181,7 @@ class Recording:
                 kind, name, partial(self._receive, handle), profile, raw=True)
             self._node.get_logger().info(f'recording {name} ({types[0]})')
 
-    def _matches(self, name: str) -> bool:
+    def matches(self, name: str) -> bool:
         """Return whether a pattern chooses a topic; compressed copies have to be named."""
         return any(fnmatch.fnmatchcase(name, pattern)
                    or fnmatch.fnmatchcase(name.rsplit('/', 1)[-1], pattern)
