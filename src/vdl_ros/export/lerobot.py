@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.video_writer import PIXEL_FORMAT, VideoWriter
+from vdl_ros.export.lerobot_check import ARROW, COUNTERS, VERSION, check_dataset
 from vdl_ros.export.synchronizer import MAX_EPISODE_S
 from vdl_ros.export.writer import Layout, Row, require_module
 
@@ -83,9 +83,6 @@ _CAMERA = 'observation.environment_state'
 _EPISODES = 'meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 _DATA = 'data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet'
 _VIDEO = 'videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4'
-_VERSION = 'v3.0'
-_COUNTERS = {'timestamp': 'float32', 'frame_index': 'int64', 'episode_index': 'int64',
-             'index': 'int64', 'task_index': 'int64'}
 
 
 def _features(layout: Layout) -> dict[str, dict[str, Any]]:
@@ -112,7 +109,7 @@ def _features(layout: Layout) -> dict[str, dict[str, Any]]:
     if layout.has_images:
         found[_IMAGE] = video
     return found | {name: {'dtype': kind, 'shape': [1], 'names': None}
-                    for name, kind in _COUNTERS.items()}
+                    for name, kind in COUNTERS.items()}
 
 
 def _tasks_table(arrow: Any, tasks: Sequence[str]) -> Any:
@@ -139,8 +136,6 @@ def _write_json(path: Path, content: dict[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=4) + '\n')
 
 
-# Names of types that are others in Arrow.
-_ARROW = {'bool': 'bool_'}
 _FILES_PER_CHUNK = 1000
 _DATA_BYTES = 100 << 20
 _VIDEO_BYTES = 200 << 20
@@ -170,7 +165,7 @@ class LeRobotWriter:
                 'width and height must be even; --format hdf5 takes any')
         self._root, self._layout = root, layout
         self._features = _features(layout)
-        types = {name: getattr(self._arrow, _ARROW.get(each['dtype'], each['dtype']))()
+        types = {name: getattr(self._arrow, ARROW.get(each['dtype'], each['dtype']))()
                  for name, each in self._features.items() if each['dtype'] != 'video'}
         # LeRobot has one number as a column of numbers, not of lists.
         self._schema = self._arrow.schema([
@@ -180,7 +175,6 @@ class LeRobotWriter:
         self._episodes: Any = None
         self._video: VideoWriter | None = None
         self._data_file = self._video_file = -1
-        self._videos: list[tuple[Path, int]] = []
         self._meta: list[dict[str, Any]] = []
         self._total: dict[str, Statistics] = {}
         self._frames = self._count = 0
@@ -252,7 +246,7 @@ class LeRobotWriter:
             feature: {name: np.asarray(value).tolist() for name, value in statistics.items()}
             for feature, statistics in self._total.items()})
         _write_json(meta / 'info.json', {
-            'codebase_version': _VERSION, 'robot_type': layout.robot,
+            'codebase_version': VERSION, 'robot_type': layout.robot,
             'total_episodes': self._count, 'total_frames': self._frames,
             'total_tasks': len(layout.tasks), 'chunks_size': _FILES_PER_CHUNK,
             'data_files_size_in_mb': 100, 'video_files_size_in_mb': 200, 'fps': layout.fps,
@@ -268,27 +262,10 @@ class LeRobotWriter:
 
     def verify(self) -> tuple[int, int]:
         """Read the finished files; return rows and episodes, or raise ValueError."""
-        table = self._parquet.read_table(
-            self._root / 'data', columns=['index', 'episode_index', 'timestamp'])
-        index, episode, time = (each.to_numpy() for each in table.columns)
-        begins, rows = np.diff(episode, prepend=-1), len(index)
-        good = (index == np.arange(rows)) & np.where(
-            begins == 0, np.diff(time, prepend=0.0) > 0.0, (begins == 1) & (time == 0.0))
-        if not good.all():
-            raise ValueError(f'row {good.argmin()} is not the next one, or its time does not '
-                             'increase')
-        for path, count in self._videos:
-            with self._av.open(str(path), format='mp4') as container:
-                # Without decoding: the times of the packets.
-                times = [each.pts * each.time_base for each in container.demux(
-                    container.streams.video[0]) if each.pts is not None]
-            if times != [Fraction(number, self._layout.fps) for number in range(count)]:
-                raise ValueError(f'{path.name}: {len(times)} pictures instead of {count}, or one '
-                                 'is not at its time')
-        pictures = sum(count for _, count in self._videos)
-        if self._layout.has_images and pictures != rows:
-            raise ValueError(f'{rows} rows, but {pictures} pictures in the videos')
-        return rows, int(episode[-1]) + 1
+        found = check_dataset(self._root)
+        if found.problems:
+            raise ValueError(found.problems[0])
+        return found.rows, found.episodes
 
     def _column(self, values: np.ndarray[Any, Any]) -> Any:
         if values.ndim == 1 or values.shape[1] == 1:
@@ -317,7 +294,6 @@ class LeRobotWriter:
     def _close_video(self) -> None:
         if self._video is not None:
             self._video.close()
-            self._videos.append((self._video.path, self._video.count))
             self._video = None
 
     def _write_episodes(self) -> None:
