@@ -55,7 +55,8 @@ class Difference(NamedTuple):
         robot: its number among the copies of the contract.
         at: seconds after the first decision in the bag.
         decided, computed: its action, and that of the policy.
-        ages: by topic of the contract, how old the latest message was, s; NaN: there was none.
+        ages: by topic of the contract, how long before the decision the latest message came
+            to who recorded both, s; NaN: there was none.
     """
 
     step: int
@@ -79,7 +80,7 @@ class Replay(NamedTuple):
 class _Decision(NamedTuple):
     message: Any
     arrays: dict[str, NDArray[Any]]
-    ages: dict[str, int]
+    ages: dict[str, float]
 
 
 def replay(bag: Path, policy: Path) -> Replay:
@@ -114,7 +115,7 @@ def replay(bag: Path, policy: Path) -> Replay:
         for robot in np.flatnonzero(known):
             decided = arrays['action'][robot]
             if not np.array_equal(decided, computed[robot]):
-                ages = {topic.topic: _age(decision.ages, topic.topic, stamp)
+                ages = {topic.topic: _age(decision.ages, topic.topic)
                         for topic in contract.inputs.values()}
                 return Replay(env_id, used, count, skipped, Difference(
                     step, int(robot), (stamp - first) * 1e-9, decided, computed[robot], ages))
@@ -140,10 +141,12 @@ def _decisions(bag: Path) -> Iterator[_Decision]:
         except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f'{bag}: {message.topic}: no decision of play: '
                              f'{shown(str(error))}') from None
-        yield _Decision(found, arrays, dict(latest))
+        # By the bag alone: all of its times are those of one process.
+        yield _Decision(found, arrays, {
+            topic: (message.stamp_ns - at) * 1e-9 for topic, at in latest.items()})
 
 
-def _age(latest: dict[str, int], topic: str, stamp: int) -> float:
-    """Return how long before ``stamp``, ns, the topic's latest message came, s."""
-    times = [at for name, at in latest.items() if f'/{name}'.endswith(f'/{topic.lstrip("/")}')]
-    return (stamp - max(times)) * 1e-9 if times else math.nan
+def _age(ages: dict[str, float], topic: str) -> float:
+    """Return the age of the topic's latest message, s; NaN without one."""
+    return min((age for name, age in ages.items()
+                if f'/{name}'.endswith(f'/{topic.lstrip("/")}')), default=math.nan)
