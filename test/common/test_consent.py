@@ -362,6 +362,8 @@ def test_a_command_that_was_held_up_is_told_by_its_stamp_whatever_the_clocks_sho
     # A clock that was set back by a minute: late for a second.
     times = [20.0 + 0.25 * step for step in range(8)]
     assert [bool(delay(at - 60.0, at)) for at in times] == [True] * 4 + [False] * 4
+    # One at a time, each held up, is no clock that was set.
+    assert [bool(delay(at - 70.0, at)) for at in (30.0, 40.0, 50.0)] == [True] * 3
     for number in range(1000):  # senders can invent names
         delay(1.0, 1.0, f'/{number}')
     assert delay(22.0, 30.0) == 0.0

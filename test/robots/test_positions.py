@@ -23,7 +23,9 @@ def contract(tmp_path):
 def test_changes_add_up_within_the_limits_and_not_far_from_where_the_robot_is(contract):
     positions = Positions(contract())
 
-    def sent(change, measured):
+    def sent(change, measured, ticks=1):
+        for _ in range(ticks):
+            positions.tick()
         found = positions.of(np.array([change]), {'speed': measured})
         return found[0] if found is None else pytest.approx(found[0])
 
@@ -33,6 +35,9 @@ def test_changes_add_up_within_the_limits_and_not_far_from_where_the_robot_is(co
     assert sent(0.1, 0.58) == 0.7
     assert sent(0.1, 0.58) == 0.78  # who is held goes no further
     assert sent(0.1, 0.95) == 0.88
+    assert sent(0.05, 0.8) == 0.93
+    # Of several within a tick, as of a joystick, the last one counts.
+    assert [sent(change, 0.8, ticks=0) for change in (0.02, -0.05, 0.0)] == [0.90, 0.83, 0.83]
     positions.forget()
     assert sent(0.1, 0.95) == 1.0  # the limit
     positions.forget()

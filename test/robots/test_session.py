@@ -146,6 +146,11 @@ def test_changes_begin_anew_in_each_episode_where_the_robot_is(robot):
         # It was at 0.1; the neutral action at the end is to stay.
         assert robot.sent == pytest.approx([0.2, 0.3, 0.3])
         robot.tick(act=0.1)  # for the next one
+        # Moved by others meanwhile, it is not brought back.
+        count = len(robot.sent)
+        robot.session.lose('x')
+        robot.session.stop()
+        assert len(robot.sent) == count
 
 
 def test_a_robot_is_not_reset_before_it_receives_its_neutral_action(robot):

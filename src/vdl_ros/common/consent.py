@@ -192,24 +192,25 @@ class DelayDetector:
 
     def __init__(self, max_delay: float) -> None:
         self._max_delay = max_delay
-        # Stamp of the last command in time, its arrival less its stamp, and since when they are
-        # late, s.
-        self._last: dict[str, tuple[float, float, float]] = {}
+        # Stamp of the last command in time, its arrival less its stamp; since when, one after the
+        # other, they are late, and when the last of these came, s.
+        self._last: dict[str, tuple[float, float, float, float]] = {}
 
     def delay(self, sender: str, stamp: float, now: float) -> float:
         """Return how much longer than the last one a command took that arrives at ``now``, s.
 
         0 if it is in time, or unknown: it has no sender, no stamp or the same one again.
         """
-        before, usual, late_since = self._last.pop(sender, (stamp, now - stamp, math.inf))
+        before, usual, late_since, late_at = self._last.pop(
+            sender, (stamp, now - stamp, math.inf, now))
         delay = now - stamp - usual
         if not sender or not stamp:
             return 0.0
-        late_since = min(late_since, now)
+        late_since = min(late_since, now) if now - late_at <= self._max_delay else now
         is_late = (delay > self._max_delay and stamp != before
                    and now - late_since < _CLOCK_SET_S)
-        self._last[sender] = (before, usual, late_since) if is_late else (
-            stamp, now - stamp, math.inf)
+        self._last[sender] = (before, usual, late_since, now) if is_late else (
+            stamp, now - stamp, math.inf, now)
         if len(self._last) > _SENDERS:
             del self._last[next(iter(self._last))]
         return delay if is_late else 0.0

@@ -380,7 +380,8 @@ class Contract(_Section, kw_only=True):
             _check_name(f'limits[{index}]: feature', limit.feature, names)
         for index, each in enumerate(self.actions.parts):
             if each.change_of:
-                _check_name(f'actions: parts[{index}]: change_of', each.change_of, names)
+                _check_name(f'actions: parts[{index}]: change_of', each.change_of, [
+                    feature.name for feature in self.features if not feature.optional])
         for part in self.takeover.parts if self.takeover else ():
             _check_name('takeover: parts: name', part.name,
                         [each.name for each in self.actions.parts], 'actions')

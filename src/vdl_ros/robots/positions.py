@@ -28,10 +28,15 @@ class Positions:
             for end in ('low', 'high'))
         self._lead = np.array([parts[index].high - parts[index].low for index in self._which])
         self._sent: NDArray[np.float64] | None = None
+        self._ticked: NDArray[np.float64] | None = None
 
     def forget(self) -> None:
         """Begin an episode: the next change is from where the robot is."""
-        self._sent = None
+        self._sent = self._ticked = None
+
+    def tick(self) -> None:
+        """Go on at a tick: of several changes between two of them only the last one counts."""
+        self._ticked = self._sent
 
     def of(
         self, action: NDArray[np.float64], values: Mapping[str, float],
@@ -45,7 +50,9 @@ class Positions:
         measured = np.array([values.get(name, np.nan) for name in self._names])
         if not np.isfinite(measured).all():
             return None
-        wanted = (measured if self._sent is None else self._sent) + action[self._which]
+        change = action[self._which]
+        begin = self._ticked if change.any() else self._sent
+        wanted = (measured if begin is None else begin) + change
         wanted = np.clip(wanted, np.minimum(self._low, measured), np.maximum(self._high, measured))
         self._sent = np.clip(wanted, measured - self._lead, measured + self._lead)
         sent: NDArray[np.float64] = action.copy()

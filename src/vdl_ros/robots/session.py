@@ -508,6 +508,7 @@ class Session:
         """Give the agent what its action led to; without an action, keep or stop the robot."""
         episode, late = self._episode, self._contract.late
         self.ticks += 1
+        self._positions.tick()
         executed = self._takeover.end_tick(now)
         episode.history.appendleft(self._in_force if executed is None else executed[1])
         measured = self._measure(now)
@@ -610,11 +611,15 @@ class Session:
                 for name, value in each.values.items()}
 
     def _command(self, action: NDArray[np.float64]) -> None:
+        # Servos hold by themselves: once they do, no old position is sent to them again.
+        rests = self._contract.actions.has_changes and all(
+            np.array_equal(each, self._neutral) for each in (action, self._in_force))
         self._in_force, self._has_commanded = np.array(action, np.float64), True
         self._owes_neutral = False
         if self.aimed and math.isnan(self.aimed.reaction) and not np.array_equal(
                 self._in_force, self._neutral):
             self.aimed.reaction = self._clock() - self.aimed.at
         # Who takes positions, and has not said where it is, is not moved.
-        if (sent := self._positions.of(self._in_force, self._values())) is not None:
+        sent = None if rests else self._positions.of(self._in_force, self._values())
+        if sent is not None:
             self._send(sent)

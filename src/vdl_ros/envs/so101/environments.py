@@ -75,6 +75,7 @@ class SO101Env(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
     def step(self, action: NDArray[np.float32]) -> SingleStepResult:
         task, before = self._task, self._before
         change = self._contract.actions.values(action)
+        self._positions.tick()
         sent = self._positions.of(change, before.values)
         assert sent is not None
         self._twin.command(sent)

@@ -260,8 +260,9 @@ class ArmTopics:
         except MotorError as error:
             self.driver.refuse(f'{named(sender) or "arm/motors"}: {error}')
             return
-        delay = self._delays.delay(
-            sender, _nanoseconds(message.header.stamp) * 1e-9, self._clock())
+        # By the time of the stamps, which may be simulated.
+        delay = self._delays.delay(sender, *(
+            _nanoseconds(each) * 1e-9 for each in (message.header.stamp, self._node.stamp())))
         if motors.moving and (delay or self._standstill.recent):
             self.driver.keep_off(motors, sender)
             why = (f'it came {delay:.1f} s later after its stamp than the one before' if delay else
