@@ -50,7 +50,7 @@ class BlackBoxNode(BaseNode):
         self.every(_DISCOVER_S, self._recording.discover_topics)
         self._recording.discover_topics()
         self._is_stopped: bool | None = None
-        self.sub('incidents', lambda message: self._box.on_incident(shown(message.data)))
+        self.sub('incidents', lambda message: self._box.on_incident(shown(message.data, 200)))
         self.sub('arm/emergency_stop_state', self._on_stop)
         self._failures, self._told = failures, 0
 

@@ -1,5 +1,7 @@
 """The last seconds of a robot's topics, in memory, and the bags that incidents make of them."""
 
+import itertools
+import os
 import re
 import shutil
 import threading
@@ -20,7 +22,7 @@ _KEPT_S, _KEPT_BYTES, _AFTER_S = 30.0, 64 << 20, 1.0
 _AGAIN_S, _BAGS = 600.0, 20
 # Large, and a camera's or a training's, not a robot's.
 _LARGE = {'sensor_msgs/msg/Image', 'sensor_msgs/msg/PointCloud2', 'vdl_ros/msg/Policy'}
-_BAG = re.compile(r'\d{8}T\d{6}(_\d+)?')
+_BAG = re.compile(r'\d{8}T\d{6}_\d+')
 
 
 def leaves_out(type_name: str) -> bool:
@@ -115,9 +117,7 @@ class BlackBox:
         return sorted(each for each in self._folder.iterdir() if _BAG.fullmatch(each.name))
 
     def _next(self) -> Path:
-        path = first = self._folder / time.strftime('%Y%m%dT%H%M%S')
-        number = 1
-        while path.exists():
-            number += 1
-            path = Path(f'{first}_{number}')
-        return path
+        # Another launch of this robot has a black box, too.
+        paths = (self._folder / f'{time.strftime("%Y%m%dT%H%M%S")}_{number}'
+                 for number in itertools.count(os.getpid()))
+        return next(path for path in paths if not path.exists())

@@ -23,6 +23,8 @@ from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
 from vdl_ros.ros.robots.robot_env import register_robot
 
 _TYPE = 'vdl_ros/msg/Observation'
+# Characters of a robot's name, and of a policy's path.
+_MAX_NAME = 300
 
 
 class Decisions:
@@ -95,7 +97,9 @@ def replay(bag: Path, policy: Path) -> Replay:
         message = decision.message
         stamp, arrays = stamp_of(message), decision.arrays
         if not count:
-            env_id, used, first = shown(message.actor_id), shown(message.learner_id), stamp
+            env_id, used = (shown(each, _MAX_NAME)
+                            for each in (message.actor_id, message.learner_id))
+            first = stamp
             contract = find_contract(env_id.removeprefix(ROBOT))
             register_robot(contract, '', threading.Event())
         count += 1
