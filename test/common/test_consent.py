@@ -364,6 +364,13 @@ def test_a_command_that_was_held_up_is_told_by_its_stamp_whatever_the_clocks_sho
     assert [bool(delay(at - 60.0, at)) for at in times] == [True] * 4 + [False] * 4
     # One at a time, each held up, is no clock that was set.
     assert [bool(delay(at - 70.0, at)) for at in (30.0, 40.0, 50.0)] == [True] * 3
+    # Beside a simulated clock that is fast, or slow, each is told by its own.
+    for speed in (0.3, 10.0):
+        for sender, rate, zero in (('/wall', 1.0, 1e9), ('/simulated', speed, 0.0)):
+            for at, late in ((1.0, 0.0), (1.1, 0.0), (1.3, 0.0), (1.4, 3.0), (4.5, 0.0)):
+                now = at + late / rate
+                found = detector.delay(sender, zero + rate * at, speed * now, 1e9 + now)
+                assert found == pytest.approx(late, abs=1e-6), (sender, speed, at)
     for number in range(1000):  # senders can invent names
         delay(1.0, 1.0, f'/{number}')
     assert delay(22.0, 30.0) == 0.0

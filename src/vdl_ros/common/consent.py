@@ -196,11 +196,13 @@ class DelayDetector:
         # other, they are late, and when the last of these came, s.
         self._last: dict[str, tuple[float, float, float, float]] = {}
 
-    def delay(self, sender: str, stamp: float, now: float) -> float:
-        """Return how much longer than the last one a command took that arrives at ``now``, s.
+    def delay(self, sender: str, stamp: float, *clocks: float) -> float:
+        """Return how much longer than the last one a command took that arrives now, s.
 
+        Now is what that of ``clocks``, simulated or not, shows that is nearest to the ``stamp``.
         0 if it is in time, or unknown: it has no sender, no stamp or the same one again.
         """
+        now = min(clocks, key=lambda each: abs(each - stamp))
         before, usual, late_since, late_at = self._last.pop(
             sender, (stamp, now - stamp, math.inf, now))
         delay = now - stamp - usual

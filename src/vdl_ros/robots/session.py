@@ -171,6 +171,17 @@ class Session:
             return
         # Of one that commands no neutral action: it would stop the other one.
         self._is_beside = moving and not is_seen
+        try:
+            self._give_way(sender, now, moving, for_lamp, values)
+        finally:
+            self._is_beside = False
+        if commands and ROBOT_ENVIRONMENT in sender:
+            # The end of the other one, by a person perhaps, must not let this one begin.
+            self.consent.withdraw('another environment commands the robot')
+
+    def _give_way(
+        self, sender: str, now: float, moving: bool, for_lamp: bool, values: Sequence[float],
+    ) -> None:
         is_released = self.consent.on_command(sender, moving=moving, for_lamp=for_lamp)
         if values and not is_program(sender) and (is_released or not for_lamp) and (
                 self._may_take_over(moving, now)):
@@ -178,10 +189,6 @@ class Session:
             self._takeover.on_person(self._in_force, now)
         elif moving:
             self.lose(self.consent.pause)
-        self._is_beside = False
-        if commands and ROBOT_ENVIRONMENT in sender:
-            # The end of the other one, by a person perhaps, must not let this one begin.
-            self.consent.withdraw('another environment commands the robot')
 
     def _may_take_over(self, moving: bool, now: float) -> bool:
         return (self._takeovers and self.state is State.RUNNING and not self._episode.broken

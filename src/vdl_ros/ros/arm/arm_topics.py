@@ -260,9 +260,10 @@ class ArmTopics:
         except MotorError as error:
             self.driver.refuse(f'{named(sender) or "arm/motors"}: {error}')
             return
-        # By the time of the stamps, which may be simulated.
-        delay = self._delays.delay(sender, *(
-            _nanoseconds(each) * 1e-9 for each in (message.header.stamp, self._node.stamp())))
+        # A person's program need not follow a simulated clock.
+        delay = self._delays.delay(
+            sender, *(_nanoseconds(each) * 1e-9
+                      for each in (message.header.stamp, self._node.stamp())), time.time())
         if motors.moving and (delay or self._standstill.recent):
             self.driver.keep_off(motors, sender)
             why = (f'it came {delay:.1f} s later after its stamp than the one before' if delay else
