@@ -99,7 +99,7 @@ TABLE = {
     'policy/image_raw': _sensor('sensor_msgs/Image'),
     'evaluated_policy': Topic('vdl_ros/Policy', LATCHED),
     'evaluations': Topic('vdl_ros/Evaluation', REPORT),
-    'learner_busy': Topic('std_msgs/String', REPORT),
+    'learner_busy': Topic('vdl_ros/LearnerBusy', REPORT),
     'actor_state': Topic('std_msgs/String', LATCHED, STATE_OF_ALL),
     'observations': Topic('vdl_ros/Observation', STREAM),
     'actions': Topic('vdl_ros/Action', STREAM),

@@ -83,6 +83,32 @@ def test_synchronous_update_takes_batch_size_of_every_actor(graph):
     assert each.flow_stats.lag_count == 3 * 2 * len(each.batches)
 
 
+def test_a_synchronous_update_takes_no_more_of_an_actor_that_sends_more(graph):
+    each = graph(actors=2, num_actors=2, synchronous=True, batch_size=2, total_steps=200)
+    # It gave two up that the learner has, or its process started again.
+    each.credits[0] = Credit(4)
+    assert each.run() == 'total_steps'
+    assert len(each.batches) > 3
+    for update, batch in enumerate(each.batches):
+        assert sorted(batch) == [(number, 2 * update + i) for number in range(2) for i in range(2)]
+
+
+def test_a_synchronous_update_keeps_no_flood_of_an_actor_while_it_waits_for_another(graph):
+    each = graph(actors=2, num_actors=2, synchronous=True, batch_size=2)
+    each.credits[0], each.silent = Credit(60), {1}
+    get = each.get
+
+    def stop_then(timeout):
+        if each.flow_stats.stale == 50:
+            each.run.stop.set()
+            raise queue.Empty
+        return get(timeout)
+
+    each.get = stop_then
+    assert each.run() == 'interrupted'
+    assert each.flow_stats.actor_records[0].waiting == 6, '2 of the batch, 4 for later'
+
+
 def test_synchronous_trainer_waits_for_all_actors(graph):
     each = graph(actors=2, num_actors=3, synchronous=True)
     assert each.run() == 'interrupted'

@@ -11,7 +11,7 @@ from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError
 from vdl_ros.envs.env_config import EnvConfig
-from vdl_ros.msg import Action, Policy
+from vdl_ros.msg import Action, LearnerBusy, Policy
 from vdl_ros.rl.policy.policy import make_policy, weights
 from vdl_ros.rl.settings import TrainConfig, make_algorithm_config
 from vdl_ros.ros.messages.tensors import from_tensors, to_tensors
@@ -63,8 +63,11 @@ def test_an_observation_that_is_not_answered_is_sent_again_with_whole_stacks(nod
     mode.close()
 
 
-@pytest.mark.parametrize(('busy', 'sent'), [('learner', 1), ('another', 2)])
-def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sent):
+@pytest.mark.parametrize(('busy', 'whose', 'sent'), [
+    ('learner', [], 1), ('learner', [2, 1], 1), ('learner', [2], 2),
+    ('another', [], 2)])
+def test_an_actor_waits_for_a_learner_that_computes_or_has_its_trajectory(
+        node, monkeypatch, busy, whose, sent):
     """A slow synchronous update must not make actors send trajectories of the old policy."""
     now, heard = [0.0], []
     env = EnvConfig(env_id='vdl/Counter-v0')
@@ -84,7 +87,7 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
     # The policy comes after 25 s.
     for _ in range(20):
         now[0] += 1.0
-        mode._on_busy(String(data=busy))
+        mode._on_busy(LearnerBusy(learner_id=busy, start_ids=whose))
         mode.act()
     assert len(published) == sent
     assert len(heard) == (20 if busy == 'learner' else 0)
@@ -93,7 +96,7 @@ def test_an_actor_waits_for_a_learner_that_computes(node, monkeypatch, busy, sen
 
 def test_a_learner_hears_how_far_a_slow_unroll_is_and_when_that_is_no_longer_known(
         node, monkeypatch):
-    source, now = SimpleNamespace(_progress=(0.0, '')), [100.0]
+    source, now = SimpleNamespace(_progress={}), [100.0]
     clock = SimpleNamespace(monotonic=lambda: now[0])
     monkeypatch.setattr('vdl_ros.ros.training.actor.time', clock)
     monkeypatch.setattr(training, 'time', clock)

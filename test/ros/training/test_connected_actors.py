@@ -81,17 +81,22 @@ def test_actors_wait_while_the_learner_receives_or_makes_an_update():
     told, trainer, inbox = [], SimpleNamespace(busy=False), SimpleNamespace(waiting=0)
     learner = SimpleNamespace(
         _trainer=trainer, _source=SimpleNamespace(report=lambda: None, inbox=inbox), _received=0,
-        _flow_stats=SimpleNamespace(received=0), _busy=SimpleNamespace(publish=told.append),
-        _settings=SimpleNamespace(learner_id='a/b'))
+        _flow_stats=SimpleNamespace(received=0, holders=[]),
+        _busy=SimpleNamespace(publish=told.append),
+        _settings=SimpleNamespace(learner_id='a/b', train=SimpleNamespace(synchronous=True)))
 
     def tells(**state):
         told.clear()
         trainer.busy, inbox.waiting = state.get('busy', False), state.get('waiting', 0)
         learner._flow_stats.received = state.get('received', 1)
         Training._report_busy(learner)
-        return bool(told)
+        return [list(message.start_ids) for message in told]
 
-    assert tells(received=1)
+    assert tells(received=1) == [[]], 'all'
     assert not tells(), 'what it lacks is lost'
-    assert tells(waiting=1)
-    assert tells(busy=True)
+    assert tells(waiting=1) == tells(busy=True) == [[]]
+    learner._flow_stats.holders = [5]
+    assert tells(busy=True) == [[]]
+    assert tells() == [[5]], 'they wait for the others'
+    learner._settings.train.synchronous = False
+    assert not tells(), 'it may need more of them'

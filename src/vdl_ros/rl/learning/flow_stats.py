@@ -138,6 +138,12 @@ class FlowStats:
         """Number of actors that are not forgotten, by name; any thread may call it."""
         return self._names_since(-math.inf)
 
+    @property
+    def holders(self) -> list[int]:
+        """The start_id of each actor with trajectories here; any thread may call it."""
+        return [start_id for start_id, record in list(self.actor_records.items())
+                if record.waiting]
+
     def _names_since(self, since: float) -> int:
         return len({record.actor_id for record in list(self.actor_records.values())
                     if not record.is_silent(since)})

@@ -50,9 +50,9 @@ class Collector:
     """The unrolls of the next batch; ``record`` is called with each that is taken.
 
     An asynchronous training takes ``batch_size`` unrolls of any actors, a synchronous one so many
-    of each. Without an unroll for ``stall_timeout`` seconds, nor ``progress`` of one, a warning
-    names the actors that the run waits for; a synchronous run then goes on without them, until
-    they send again.
+    of each, and keeps more of one for the next batch. Without an unroll for ``stall_timeout``
+    seconds, nor ``progress`` of one, a warning names the actors that the run waits for; a
+    synchronous run then goes on without them, until they send again.
     """
 
     def __init__(
@@ -68,6 +68,8 @@ class Collector:
         # The actors that a synchronous run waits for, once it has gone on without others.
         self._present: set[str] | None = None
         self._unrolls: list[Unroll] = []
+        self._counts: Counter[str] = Counter()  # of these, by actor
+        self._later: list[Unroll] = []
         self._batch: Batch | None = None
         self.restart_clock()
 
@@ -112,24 +114,37 @@ class Collector:
         return self._batch
 
     def _add(self, unroll: Unroll) -> None:
-        self.restart_clock()
         if self._present is not None:
             self._present.add(unroll.actor_id)
         self._record(unroll)
-        lag = self._learner.version - unroll.policy_version
-        if lag <= self._learner.config.max_version_lag:
-            self._unrolls.append(unroll)
-        else:
+        self._sort(unroll)
+
+    def _sort(self, unroll: Unroll) -> None:
+        """Put it into the batch, or aside: its actor gave one up, or has started again."""
+        config, lag = self._learner.config, self._learner.version - unroll.policy_version
+        is_extra = config.synchronous and self._counts[unroll.actor_id] >= config.batch_size
+        if lag > config.max_version_lag or (is_extra and len(self._later) >= self._needed):
             # Not learned from; publish, because its actor may wait for this credit.
             self._flow_stats.stale += 1
             self._flow_stats.use(unroll.start_id, lag)
             self._flow_stats.credit_due = True
+        elif is_extra:
+            self._later.append(unroll)
+        else:
+            self._unrolls.append(unroll)
+            self._counts[unroll.actor_id] += 1
+        if not is_extra:
+            self.restart_clock()
 
     def release(self, version: int) -> None:
         """Drop the unrolls of the batch and credit their actors; ``version`` learned from them."""
         for unroll in self._unrolls:
             self._flow_stats.use(unroll.start_id, version - unroll.policy_version)
         self._unrolls, self._batch = [], None
+        self._counts.clear()
+        later, self._later = self._later, []
+        for unroll in later:
+            self._sort(unroll)
 
     def _check_stall(self) -> None:
         """Warn of silent actors after ``stall_timeout``; if synchronous, go on without them."""
@@ -137,16 +152,15 @@ class Collector:
         if now - self._warned_at < self._stall_timeout:
             return
         self._warned_at = now
-        counts = Counter(unroll.actor_id for unroll in self._unrolls)
         known = {record.actor_id for record in self._flow_stats.actor_records.values()}
-        missing = sorted(each for each in known if counts[each] < batch_size)
+        missing = sorted(each for each in known if self._counts[each] < batch_size)
         names = ', '.join(f'{each[:80]!r}' for each in missing[:_NAMED]) or 'its actors'
         more = f' and {len(missing) - _NAMED} more' if len(missing) > _NAMED else ''
         end = ''
         if batch_size <= len(self._unrolls) < self._needed:
             end = '; it goes on without those that are silent, until they send again'
-            self._present = {each for each, count in counts.items() if count >= batch_size} or (
-                set(counts))
+            self._present = {each for each, count in self._counts.items()
+                             if count >= batch_size} or set(self._counts)
         self._calls.warn(f'stalled for {now - self._waiting_since:.0f} s, waiting for '
                          f'{names}{more}{end}')
 

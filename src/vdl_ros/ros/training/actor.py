@@ -13,13 +13,12 @@ from gymnasium.vector import VectorEnv
 from numpy.typing import NDArray
 from rclpy.node import Node
 from rclpy.subscription import Subscription
-from std_msgs.msg import String
 
 from vdl_ros.common.children import telling
 from vdl_ros.common.metrics import ThreadTimer
 from vdl_ros.common.quoting import in_one_line, quoted
 from vdl_ros.envs.checked_vector_env import EnvError, EnvFailedError, EnvStopped
-from vdl_ros.msg import Action, Policy
+from vdl_ros.msg import Action, LearnerBusy, Policy
 from vdl_ros.rl.acting.actor import Interrupted
 from vdl_ros.rl.acting.flow_control import Credit, LearnerChoice
 from vdl_ros.rl.acting.make_actor import make_actor
@@ -206,11 +205,12 @@ class LocalInferenceMode:
         self._publisher = qos.pub(node, 'trajectories', name=f'{namespace}trajectories')
         self._busy = qos.sub(node, 'learner_busy', self._on_busy, name=f'{namespace}learner_busy')
 
-    def _on_busy(self, message: String) -> None:
-        """Wait for the policy: the learner has what it needs for its update."""
-        if message.data == self._learner_id:
+    def _on_busy(self, message: LearnerBusy) -> None:
+        """Wait for the policy: the learner has what it needs of this actor."""
+        if message.learner_id == self._learner_id:
             self._context.heard()
-            self._credit.on_busy()
+            if not message.start_ids or self._context.start_id in message.start_ids:
+                self._credit.on_busy()
 
     @property
     def sequence(self) -> int:

@@ -27,7 +27,7 @@ from vdl_ros.demonstrations.loading import demonstrate, demonstration_inbox
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import EnvConfig, EnvModulesConfig
 from vdl_ros.msg import Evaluation as EvaluationMessage
-from vdl_ros.msg import Observation, Trajectory
+from vdl_ros.msg import LearnerBusy, Observation, Trajectory
 from vdl_ros.rl.acting.evaluation import Evaluation
 from vdl_ros.rl.acting.remote_actor import StepSchema
 from vdl_ros.rl.device import CPU, describe
@@ -236,7 +236,8 @@ class _Source:
         train, run = settings.train, settings.run
         self._node, self._flow_stats = node, flow_stats
         self._subscription: Subscription | None = None
-        self._progress = -math.inf, ''
+        # When and what each actor said of its slow unroll, by name.
+        self._progress: dict[str, tuple[float, str]] = {}
         self._end_of_bag = EndOfBag(node, 'trajectories') if run.relearn else None
         self._connected = ConnectedActors(
             node.get_logger(), run.own_actors, run.own_actors if train.synchronous else 0,
@@ -272,6 +273,8 @@ class _Source:
 
         def receive(message: Trajectory | Observation) -> None:
             inbox.put(message, statistics.received(message.header.stamp))
+            if not central:
+                self._progress.pop(message.actor_id, None)  # its unroll has ended
             if self._end_of_bag is not None:
                 self._end_of_bag.on_message()
 
@@ -280,17 +283,17 @@ class _Source:
             qos.sub(self._node, 'actor_state', self._on_state)
 
     def _on_state(self, message: String) -> None:
-        since, text = time.monotonic(), shown(message.data, _STATE_LENGTH)
-        name = text.partition(' ')[0]
+        name = message.data.partition(' ')[0]
+        # It may also have failed, or was started again.
+        self._progress.pop(name, None)
         if f' {AT}step ' in message.data:
-            self._progress = since, text
-        elif self._progress[1].partition(' ')[0] == name:
-            # It has failed, or was started again.
-            self._progress = since, ''
+            self._progress[name] = time.monotonic(), shown(message.data, _STATE_LENGTH)
+            if len(self._progress) > _MAX_STATES:
+                del self._progress[next(iter(self._progress))]
 
     def progress(self) -> str:
         """Return what an actor has said lately of its slow unroll, or ''."""
-        since, text = self._progress
+        since, text = max(list(self._progress.values()), default=(-math.inf, ''))
         return text if time.monotonic() - since < 3.0 * TELL_S else ''
 
     def close(self) -> None:
@@ -463,11 +466,17 @@ class Training:
         self._policy.publish(message)
 
     def _report_busy(self) -> None:
-        """Let actors wait that are not waited for; large trajectories take long to receive."""
+        """Let actors wait that are not waited for; large trajectories take long to receive.
+
+        In a synchronous training also those that have sent theirs, for as long as the others take.
+        """
         self._source.report()
         before, self._received = self._received, self._flow_stats.received
-        if self._trainer.busy or self._source.inbox.waiting or self._received > before:
-            self._busy.publish(String(data=self._settings.learner_id))
+        is_busy = self._trainer.busy or self._source.inbox.waiting or self._received > before
+        waits = self._flow_stats.holders if self._settings.train.synchronous else []
+        if is_busy or waits:
+            self._busy.publish(LearnerBusy(
+                learner_id=self._settings.learner_id, start_ids=[] if is_busy else waits))
 
     def _health(self) -> Health:
         flow_stats, learner = self._flow_stats, self._learner

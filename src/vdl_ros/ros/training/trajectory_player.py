@@ -7,12 +7,11 @@ from rclpy.duration import Duration
 from rclpy.executors import Executor
 from rclpy.node import Node
 from rclpy.serialization import deserialize_message
-from std_msgs.msg import String
 
 from vdl_ros.bags.reader import BagError, BagReader
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import select
-from vdl_ros.msg import Policy, Trajectory
+from vdl_ros.msg import LearnerBusy, Policy, Trajectory
 from vdl_ros.rl.acting.flow_control import Credit, launch_of
 from vdl_ros.rl.settings import ActorConfig, TrainConfig
 from vdl_ros.ros import qos
@@ -128,8 +127,8 @@ class TrajectoryPlayer:
             credit.on_policy(message.learner_id, used.get(start_id), message.version,
                              len(message.credits))
 
-    def _on_busy(self, message: String) -> None:
+    def _on_busy(self, message: LearnerBusy) -> None:
         """Wait longer: the learner has what it needs for its update."""
-        if message.data == self._learner_id:
+        if message.learner_id == self._learner_id and not message.start_ids:
             for credit in self._credits.values():
                 credit.on_busy()
