@@ -509,3 +509,14 @@ def test_a_close_that_may_never_return_names_what_failed_before(monkeypatch):
     assert named[0] == 'env_id: CartPole-v1: close()'
     assert named[1].startswith('env_id: CartPole-v1: step(): ZeroDivisionError: ')
     assert named[1].endswith('; close()')
+
+
+def test_a_call_that_lasts_is_told_every_5_s_however_long(monkeypatch):
+    now, said = [0.0], []
+    monkeypatch.setattr(foreign, 'monotonic', lambda: now[0])
+    monkeypatch.setattr(foreign, 'say', said.append)
+    monkeypatch.setattr(foreign, '_watcher', [None])
+    with (call := foreign.ForeignCall("env_modules: 'a'", 'being imported')):
+        for now[0] in np.arange(0.5, 130.0, 0.5):
+            call.tell_if_slow()
+    assert said == [f"env_modules: 'a': being imported for {at} s" for at in range(5, 130, 5)]

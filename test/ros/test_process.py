@@ -105,6 +105,14 @@ def test_diagnostics_have_a_level_a_message_and_values(peer):
         assert found.header.stamp.sec > 0
 
 
+def test_an_executor_leaves_native_code_its_signals(monkeypatch):
+    """A Java machine of an environment uses SIGSEGV, which faulthandler would take from it."""
+    found = Mock(is_enabled=lambda: False)
+    monkeypatch.setattr('vdl_ros.ros.process.faulthandler', found)
+    make_executor('events').shutdown()
+    found.disable.assert_called_once()
+
+
 @pytest.mark.parametrize('kind', ['events', 'single'])
 def test_timers_run_on_time_while_more_messages_arrive_than_are_kept(node, kind):
     newest, ticks = [], []
@@ -189,6 +197,20 @@ def test_a_close_that_never_returns_is_said_and_given_up(ended, capsys, monkeypa
     assert out == ('env_id: x: close() has not returned in 0.001 s; it is given up after '
                    '0.002 s\n')
     assert err == 'env_id: x: close() has not returned in 0.002 s: ended without it\n'
+
+
+def test_a_close_after_the_signal_to_end_is_given_up_when_the_process_is(
+        ended, capsys, monkeypatch):
+    monkeypatch.setattr(children, '_LONG_S', 0.001)
+    stop = threading.Event()
+    stop.set()
+    with children.ending_within(8.0, 'actor', stop):
+        while children._block_deadline[0] == math.inf:
+            time.sleep(0.001)
+        with children.closing('close()'):
+            while not (out := capsys.readouterr().out):
+                time.sleep(0.001)
+    assert re.search(r'it is given up after [78](.\d)? s', out)
 
 
 def test_nothing_of_c_ends_a_process_whose_close_or_program_has_returned(ended, monkeypatch):

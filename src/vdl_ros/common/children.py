@@ -179,12 +179,14 @@ def closing(name: str) -> Iterator[None]:
 
     A restart does not help, so the status is that of bad input.
     """
-    over = threading.Event()
+    over, began = threading.Event(), time.monotonic()
 
     def watch() -> None:
         if over.wait(_LONG_S):
             return
-        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {_CLOSING_S:g} s')
+        # After a signal to end the process ends sooner.
+        limit = min(_CLOSING_S, _block_deadline[0] - began)
+        say(f'{name} has not returned in {_LONG_S:g} s; it is given up after {limit:.2g} s')
         if not over.wait(_CLOSING_S - _LONG_S):
             end_now(f'{name} has not returned in {_CLOSING_S:g} s: ended without it',
                     EXIT_BAD_INPUT)

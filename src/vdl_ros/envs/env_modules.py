@@ -241,6 +241,7 @@ def version_hint(error: BaseException, later: bool = True) -> str:
     """
     missed: dict[str, str] = {}
     unlimited: dict[str, str] = {}
+    later = later and not isinstance(error, OSError)  # such as of a refused download
     for owner, requirement, installed in _requirements(error):
         name = canonicalize_name(requirement.name)
         text = (f'; {owner} requires {requirement.name}{requirement.specifier}, installed is '

@@ -111,7 +111,7 @@ class ForeignCall:
 
     def tell_if_slow(self) -> None:
         if (seconds := monotonic() - self._since) >= self._due:
-            self._due = seconds + (10.0 if seconds < 60.0 else 60.0)
+            self._due = seconds + _TELL_S
             say(f'{self._name}: {self._doing} for {seconds:.0f} s')
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import faulthandler
 import math
 import os
 import signal
@@ -86,7 +87,12 @@ def make_executor(kind: str, context: Context | None = None) -> Executor:
     if kind == 'events':
         with contextlib.suppress(ImportError):
             from rclpy.experimental import EventsExecutor
-            return EventsExecutor(context=context)
+            was_enabled = faulthandler.is_enabled()
+            executor = EventsExecutor(context=context)
+            if not was_enabled:
+                # It enables that, which takes signals from a Java machine of an environment.
+                faulthandler.disable()
+            return executor
     return SingleThreadedExecutor(context=context)
 
 

@@ -1,6 +1,7 @@
 """The learner's lines about its actors."""
 
 import itertools
+import threading
 from types import SimpleNamespace
 
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -80,7 +81,8 @@ def test_what_actors_do_is_named_ever_less_often_while_none_is_connected(monkeyp
 def test_actors_wait_while_the_learner_receives_or_makes_an_update():
     told, trainer, inbox = [], SimpleNamespace(busy=False), SimpleNamespace(waiting=0)
     learner = SimpleNamespace(
-        _trainer=trainer, _source=SimpleNamespace(report=lambda: None, inbox=inbox), _received=0,
+        _ends=threading.Event(), _trainer=trainer, _received=0,
+        _source=SimpleNamespace(report=lambda: None, inbox=inbox),
         _flow_stats=SimpleNamespace(received=0, holders=[]),
         _busy=SimpleNamespace(publish=told.append),
         _settings=SimpleNamespace(learner_id='a/b', train=SimpleNamespace(synchronous=True)))

@@ -87,9 +87,19 @@ class Collector:
         """How many unrolls of a batch there are, and what is done once these are all."""
         share = f'{len(self._unrolls)} of {self._needed} are here'
         if len(self._unrolls) < self._needed:
-            return share
+            missing = self._learner.config.synchronous and self._unrolls and self._missing
+            return f'{share}, not of {missing}' if missing else share
         return f'{share}, and ' + ('are made a batch' if self._batch is None else
                                    'it waits for the other learners')
+
+    @property
+    def _missing(self) -> str:
+        """The names of known actors of whom the batch needs unrolls; any thread may call it."""
+        known = {record.actor_id for record in list(self._flow_stats.actor_records.values())}
+        missing = sorted(each for each in known
+                         if self._counts[each] < self._learner.config.batch_size)
+        names = ', '.join(f'{each[:80]!r}' for each in missing[:_NAMED])
+        return names + (f' and {len(missing) - _NAMED} more' if len(missing) > _NAMED else '')
 
     def collect(self, stop: threading.Event) -> Batch | None:
         """Return a batch once there are enough unrolls, the same until :meth:`release`.
@@ -152,17 +162,13 @@ class Collector:
         if now - self._warned_at < self._stall_timeout:
             return
         self._warned_at = now
-        known = {record.actor_id for record in self._flow_stats.actor_records.values()}
-        missing = sorted(each for each in known if self._counts[each] < batch_size)
-        names = ', '.join(f'{each[:80]!r}' for each in missing[:_NAMED]) or 'its actors'
-        more = f' and {len(missing) - _NAMED} more' if len(missing) > _NAMED else ''
-        end = ''
+        missing, end = self._missing or 'its actors', ''
         if batch_size <= len(self._unrolls) < self._needed:
             end = '; it goes on without those that are silent, until they send again'
             self._present = {each for each, count in self._counts.items()
                              if count >= batch_size} or set(self._counts)
         self._calls.warn(f'stalled for {now - self._waiting_since:.0f} s, waiting for '
-                         f'{names}{more}{end}')
+                         f'{missing}{end}')
 
 
 #: Why a run ends whose loss or gradient is not finite.

@@ -294,7 +294,11 @@ class _Source:
     def progress(self) -> str:
         """Return what an actor has said lately of its slow unroll, or ''."""
         since, text = max(list(self._progress.values()), default=(-math.inf, ''))
-        return text if time.monotonic() - since < 3.0 * TELL_S else ''
+        age = time.monotonic() - since
+        if age >= 3.0 * TELL_S:
+            return ''
+        # It may be gone.
+        return text if age < TELL_S + 1.0 else f'{text}, {age:.0f} s ago'
 
     def close(self) -> None:
         """Leave the topic: else actors would wait for an answer."""
@@ -357,7 +361,7 @@ class Training:
         if env.in_real_time and group.size == 1:
             self._learner.algorithm.is_awaited = lambda: self._source.inbox.waiting > 0
         self._busy = qos.pub(node, 'learner_busy')
-        self._received = 0
+        self._received, self._ends = 0, threading.Event()
         # They end with this object.
         self._kept = (node.create_timer(_BUSY_S, self._report_busy),
                       ThreadTimeStatistics(node, self._timers),
@@ -369,7 +373,7 @@ class Training:
 
         Raises GroupError, OSError, or RefusedError for a trajectory of another environment.
         """
-        node, inference = self._node, self._source.inference
+        node, inference, self._ends = self._node, self._source.inference, stop
         where = f'written to {self.folder.path}' if self.folder else 'written by learner 0'
 
         def loop() -> str:
@@ -470,7 +474,8 @@ class Training:
 
         In a synchronous training also those that have sent theirs, for as long as the others take.
         """
-        self._source.report()
+        if not self._ends.is_set():
+            self._source.report()
         before, self._received = self._received, self._flow_stats.received
         is_busy = self._trainer.busy or self._source.inbox.waiting or self._received > before
         waits = self._flow_stats.holders if self._settings.train.synchronous else []
