@@ -364,6 +364,11 @@ def test_a_command_that_was_held_up_is_told_by_its_stamp_whatever_the_clocks_sho
     assert [bool(delay(at - 60.0, at)) for at in times] == [True] * 4 + [False] * 4
     # One at a time, each held up, is no clock that was set.
     assert [bool(delay(at - 70.0, at)) for at in (30.0, 40.0, 50.0)] == [True] * 3
+    # Nor is a link that becomes slower with each command.
+    assert delay(60.0, 60.1, '/slow') == 0.0
+    assert all(delay(60.0 + 0.1 * step, 60.1 + 0.45 * step, '/slow') for step in range(2, 30))
+    # Clocks that drift apart.
+    assert not any(delay(at, at + 1e-4 * at, '/drift') for at in range(100, 20_000, 10))
     # Beside a simulated clock that is fast, or slow, each is told by its own.
     for speed in (0.3, 10.0):
         for sender, rate, zero in (('/wall', 1.0, 1e9), ('/simulated', speed, 0.0)):

@@ -133,11 +133,26 @@ def test_an_action_is_sent_at_once_and_its_outcome_comes_with_the_next_tick(robo
     assert result.action_age == 0.0
 
 
+CHANGES = Actions(topic='cmd_vel', type='geometry_msgs/msg/Twist', parts=(ActionPart(
+    name='forward', field='linear.x', unit='m/s', low=-0.2, high=0.2, change_of='speed'),))
+
+
+def test_a_reset_by_changes_begins_where_the_robot_is_and_goes_on(robot):
+    robot = robot(actions=CHANGES)
+    robot.start()
+    for _ in range(3):
+        robot.tick(act=0.2)
+    robot.session.lose('somebody else moves it')
+    robot.sent.clear()
+    robot.resetter.acts, robot.resetter.done = True, False
+    robot.resetter.act = lambda measured: np.array([0.02])
+    for _ in range(4):
+        robot.tick(-0.9)
+    assert robot.sent == pytest.approx([-0.88, -0.86, -0.84])
+
+
 def test_changes_begin_anew_in_each_episode_where_the_robot_is(robot):
-    robot = robot(episode_steps=2, actions=Actions(
-        topic='cmd_vel', type='geometry_msgs/msg/Twist', parts=(ActionPart(
-            name='forward', field='linear.x', unit='m/s', low=-0.2, high=0.2,
-            change_of='speed'),)))
+    robot = robot(episode_steps=2, actions=CHANGES)
     for _ in range(2):
         robot.start()
         for _ in range(2):

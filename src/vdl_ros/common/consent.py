@@ -9,6 +9,7 @@ import math
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from vdl_ros.common.quoting import shown
 from vdl_ros.common.settings import SettingError
@@ -36,6 +37,8 @@ _OLD_S = 0.2
 
 # If a sender's commands are late for so long, its clock was set, s. Of so many senders.
 _CLOCK_SET_S, _SENDERS = 1.0, 64
+# How far clocks drift apart, s per s.
+_DRIFT = 1e-3
 
 # An environment that commanded last so long ago may be resetting the robot by a controller, s.
 _RESET_S = 60.0
@@ -187,35 +190,58 @@ class DelayDetector:
     What a process had handed to the middleware before it stood still arrives when it goes on.
 
     Args:
-        max_delay: how much longer a command may take than the sender's last one, s.
+        max_delay: how much longer a command may take than the sender's quickest one, s.
     """
 
     def __init__(self, max_delay: float) -> None:
         self._max_delay = max_delay
-        # Stamp of the last command in time, its arrival less its stamp; since when, one after the
-        # other, they are late, and when the last of these came, s.
-        self._last: dict[str, tuple[float, float, float, float]] = {}
+        self._senders: dict[str, _Sender] = {}
 
     def delay(self, sender: str, stamp: float, *clocks: float) -> float:
-        """Return how much longer than the last one a command took that arrives now, s.
+        """Return how much longer than others of its sender a command took that arrives now, s.
 
         Now is what that of ``clocks``, simulated or not, shows that is nearest to the ``stamp``.
         0 if it is in time, or unknown: it has no sender, no stamp or the same one again.
         """
-        now = min(clocks, key=lambda each: abs(each - stamp))
-        before, usual, late_since, late_at = self._last.pop(
-            sender, (stamp, now - stamp, math.inf, now))
-        delay = now - stamp - usual
         if not sender or not stamp:
             return 0.0
-        late_since = min(late_since, now) if now - late_at <= self._max_delay else now
-        is_late = (delay > self._max_delay and stamp != before
-                   and now - late_since < _CLOCK_SET_S)
-        self._last[sender] = (before, usual, late_since, now) if is_late else (
-            stamp, now - stamp, math.inf, now)
-        if len(self._last) > _SENDERS:
-            del self._last[next(iter(self._last))]
-        return delay if is_late else 0.0
+        now = min(clocks, key=lambda each: abs(each - stamp))
+        found = self._senders.pop(sender, None) or _Sender(stamp, now, now - stamp)
+        self._senders[sender] = found
+        if len(self._senders) > _SENDERS:
+            del self._senders[next(iter(self._senders))]
+        return found.delay(stamp, now, self._max_delay)
+
+
+@dataclass
+class _Sender:
+    """What is known of a sender's commands; times, s.
+
+    Attributes:
+        stamp, arrived: of the last one in time, and of the last one.
+        usual: arrival less stamp of the quickest ones; clocks drift apart.
+        late_since, late_by: since when commands are late, one after the other and all by so much.
+    """
+
+    stamp: float
+    arrived: float
+    usual: float
+    late_since: float = math.inf
+    late_by: float = math.inf
+
+    def delay(self, stamp: float, now: float, max_delay: float) -> float:
+        since, self.arrived = now - self.arrived, now
+        delay = now - stamp - self.usual
+        if delay > max_delay and stamp != self.stamp:
+            if since > max_delay or abs(delay - self.late_by) > 0.5 * max_delay:
+                # A link that becomes slower and slower is no clock that was set.
+                self.late_since, self.late_by = now, delay
+            if now - self.late_since < _CLOCK_SET_S:
+                return delay
+            self.usual = now - stamp
+        self.stamp, self.late_by = stamp, math.inf
+        self.usual = min(now - stamp, self.usual + _DRIFT * max(0.0, since))
+        return 0.0
 
 
 def _who(sender: str) -> str:

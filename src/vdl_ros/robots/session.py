@@ -476,12 +476,14 @@ class Session:
         self._reset_at = self._clock()
         self._command(self._neutral)
         self.state, self._episode = State.RESETTING, self._new_episode(now)
+        self._positions.forget()
         self._resetter.begin(self._random)
 
     def _go_on_resetting(self, now: float) -> None:
         assert self._resetter is not None
         try:
             if self._resetter.acts:
+                self._positions.tick()
                 self._command(self._resetter.act(self._measure(now)))
                 self._episode.history.appendleft(self._in_force)
             if self._resetter.is_done(self._values()):

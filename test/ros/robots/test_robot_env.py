@@ -1,5 +1,7 @@
 """Robots on real topics: what an agent gets, what stops them, and which contracts are refused."""
 
+import threading
+
 import numpy as np
 import pytest
 import rclpy
@@ -67,6 +69,20 @@ def test_an_agent_acts_on_topics_until_the_robot_is_silent_stopped_or_left(peer,
         robot.until_still()
         agent.end()
         assert isinstance(agent.error, EnvStopped)
+
+
+def test_a_robot_is_left_at_rest_although_its_policy_hangs_when_the_process_ends(
+        peer, robot, act, printed):
+    agent = act({'late': {'action': 'hold', 'limit': 60.0}})
+    with peer.saying(robot.measure, every=0.01):
+        peer.until(lambda: robot.commands[-3:] == [0.5] * 3, 'motion')
+        agent.thinks = 1e6
+        peer.until(lambda: robot.commands[-40:] == [0.5] * 40, 'holding')
+        agent.stop.set()
+        peer.until(lambda: robot.commands[-1] == 0.0, 'the neutral action')
+        robot.until_still()
+        assert agent.thread.is_alive()
+        assert 'the agent gave no action' not in printed()
 
 
 def test_an_agent_sees_the_images_of_a_topic_and_a_damaged_one_leaves_the_one_before(
@@ -299,8 +315,8 @@ def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_ro
     clock = peer.node.create_publisher(Clock, '/clock', qos.SENSOR)
     agent, time = act({'clock': 'simulated'}), [100.0]
 
-    def go_on():
-        time[0] += 0.02
+    def go_on(by=0.02):
+        time[0] += by
         stamp = Time(sec=int(time[0]), nanosec=int(time[0] % 1.0 * 1e9))
         robot.measure(stamp)
         clock.publish(Clock(clock=stamp))
@@ -315,6 +331,9 @@ def test_a_simulated_clock_that_stands_still_jumps_or_is_one_of_two_stops_the_ro
     peer.until(lambda: len(agent.steps) >= steps + 30, 'steps', say=go_on, every=0.005)
     assert 20.0 * (time[0] - begun) + 1 >= 30
     robot.until_still()
+    until_moving()
+    # The same time again and again.
+    robot.until_still(say=lambda: go_on(0.0))
     until_moving()
     time[0] = 10.0
     go_on()
@@ -334,7 +353,8 @@ def test_remappings_of_the_process_reach_the_robots_but_for_the_name_of_its_node
     (tmp_path / 'rewards.py').write_text('def speed(before, after, factor):\n    return 0.0\n')
     (tmp_path / 'mine.yaml').write_text(yaml.safe_dump(GOOD | {'clock': 'simulated'}))
     contract = read_contract(tmp_path / 'mine.yaml')
-    graph = RobotGraph(contract, RobotInterfaces(contract), [make_task(contract)], '/left')
+    graph = RobotGraph(contract, RobotInterfaces(contract), [make_task(contract)], '/left',
+                       threading.Event())
     try:
         assert {each.topic_name for each in graph._node.subscriptions} == {
             '/left/base/odom', '/left/clock'}

@@ -23,7 +23,7 @@ from vdl_ros.robots.classifier import classifier_of
 from vdl_ros.robots.contract import Actions, Contract, known_contracts, read_contract
 from vdl_ros.robots.episode import Result
 from vdl_ros.robots.observer import Observer
-from vdl_ros.robots.task import make_task, task_of
+from vdl_ros.robots.task import Task, make_task, task_of
 from vdl_ros.ros.robots.resetters import check_reset
 from vdl_ros.ros.robots.robot_graph import RobotGraph
 from vdl_ros.ros.robots.robot_topics import RobotInterfaces
@@ -56,6 +56,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         max_episode_steps: replaces ``episode_steps`` of the contract; 0: does not.
         takeovers: an episode goes on while a person commands the robot.
         follows: the robots act for a person's targets only.
+        make: makes the task of each robot.
     """
 
     metadata = {'autoreset_mode': AutoresetMode.NEXT_STEP, 'render_modes': []}
@@ -64,6 +65,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self, num_envs: int, render_mode: str | None = None, max_episode_steps: int = 0, *,
         contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
         takeovers: bool = False, follows: bool = False,
+        make: Callable[[Contract], Task] = make_task,
     ) -> None:
         if num_envs > contract.copies:
             raise EnvError(f'num_envs: {num_envs} is not allowed with {contract.env_id}: '
@@ -77,7 +79,7 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         self._max_steps = max_episode_steps
         self._interfaces = RobotInterfaces(contract)
         check_reset(contract)
-        self._tasks = [make_task(contract) for _ in range(num_envs)]
+        self._tasks = [make(contract) for _ in range(num_envs)]
         self._classifier = classifier_of(contract)
         self._observer = Observer(contract, self._tasks[0])
         self.single_observation_space = self._observer.space
@@ -97,8 +99,8 @@ class RobotVectorEnv(VectorEnv[NDArray[Any], NDArray[Any], NDArray[Any]]):
         super().reset(seed=first, options=options)
         if self._graph is None:
             self._graph = RobotGraph(
-                self._contract, self._interfaces, self._tasks, self._namespace, self._launch,
-                self._max_steps, takeovers=self._takeovers, follows=self._follows,
+                self._contract, self._interfaces, self._tasks, self._namespace, self._stop,
+                self._launch, self._max_steps, takeovers=self._takeovers, follows=self._follows,
                 classifier=self._classifier)
         self._graph.restart(self.np_random.spawn(self.num_envs))
         missing = np.ones(self.num_envs, np.bool_)
@@ -183,21 +185,24 @@ def register(
 
 
 def register_robot(
-    contract: Contract, namespace: str, stop: threading.Event, launch: str = '', *,
-    follows: bool = False,
+    contract: Contract, namespace: str, stop: threading.Event, launch: str = '',
+    **more: Any,
 ) -> None:
-    """Register the robot of one contract, as :func:`register` does."""
-    _register(contract.name, lambda: contract, namespace, stop, launch, follows=follows)
+    """Register the robot of one contract, as :func:`register` does.
+
+    ``more`` are other arguments of :class:`RobotVectorEnv`.
+    """
+    _register(contract.name, lambda: contract, namespace, stop, launch, **more)
 
 
 def _register(
     name: str, read: Callable[[], Contract], namespace: str, stop: threading.Event, launch: str,
-    *, follows: bool = False,
+    **more: Any,
 ) -> None:
     # A function: Gymnasium copies what it registers, and an event cannot be copied.
     def make(num_envs: int, **arguments: Any) -> RobotVectorEnv:
         return RobotVectorEnv(num_envs, contract=read(), namespace=namespace, stop=stop,
-                              launch=launch, follows=follows, **arguments)
+                              launch=launch, **more, **arguments)
 
     def describe() -> dict[str, Any]:
         contract = read()

@@ -39,6 +39,7 @@ _PROCESS = uuid.uuid4().hex
 class RobotGraph:
     """Robots with their sessions and tasks; all methods are for the agent's thread.
 
+    Once ``ends`` is set the robots get the neutral action, and no other one any more.
     ``launch`` is of :class:`Confirmation`; '': this process is one.
     ``max_steps`` replaces ``episode_steps`` of the contract, unless it is 0. ``takeovers``,
     ``follows`` and ``classifier`` are of :class:`Session`.
@@ -46,8 +47,8 @@ class RobotGraph:
 
     def __init__(
         self, contract: Contract, interfaces: RobotInterfaces, tasks: Sequence[Task],
-        namespace: str, launch: str = '', max_steps: int = 0, *, takeovers: bool = False,
-        follows: bool = False, classifier: Classifier | None = None,
+        namespace: str, ends: threading.Event, launch: str = '', max_steps: int = 0, *,
+        takeovers: bool = False, follows: bool = False, classifier: Classifier | None = None,
     ) -> None:
         self._contract = replace(contract, episode_steps=max_steps) if max_steps else contract
         # The name says which environment was first; all else that launch files remap in this
@@ -62,7 +63,7 @@ class RobotGraph:
         self._simulated_wall, self._due = -np.inf, -np.inf
         self._looked = -np.inf
         self._failure: BaseException | None = None
-        self._is_closed = False
+        self._ends, self._is_closed, self._is_over = ends, False, False
         # The locks of the robots that are this environment's, by topic.
         self._own: dict[str, IO[str]] = {}
         self._robots = [
@@ -98,7 +99,8 @@ class RobotGraph:
         """Send actions, float64 [B, parts], to the robots that run."""
         with self._lock:
             now = self._now()
-            for session, action in zip(self._sessions, actions, strict=True):
+            for session, action in zip(self._sessions, () if self._is_over else actions,
+                                       strict=not self._is_over):
                 session.act(action, now)
             # What comes of it is seen at a later tick.
             self._taken = self._ticks
@@ -175,6 +177,11 @@ class RobotGraph:
             executor.shutdown(0.0)
 
     def _look(self) -> None:
+        if self._ends.is_set() and not self._is_over:
+            # Not by the agent's thread, in which a policy may hang.
+            self._stop_all()
+        if self._is_over:
+            return
         wall = time.monotonic()
         if wall - self._looked >= _OTHERS_S:
             self._looked = wall
@@ -203,7 +210,7 @@ class RobotGraph:
             self._lock.notify_all()
         if self._simulated is not None and wall - self._simulated_wall > _CLOCK_TIMEOUT_S:
             for session in self._sessions:
-                session.lose('/clock is silent')
+                session.lose('/clock stands still')
 
     def _look_for_clocks(self) -> None:
         if self._clock is not None:
@@ -223,9 +230,11 @@ class RobotGraph:
                 for session, robot in zip(self._sessions, self._robots, strict=True):
                     session.on_clock_set_back()
                     robot.forget_images()
-            self._simulated, self._simulated_wall = now, time.monotonic()
+            if now != self._simulated:
+                self._simulated, self._simulated_wall = now, time.monotonic()
 
     def _stop_all(self) -> None:
+        self._is_over = True
         for session in self._sessions:
             session.stop()
 
