@@ -1,5 +1,6 @@
 """The node play: a policy moves a robot by its contract, while the node is active."""
 
+import sys
 import threading
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 import reach_checkpoint
 from lifecycle_msgs.msg import Transition
 from lifecycle_msgs.srv import ChangeState
+from std_msgs.msg import String
 
 from vdl_ros.envs.env_config import EnvConfig
 from vdl_ros.nodes.play import PlayNode, main
@@ -20,7 +22,9 @@ from vdl_ros.robots.task import task_of
 from vdl_ros.ros.arm.arm_topics import moves
 from vdl_ros.ros.robots.robot_env import register_robot
 
-DRIVE = Path(__file__).parents[2] / 'examples' / 'diff_drive' / 'diff_drive.yaml'
+EXAMPLES = Path(__file__).parents[2] / 'examples'
+DRIVE = EXAMPLES / 'diff_drive' / 'diff_drive.yaml'
+CLIENT = EXAMPLES / 'external_policy' / 'client.py'
 
 
 @pytest.fixture
@@ -59,6 +63,28 @@ def test_it_moves_a_robot_only_while_it_is_active(twin, node_here, peer):
     count = len(motors)
     peer.call(ChangeState, 'play/change_state', ChangeState.Request())
     assert len(motors) == count
+
+
+def test_a_program_of_its_own_moves_the_twin_while_it_is_the_only_one(
+        twin, node_here, launch, peer):
+    joints, motors = peer.listen('arm/joint_states'), peer.listen('arm/motors')
+    play = node_here(PlayNode, 'robot:=owi535_sim', 'policy:=external')
+    peer.until(lambda: 'waits: no program takes /play/observation' in play.output, 'the line')
+    assert not motors
+    client = launch(sys.executable, str(CLIENT))
+    peer.until(lambda: any(map(moves, motors)), 'motion')
+    peer.until(lambda: max(map(abs, joints[-1].position[:4])) < 0.1, 'the middle')
+    other = launch(sys.executable, str(CLIENT))
+    peer.until(lambda: 'waits: 2 programs publish /play/action' in play.output, 'the line')
+    peer.until(lambda: not moves(motors[-1]), 'motors off')
+    for each in client, other:
+        each.end()
+    count = len(motors)
+    peer.until(lambda: play.output.count('waits: no program') > 1, 'the line')
+    assert not any(map(moves, motors[count:]))
+    assert not client.output
+    peer.talk('play/action').publish(String(data='{"id": 1}'))
+    peer.until(lambda: 'play/action refused: action: id: 1 is not' in play.output, 'the refusal')
 
 
 def test_a_request_that_waited_while_it_stood_still_moves_nothing(twin, launch, peer):

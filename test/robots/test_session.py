@@ -14,6 +14,7 @@ from vdl_ros.robots.confirmation import Confirmation
 from vdl_ros.robots.contract import (
     ActionPart,
     Actions,
+    ContractError,
     ImageTopic,
     LateAction,
     Limit,
@@ -28,7 +29,7 @@ from vdl_ros.robots.contract import (
 from vdl_ros.robots.episode import ResetError, Resetter, State, StopState
 from vdl_ros.robots.observer import Observer
 from vdl_ros.robots.session import Session
-from vdl_ros.robots.task import Task, make_task
+from vdl_ros.robots.task import Measured, Task, make_task, with_arguments
 
 PERIOD = 0.05
 STOP = StopTopic(topic='stop', type='std_msgs/msg/Bool', field='data')
@@ -804,6 +805,16 @@ def test_the_arm_takes_a_target_before_it_is_measured_but_none_out_of_reach():
     for values in ({}, {'wrist': float('nan')}):
         with pytest.raises(ValueError, match='no pose without a collision comes nearer than'):
             task.aim(10.0 * place, values)
+
+
+def test_the_contract_may_give_the_arm_one_place_for_all_episodes():
+    place = [0.22, 0.08, 0.12]
+    task = make_task(with_arguments(find_contract('owi535'), json.dumps({'place': place})))
+    values = dict.fromkeys(('base', 'shoulder', 'elbow', 'wrist', 'gripper'), 0.1)
+    task.begin(Measured(values, {}, {}, 0.0, np.zeros((1, 4))), np.random.default_rng(0))
+    assert task.target.tolist() == place
+    with pytest.raises(ContractError, match='no pose without a collision comes nearer than'):
+        make_task(with_arguments(find_contract('owi535'), '{"place": [0, 0, 2]}'))
 
 
 def test_a_robot_that_follows_acts_for_a_target_and_goes_on_when_it_is_there(robot):

@@ -18,17 +18,20 @@ from vdl_ros.common.consent import STOOD_STILL, StandstillDetector
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.checked_vector_env import EnvError, EnvStopped
+from vdl_ros.envs.env_config import EnvConfig
+from vdl_ros.play.external_policy import make_measured_task, without_observed_images
 from vdl_ros.play.onnx_policy import ActionError
-from vdl_ros.play.robot_policy import open_robot_policy
+from vdl_ros.play.robot_policy import RobotPolicy, open_robot_policy
 from vdl_ros.rl.acting.evaluation import Played, Success, play
 from vdl_ros.rl.data.episode_returns import FinishedEpisode
 from vdl_ros.robots.contract import find_contract
-from vdl_ros.robots.task import Task, task_of, tells_success, with_arguments
+from vdl_ros.robots.task import Task, make_task, task_of, tells_success, with_arguments
 from vdl_ros.ros.base_node import Diagnostics, Health
 from vdl_ros.ros.managed_node import ManagedNode
 from vdl_ros.ros.node_settings import ProcessConfig, RobotPolicyConfig
 from vdl_ros.ros.process import EXIT_OK, set_up
 from vdl_ros.ros.robots.decisions import Decisions
+from vdl_ros.ros.robots.policy_topics import PolicyTopics
 from vdl_ros.ros.robots.robot_env import register_robot
 from vdl_ros.ros.statistics.statistics import ReactionTimeStatistics
 from vdl_ros.ros.training.messages import to_episode
@@ -56,10 +59,20 @@ class PlayNode(ManagedNode):
             raise SettingError(f'targets: true is not allowed: {contract.name} takes no targets')
         if config.targets or not config.reset:
             contract = contract.without_reset()
+        self._external: PolicyTopics | None = None
+        if config.is_external:
+            contract = without_observed_images(contract)
+            self._external = PolicyTopics(
+                self, contract, lambda: self._stopping.is_set(), config.external_horizon,
+                config.external_ensemble)
+            self._policy = RobotPolicy(
+                self._external.act, EnvConfig(env_id=contract.env_id, num_envs=1), 'external', 0,
+                has_state=True)
         self._contract = contract
         # For its spaces; it is registered again when it is known what ends it.
-        register_robot(contract, self.get_namespace(), threading.Event())
-        self._policy = open_robot_policy(config.path, self._contract)
+        self._register(threading.Event())
+        if self._external is None:
+            self._policy = open_robot_policy(config.path, contract)
         self._episodes = self.pub('episodes')
         self._decisions = Decisions(self, self._policy.act, contract.env_id, config.policy)
         self._reaction_time = ReactionTimeStatistics(self)
@@ -72,9 +85,9 @@ class PlayNode(ManagedNode):
         self._standstill = StandstillDetector()
         self._playing: Future[None] | None = None
         Diagnostics(self, self._health)
-        self.get_logger().info(
-            f'{config.path}: {self._policy.algorithm}, {self._policy.agent_steps:,} steps; for '
-            f'{self._contract.env_id}')
+        what = '' if self._external else (
+            f': {self._policy.algorithm}, {self._policy.agent_steps:,} steps')
+        self.get_logger().info(f'{config.path}{what}; for {self._contract.env_id}')
         if config.autostart:
             self.trigger_configure()
             self.trigger_activate()
@@ -88,11 +101,14 @@ class PlayNode(ManagedNode):
         self._starts += 1
         # Who asks for another start asks for motion.
         launch = self.settings(ProcessConfig).launch_id
-        register_robot(self._contract, self.get_namespace(), stop,
-                       f'{launch or self.unique_name}-{self._starts}',
-                       follows=self._config.targets)
+        self._register(stop, f'{launch or self.unique_name}-{self._starts}')
         self._playing = self._thread.submit(self._play, stop)
         return TransitionCallbackReturn.SUCCESS
+
+    def _register(self, stop: threading.Event, launch: str = '') -> None:
+        register_robot(self._contract, self.get_namespace(), stop, launch,
+                       follows=self._config.targets,
+                       make=make_measured_task if self._external else make_task)
 
     def on_deactivate(self, state: LifecycleState) -> TransitionCallbackReturn:
         """Send the neutral action, and no other."""
@@ -130,6 +146,8 @@ class PlayNode(ManagedNode):
     def _play(self, stop: threading.Event) -> None:
         envs = factory.make(self._policy.env, seed=0)
         try:
+            if self._external is not None:
+                self._external.wait_for_program()
             for played in play(envs, self._decisions.act, seed=0, stop=stop):
                 self._count(played)
                 if 0 < self._config.episodes <= self._ended:
@@ -178,7 +196,9 @@ class PlayNode(ManagedNode):
             'robot': self._contract.env_id, 'policy': self._config.path, 'state': self.state,
             'steps': self._steps, 'episodes': self._ended, 'lost': self._lost,
             'success': f'{sum(self._successes)} of the last {len(self._successes)}',
-            'late': f'{late:.1%}'}
+            'late': f'{late:.1%}',
+            **({'steps until an answer': max(self._external.delays, default=0)}
+               if self._external else {})}
 
 
 main = PlayNode.main

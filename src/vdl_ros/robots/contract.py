@@ -193,6 +193,15 @@ class Actions(_Section, kw_only=True):
         scaled = low + 0.5 * (np.clip(np.ravel(chosen), -1.0, 1.0) + 1.0) * (high - low)
         return np.asarray(scaled, np.float64)
 
+    def chosen(self, values: NDArray[np.float64]) -> NDArray[Any]:
+        """Return the actions of a policy, [N, parts], that are nearest to values in units."""
+        values = np.atleast_2d(values)
+        if self.is_discrete:
+            return np.stack([np.abs(column[:, None] - np.array(part.levels)).argmin(axis=1)
+                             for part, column in zip(self.parts, values.T, strict=True)], axis=1)
+        low, high = np.array([(part.low, part.high) for part in self.parts]).T
+        return np.asarray(np.clip(2.0 * (values - low) / (high - low) - 1.0, -1.0, 1.0))
+
 
 class TakeoverPart(_Section, kw_only=True):
     """A number of a person's message, which times ``scale`` is the part ``name`` of the action."""
@@ -481,8 +490,10 @@ class Contract(_Section, kw_only=True):
                  *(image.topic for image in self.images), '/clock' if self.simulated_clock else '']
         return list(dict.fromkeys(filter(None, names)))
 
-    def topics_of(self, copy: int) -> str:
-        return self.namespace.format(copy)
+    def full(self, name: str, copy: int) -> str:
+        """Return the name of a copy's topic, with the contract's namespace."""
+        space = self.namespace.format(copy)
+        return name if name.startswith('/') or not space else f'{space}/{name}'
 
 
 def _check_name(place: str, name: str, known: list[str], kind: str = 'features') -> None:

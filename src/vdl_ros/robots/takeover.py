@@ -24,11 +24,7 @@ def executed_actions(
         np.array([time for time, _ in commands], np.float64),
         np.array([each[:len(parts)] for _, each in commands]).reshape(-1, len(parts)),
         ticks, parts)
-    if not contract.actions.is_discrete:
-        low, high = (np.array([getattr(part, end) for part in parts]) for end in ('low', 'high'))
-        return 2.0 * (values - low) / (high - low) - 1.0, values
-    return np.stack([_nearest(part, values[:, index]) for index, part in enumerate(parts)],
-                    axis=1).astype(float), values
+    return contract.actions.chosen(values).astype(float), values
 
 
 def executed_values(

@@ -168,9 +168,12 @@ class _FunctionTask(Task):
         return bool(self._failure(after))
 
 
-def make_task(contract: Contract) -> Task:
-    """Return the task of a contract; ContractError: its class or function cannot be used."""
-    kind, arguments = task_of(contract), contract.task.arguments if contract.task else {}
+def make_task(contract: Contract, kind: type[Task] | None = None) -> Task:
+    """Return the task of a contract; ContractError: its class or function cannot be used.
+
+    ``kind`` is another class for it, a subclass of :func:`task_of`.
+    """
+    kind, arguments = kind or task_of(contract), contract.task.arguments if contract.task else {}
     try:
         return kind(contract, **arguments)
     except (TypeError, ValueError) as error:

@@ -105,7 +105,14 @@ class RobotPolicyConfig:
 
     robot: str = setting('', 'Robot: NAME of a contract, NAME.yaml.')
     policy: str = setting(
-        '', 'Its policy: checkpoint, .onnx file of export_policy, or name of one in this package.')
+        '', 'Its policy: checkpoint, .onnx file of export_policy, name of one in this package, or '
+        'external: another program, by play/observation and play/action.')
+    external_horizon: float = setting(
+        2.0, 'Time after an observation up to which an external policy acts by it.', minimum=0.01,
+        maximum=60.0, unit='s')
+    external_ensemble: float = setting(
+        -1.0, 'Coefficient of temporal ensembling of what an external policy gives for several '
+        'steps, 0.01 for example; -1: the newest.', minimum=-1.0, maximum=100.0)
     episodes: int = setting(
         0, 'Episodes after which it ends; 0: it plays on.', minimum=0, maximum=1_000_000_000,
         unit='episodes')
@@ -121,8 +128,12 @@ class RobotPolicyConfig:
         True, 'Move the robot at once; false: after a lifecycle transition to active.')
 
     @property
+    def is_external(self) -> bool:
+        return self.policy == 'external'
+
+    @property
     def path(self) -> Path:
-        return policy_file(self.policy)
+        return Path(self.policy) if self.is_external else policy_file(self.policy)
 
 
 @dataclass(frozen=True)

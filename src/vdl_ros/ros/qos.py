@@ -104,6 +104,8 @@ TABLE = {
     'observations': Topic('vdl_ros/Observation', STREAM),
     'actions': Topic('vdl_ros/Action', STREAM),
     'decisions': Topic('vdl_ros/Observation', REPORT),
+    'play/observation': Topic('std_msgs/String', COMMAND),
+    'play/action': Topic('std_msgs/String', COMMAND),
     'episodes': Topic('vdl_ros/Episode', REPORT, overridable=True),
     'incidents': Topic('std_msgs/String', REPORT),
     'arm/motors': Topic('vdl_ros/MotorCommand', MOTORS, MOTORS_OF_ALL),

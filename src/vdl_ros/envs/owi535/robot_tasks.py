@@ -151,9 +151,13 @@ class ReachOnRobot(ArmOnRobot):
     Args:
         joints: whether measured joints are observed, and not only rewarded. Without them the
             observation is the place of the target, the latest commands, and the ages of images.
+        place: the target of each episode instead, float [3], m in ``base_link``.
     """
 
-    def __init__(self, contract: Contract, joints: bool = True, **more: Any) -> None:
+    def __init__(
+        self, contract: Contract, joints: bool = True, place: Sequence[float] | None = None,
+        **more: Any,
+    ) -> None:
         super().__init__(contract, MOTORS, (), **more)
         self._seen = SPACE if joints else feature_space([
             *_COMMANDS, *(Feature(f'target_{axis}', 'm', 1.0) for axis in 'xyz'),
@@ -161,8 +165,10 @@ class ReachOnRobot(ArmOnRobot):
         self._world = world()
         self._observer = ReachObserver(self._geometry)
         self._at_target = np.zeros((POSES_AT_TARGET, len(JOINTS)))
-        # Whether the target is a person's.
-        self._is_asked = False
+        # Whether the target is a person's, or the contract's.
+        self._is_asked = place is not None
+        if place is not None:
+            self._turn_to(np.array(place, np.float64), is_straight=False)
 
     @staticmethod
     def description(contract: Contract) -> dict[str, Any]:
@@ -195,14 +201,17 @@ class ReachOnRobot(ArmOnRobot):
 
     def aim(self, place: Array, values: Mapping[str, float]) -> None:
         # A target may come before the first measurement.
-        is_straight = math.isnan(values.get('wrist', 0.0))
+        self._turn_to(place, is_straight=math.isnan(values.get('wrist', 0.0)))
+        self._past, self._success, self._is_asked = Past(), False, True
+        self.distance = math.nan
+
+    def _turn_to(self, place: Array, *, is_straight: bool) -> None:
         space = self._world.straight if is_straight else self._world.free
         away = np.linalg.norm(space.places - place, axis=1)
         if away.min() > CUBE:
             raise ValueError(f'no pose without a collision comes nearer than '
                              f'{100.0 * away.min():.0f} cm to the target')
-        self._past, self._success, self._is_asked = Past(), False, True
-        self.target, self.distance = place, math.nan
+        self.target = place
         self._at_target = np.tile(space.poses[away.argmin()], (POSES_AT_TARGET, 1))
 
     def begin_demonstrated(self, measured: Sequence[Measured]) -> None:

@@ -118,8 +118,7 @@ class EpisodeBags:
 
 
 def topics_of(contract: Contract, resolve: Callable[[str], str]) -> str:
-    names = [name if name.startswith('/') or not (space := contract.topics_of(copy))
-             else f'{space}/{name}'
+    names = [contract.full(name, copy)
              for copy in range(contract.copies) for name in contract.recorded]
     return ','.join(dict.fromkeys(map(resolve, names)))
 

@@ -297,7 +297,8 @@ class RobotTopics:
         contract = interfaces.contract
         # A message may arrive before that of the simulated clock that it was stamped by.
         self._skew = math.inf if contract.simulated_clock else _CLOCK_SKEW
-        self._namespace = contract.topics_of(copy)
+        #: Returns the name of a topic with the robot's namespace.
+        self.full = partial(contract.full, copy=copy)
         self._name = node.get_fully_qualified_name()
         self._session: Session | None = None
         # Why the latest message of each topic that was refused was so, without numbers.
@@ -321,10 +322,6 @@ class RobotTopics:
         self._incidents = qos.pub(node, 'incidents')
         self._shown = '', 0
         self._targets: TargetTopics | None = None
-
-    def full(self, name: str) -> str:
-        return name if name.startswith('/') or not self._namespace else (
-            f'{self._namespace}/{name}')
 
     def send(self, action: NDArray[np.float64]) -> None:
         message = self._interfaces.message(action, self._stamp(), self._name)

@@ -1,0 +1,133 @@
+"""A policy of another program, which acts by topics of ``play``: docs/external_policies.md."""
+
+import math
+import secrets
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from std_msgs.msg import String
+
+from vdl_ros.common.settings import SettingError
+from vdl_ros.envs.checked_vector_env import EnvStopped
+from vdl_ros.play.external_policy import Answer, Chunks, Told
+from vdl_ros.robots.contract import Contract
+from vdl_ros.ros.base_node import BaseNode
+
+OBSERVATION, ACTION = 'play/observation', 'play/action'
+# Time between looks for an end, between two warnings, and until it is said again why it waits, s.
+_LOOK_S, _WARN_S, _AGAIN_S = 0.02, 5.0, 60.0
+# Of the contract's time for an action, of which the robot's clock may have begun earlier.
+_SHARE = 0.8
+# Latest answers whose times count.
+_ANSWERS = 100
+
+
+class PolicyTopics:
+    """Asks the program for actions, and acts by its answers.
+
+    Without an action for a step it waits nearly as long as the contract does (``late: limit``),
+    and then takes the neutral one. The executor's thread receives; the thread that plays calls the
+    methods.
+
+    Args:
+        has_ended: whether the methods are to raise EnvStopped.
+        horizon, ensemble: of :class:`Chunks`.
+
+    Attributes:
+        delays: steps from an observation to its answer, of the latest ones.
+    """
+
+    def __init__(
+        self, node: BaseNode, contract: Contract, has_ended: Callable[[], bool], horizon: float,
+        ensemble: float,
+    ) -> None:
+        if contract.copies > 1:
+            raise SettingError(f'policy: external is not allowed with {contract.env_id}: its '
+                               f'contract has {contract.copies} copies, and it moves one')
+        self._node, self._contract, self._has_ended = node, contract, has_ended
+        self._images = {each.name: node.resolve_topic_name(contract.full(each.topic, 0))
+                        for each in contract.images}
+        self._chunks = Chunks(contract.rate, horizon, ensemble)
+        self._start, self._count = secrets.token_hex(4), 0
+        self._step = 0
+        self.delays: deque[int] = deque(maxlen=_ANSWERS)
+        self._received = threading.Condition()
+        self._publisher = node.pub(OBSERVATION)
+        self._subscription = node.sub(ACTION, self._on_action)
+
+    def _on_action(self, message: String) -> None:
+        name, rows = Answer.read(message.data, self._contract)
+        with self._received:
+            begin = self._chunks.answer(name, rows)
+            if begin is not None:
+                self.delays.append(self._step - begin)
+            self._received.notify()
+
+    @property
+    def _problem(self) -> str:
+        """Why nobody can be asked, or ''."""
+        programs = self._subscription.get_publisher_count()
+        if programs == 1:
+            return ''
+        if programs > 1:
+            return f'{programs} programs publish {self._subscription.topic_name}: one is allowed'
+        return (f'no program takes {self._publisher.topic_name} and answers on '
+                f'{self._subscription.topic_name}')
+
+    def wait_for_program(self) -> None:
+        told, told_at = '', -math.inf
+        while problem := self._problem:
+            if self._has_ended():
+                raise EnvStopped('the process ends')
+            if problem != told or time.monotonic() - told_at >= _AGAIN_S:
+                told, told_at = problem, time.monotonic()
+                self._node.get_logger().info(f'waits: {problem}')
+            time.sleep(_LOOK_S)
+
+    def act(
+        self, observations: NDArray[Any], is_reset: NDArray[np.bool_], rewards: NDArray[Any],
+    ) -> NDArray[Any]:
+        """Return the action [1, ...] for an observation of ``make_measured_task``, [1, ...]."""
+        actions = self._contract.actions
+        found = None if self._problem else self._ask(observations[0], bool(is_reset[0]))
+        # The observation is old once there is one.
+        self.wait_for_program()
+        if found is None:
+            found = np.array(actions.neutral)
+        chosen = actions.chosen(found)
+        return chosen[:, 0] if actions.is_discrete and len(actions.parts) == 1 else chosen
+
+    def _ask(self, observation: NDArray[Any], is_first: bool) -> NDArray[np.float64] | None:
+        name = f'{self._start}.{self._count}'
+        self._count += 1
+        told = Told.of(observation, self._contract, name, is_first, self._images)
+        begun = time.monotonic()
+        with self._received:
+            if is_first:
+                self._chunks.clear()
+            self._step = step = self._chunks.ask(name, told.time)
+        self._publisher.publish(String(data=msgspec.json.encode(told).decode()))
+        limit = _SHARE * self._contract.late.limit
+        with self._received:
+            while (found := self._chunks.at(step)) is None and not self._problem:
+                if self._has_ended():
+                    raise EnvStopped('the process ends')
+                if time.monotonic() - begun >= limit:
+                    self._node.get_logger().warning(
+                        f'no action within {limit:g} s: the neutral one{self._advice()}',
+                        throttle_duration_sec=_WARN_S)
+                    break
+                self._received.wait(_LOOK_S)
+        return found
+
+    def _advice(self) -> str:
+        if not self.delays:
+            return ''
+        return (f'; answers come up to {max(self.delays)} steps later: at least '
+                f'{max(self.delays) + 1} actions in each are needed')
