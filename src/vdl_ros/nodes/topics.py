@@ -5,7 +5,6 @@ status 1: no topic matches.
 """
 
 import argparse
-import sys
 import threading
 from collections.abc import Sequence
 
@@ -16,7 +15,7 @@ from vdl_ros.common.command_line import number_above_0
 from vdl_ros.ros.bags.recording import Recording
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import RecordConfig
-from vdl_ros.ros.process import EXIT_OK, spin_until
+from vdl_ros.ros.process import EXIT_OK, spin_until, split_words
 from vdl_ros.ros.statistics.topic_counts import TopicCounts
 
 EXIT_NOTHING = 1
@@ -50,13 +49,11 @@ class TopicsNode(BaseNode):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if args is None else args)
-    count = words.index('--ros-args') if '--ros-args' in words else len(words)
     parser = argparse.ArgumentParser(
         prog='topics', description='Print topics with type, publishers, subscribers, messages/s '
         'and age.')
     parser.add_argument('pattern', nargs='*', default=['*'], help='shell patterns of names [*]')
     parser.add_argument('--seconds', type=number_above_0, default=3.0,
                         help='how long it counts [3]')
-    found = parser.parse_args(words[:count])
-    return TopicsNode.main(words[count:], found.pattern, found.seconds)
+    options, words = split_words(parser, args)
+    return TopicsNode.main(words, options.pattern, options.seconds)
