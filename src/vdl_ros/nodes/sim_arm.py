@@ -118,8 +118,9 @@ class SimArmNode(SimNode):
         self._topics = ArmTopics(
             self, self.settings(SafetyConfig), signs,
             lambda: SimulatedLink(self._twin, signs), Guard(),
-            clock=lambda: self._twin.time, values=self._values,
-            real_time=not self._config.stepped)
+            clock=lambda: self._twin.time, real_time=not self._config.stepped,
+            values=lambda: {'simulated time': f'{self._twin.time:.3f} s',
+                            'times fallen behind': self._pacer.resyncs})
         self._topics.driver.open()
         self._topics.driver.activate(held=not self._config.stepped)
         self.create_service(StepSimulation, '~/step', self._on_step)
@@ -180,10 +181,6 @@ class SimArmNode(SimNode):
             response.success = True
         response.time = self.stamp()
         return response
-
-    def _values(self) -> dict[str, object]:
-        return {'simulated time': f'{self._twin.time:.3f} s',
-                'times fallen behind': self._pacer.resyncs}
 
 
 main = SimArmNode.main
