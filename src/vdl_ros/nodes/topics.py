@@ -16,7 +16,7 @@ from rclpy.node import Node
 from rclpy.qos import QoSProfile
 
 from vdl_ros.bags.reader import BagError
-from vdl_ros.common.command_line import number_above_0
+from vdl_ros.common.command_line import aligned, number_above_0
 from vdl_ros.common.quoting import shown
 from vdl_ros.ros.bags.bag_writer import check_topic, message_class
 from vdl_ros.ros.bags.recording import Recording
@@ -98,13 +98,7 @@ class TopicCounts:
                 str(self._node.count_publishers(name)), str(subscribers),
                 '-' if count is None else f'{count.rate:.1f}',
                 '-' if count is None or count.age is None else f'{count.age:.3f}'))
-        if len(rows) == 1:
-            return []
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return ['  '.join(
-            text.ljust(width) if index < 2 else text.rjust(width)
-            for index, (text, width) in enumerate(zip(row, widths, strict=True))).rstrip()
-            for row in rows]
+        return aligned(rows, range(2, len(_HEAD))) if len(rows) > 1 else []
 
 
 class TopicsNode(BaseNode):
