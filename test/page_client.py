@@ -2,6 +2,7 @@
 
 import re
 import socket
+from contextlib import AbstractContextManager
 from urllib.parse import urlsplit
 
 import msgspec
@@ -43,7 +44,7 @@ def kinds(button: str = 'button') -> dict[str, dict]:
     return {each['type']: each for each in messages}
 
 
-class PageClient:
+class PageClient(AbstractContextManager):
     """A websocket of the view, opened like that of its page."""
 
     def __init__(self, url: str, *, host: str | None = None, origin: str | None = '') -> None:
@@ -100,9 +101,6 @@ class PageClient:
     def close(self) -> None:
         self._socket.close()
         self._stream.close()
-
-    def __enter__(self) -> 'PageClient':
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -34,6 +34,23 @@ def import_settings(environment) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name.startswith(READ_BY_IMPORTS)}
 
 
+def until(condition, what: str, timeout: float = 240.0):
+    """Return the value of ``condition`` as soon as it is true."""
+    pause, deadline = threading.Event(), time.monotonic() + timeout
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f'{what}: not within {timeout:g} s'
+        pause.wait(0.005)
+    return value
+
+
+def has_ended(pid: int) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
+    except psutil.NoSuchProcess:
+        return True
+
+
 draw_without_display()  # as the first import of vdl_ros.arm does, in the server and here
 AT_THE_START = import_settings(os.environ)
 

@@ -251,15 +251,6 @@ class Bench:
         self._put('product', str(product))
 
 
-def until(condition, what):
-    """Return what ``condition`` returns, as soon as it is true."""
-    deadline = time.monotonic() + 120.0
-    while not (value := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.005)
-    return value
-
-
 @contextlib.contextmanager
 def plugged_in():
     """Yield a device whose folder is in memory where that can be."""

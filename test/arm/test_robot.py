@@ -13,7 +13,7 @@ from pathlib import Path
 import fake_owi535 as fake
 import numpy as np
 import pytest
-from fake_owi535 import until
+from processes import until
 
 from vdl_ros.arm import robot
 from vdl_ros.arm.driver.driver import SafetyConfig, UsbConfig

@@ -12,6 +12,7 @@ import av
 import numpy as np
 import pytest
 from PIL import ExifTags, Image
+from processes import until
 
 from vdl_ros.arm import geometry
 from vdl_ros.camera import image_sources
@@ -42,13 +43,6 @@ def greys(source):
 NOISE = np.random.default_rng(0).bytes(5000)
 # Longest wait for the thread of a reader, s.
 PATIENCE = 60.0
-
-
-def until(condition, what, timeout=PATIENCE):
-    deadline = time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, what
-        threading.Event().wait(0.01)
 
 
 @pytest.fixture

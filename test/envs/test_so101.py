@@ -46,9 +46,9 @@ def test_who_goes_to_the_target_and_stays_reaches_it():
     env = gymnasium.make(SO101_REACH)
     env.reset(seed=1)
     task, twin = env.unwrapped._task, env.unwrapped._twin
-    joints, total, ended = joints_at(task.target, twin.positions), 0.0, False
+    joints, total, ended = joints_at(task.target, twin.joint_positions), 0.0, False
     while not ended:
-        away = joints[:5] - twin.positions[:5]
+        away = joints[:5] - twin.joint_positions[:5]
         _, reward, ended, truncated, info = env.step(np.clip(5.0 * away, -1, 1).astype(np.float32))
         total += reward
         assert not truncated
@@ -62,7 +62,7 @@ def test_the_gripper_lifts_a_cube_and_holds_it_also_when_a_pose_is_refused():
     twin.reset(dict(zip(JOINTS, above, strict=True)), cube)
     grip = np.array([0, 0, 0, 0, 0, -0.7])
     for goal in (around, around + grip, above + grip):
-        begin = twin.positions
+        begin = twin.joint_positions
         for share in np.linspace(0.1, 1.0, 10):
             twin.command(begin + share * (goal - begin))
             twin.step(0.1)

@@ -3,12 +3,12 @@
 import contextlib
 import subprocess
 import sys
-import threading
 import time
 
 import fake_owi535 as fake
 import psutil
 import pytest
+from processes import has_ended, until
 
 OFF = '000000'
 # From the return of the bus to motors off, at the most, s.
@@ -39,20 +39,6 @@ while True:
     driver.tick()
     time.sleep(0.02)
 '''
-
-
-def until(condition, what, timeout=60.0):
-    pause, deadline = threading.Event(), time.monotonic() + timeout
-    while not condition():
-        assert time.monotonic() < deadline, what
-        pause.wait(0.002)
-
-
-def has_ended(process):
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
 
 
 @contextlib.contextmanager
@@ -105,7 +91,7 @@ def test_the_stop_is_taken_soon_after_the_bus_returns(trials, took, monkeypatch)
         until(lambda: time.monotonic() >= began + length, 'the return of the bus')
         back = time.monotonic()
         bench.fail('')
-        until(lambda: has_ended(guardian), 'the end of the guardian')
+        until(lambda: has_ended(guardian.pid), 'the end of the guardian')
         assert not [each for each in bench.transfers if not each.fault and each.time > back
                     and each.data != OFF], 'motors on again'
         taken = next((each for each in bench.transfers if not each.fault and each.time > back

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 import torch
 import yaml
 from ament_index_python.packages import PackageNotFoundError
+from processes import has_ended
 from rcl_interfaces.srv import GetParameters
 from rclpy.qos import DurabilityPolicy
 from sensor_msgs.msg import JointState
@@ -94,14 +94,6 @@ def test_a_trajectory_moves_the_simulated_arm_and_stops_while_the_viewer_hangs(
     peer.until(lambda: status[-1].state == 'running' and sent[-1].base, 'it turns again',
                every=1.0, say=ask)
     process.stop()
-
-
-def has_ended(pid):
-    try:
-        process = psutil.Process(pid)
-        return process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1
-    except psutil.NoSuchProcess:
-        return True
 
 
 @pytest.mark.parametrize('victim', VICTIMS)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from vdl_ros.attacks.boundary import Boundary
 from vdl_ros.attacks.grid import Episodes, Trace
 from vdl_ros.common.files import atomic_file
+from vdl_ros.rl.plots.curves import moving_mean
 
 Array = NDArray[np.float64]
 
@@ -33,7 +34,7 @@ def smoothed(returns: Array) -> Array:
 
     At both ends the windows are as wide as there is room on both sides.
     """
-    mean = _centred_mean(returns, _MEAN)
+    mean = moving_mean(returns, _MEAN)
     found: Array = mean.copy()
     half = _POINTS // 2
     x = np.arange(-half, half + 1, dtype=np.float64)
@@ -42,15 +43,6 @@ def smoothed(returns: Array) -> Array:
     if len(mean) >= _POINTS:
         found[half:len(mean) - half] = np.convolve(mean, kernel[::-1], mode='valid')
     return found
-
-
-def _centred_mean(values: Array, width: int) -> Array:
-    """Return means over ``width`` values, or fewer near the ends, [N]."""
-    count = len(values)
-    half = np.minimum(width // 2, np.minimum(np.arange(count), np.arange(count)[::-1]))
-    total = np.concatenate([[0.0], np.cumsum(values)])
-    at = np.arange(count)
-    return np.asarray((total[at + half + 1] - total[at - half]) / (2 * half + 1))
 
 
 def draw_returns(phases: Sequence[Episodes], path: Path, *, title: str) -> None:

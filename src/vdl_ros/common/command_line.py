@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NoReturn, TextIO, TypeVar
 
 from vdl_ros.common.quoting import quoted
@@ -53,6 +53,15 @@ def _parser(kind: Callable[[str], T], is_allowed: Callable[[T], bool],
 
 #: Parses a finite number above 0, for ``type``.
 number_above_0 = _parser(float, lambda found: 0.0 < found < math.inf, 'a number above 0')
+
+
+def aligned(rows: Sequence[Sequence[str]], right: Container[int] = ()) -> list[str]:
+    """Return a line for each row; cells of the columns in ``right`` are at the right."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ['  '.join(
+        cell.rjust(width) if number in right else cell.ljust(width)
+        for number, (cell, width) in enumerate(zip(row, widths, strict=True))).rstrip()
+        for row in rows]
 
 
 def run_tool(name: str, work: Callable[[], int | None]) -> int:

@@ -4,6 +4,7 @@ Each picture is encoded at once, so memory does not grow with the video.
 """
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 PIXEL_FORMAT, _ENCODER = 'yuv420p', 'libx264'
 
 
-class VideoWriter:
+class VideoWriter(AbstractContextManager['VideoWriter']):
     """An MP4 file to which pictures uint8 [H, W, 3] are added; use it in a ``with`` statement.
 
     The file gets its name when it is complete; after an error nothing remains.
@@ -86,9 +87,6 @@ class VideoWriter:
                 self._partial.replace(self.path)
         finally:
             self._partial.unlink(missing_ok=True)
-
-    def __enter__(self) -> 'VideoWriter':
-        return self
 
     def __exit__(self, kind: object, *_: object) -> None:
         self.close(discard=kind is not None)

@@ -15,10 +15,16 @@ from vdl_ros.common.files import find_resource, read_json, write_table, write_te
 from vdl_ros.common.plain_yaml import read_yaml
 from vdl_ros.common.schema import converted, matching
 from vdl_ros.common.settings import build
-from vdl_ros.experiments.results import reproducing_command, runs_by_agent
+from vdl_ros.experiments.results import (
+    curve_of,
+    draw_experiment,
+    reproducing_command,
+    runs_by_agent,
+)
 from vdl_ros.experiments.search import Outcome
 from vdl_ros.experiments.spec import PARTS, ReferenceConfig, Spec
 from vdl_ros.experiments.trials import TrialRunner
+from vdl_ros.rl.plots.curve_plot import draw_curves
 
 #: What an experiment came to; ``complete`` says whether all its trials have ended.
 SUMMARY = 'experiment.json'
@@ -122,7 +128,6 @@ def deliver_experiment(
     best = ranked[0] if ranked and ranked[0].value is not None else None
     graph = folder / 'experiment_graph.png'
     if names and best:
-        from vdl_ros.experiments.results import draw_experiment
         draw_experiment(ranked, names, graph)
     counts = {state: sum(each.state == state for each in ranked)
               for state in ('complete', 'pruned', 'failed')}
@@ -190,10 +195,6 @@ def _parts(
 
 
 def _curves(runner: TrialRunner, ranked: Sequence[Outcome]) -> str:
-    # Imported here because matplotlib takes a second.
-    from vdl_ros.experiments.results import curve_of
-    from vdl_ros.rl.plots.curve_plot import draw_curves
-
     found = (curve_of(f'trial {each.number}{", " * bool(agent)}{agent}', folders)
              for each in ranked if each.value is not None for agent, folders in runs_by_agent(
                  runner.sessions(each.number, each.values)).items())

@@ -150,9 +150,6 @@ def deliver_trial(
     the last 100 episodes; and its parts by name. ValueError: a session has no episode, or its
     table is damaged.
     """
-    # Imported here because matplotlib takes a second.
-    from vdl_ros.experiments.results import draw_session, draw_trial
-
     folder = runner.folder / f'trial-{number}'
     sessions = runner.sessions(number, values)
     found, finals = [], []
@@ -224,9 +221,7 @@ def draw_session(folder: Path, episodes: Episodes) -> None:
     figure = Figure(figsize=(7.0, 5.6), dpi=110, layout='constrained')
     above, below = figure.subplots(2, sharex=True)
     above.plot(episodes.steps, episodes.returns, color=_COLOR, linewidth=0.5, alpha=0.3)
-    if len(episodes.returns) >= WINDOW:
-        mean = np.convolve(episodes.returns, np.full(WINDOW, 1 / WINDOW), mode='valid')
-        above.plot(episodes.steps[WINDOW - 1:], mean, color=_COLOR, linewidth=2)
+    above.plot(episodes.steps, moving_mean(episodes.returns), color=_COLOR, linewidth=2)
     above.set_ylabel('return; mean of 100 episodes')
     run = RecordedRun(folder)
     series = [(tag.partition('/')[2], run.series('steps', tag))

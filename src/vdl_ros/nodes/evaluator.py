@@ -17,7 +17,7 @@ from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Evaluation
 from vdl_ros.play.evaluator import PolicyEvaluator
-from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics
 from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.node_settings import ProcessConfig
 from vdl_ros.ros.process import EXIT_OK, call_back
@@ -47,12 +47,9 @@ class EvaluatorNode(BaseNode):
         self._evaluator: PolicyEvaluator | None = None
         self._problem, self._count = '', 0
         self._evaluations = self.pub('evaluations')
-        Diagnostics(self, self._health)
+        Diagnostics(self, lambda: (self._problem, {'evaluations': self._count}))
         self._policies = PolicyInbox(
             self, 'evaluated_policy', PATIENCE_S, self.settings(ProcessConfig).launch_id)
-
-    def _health(self) -> Health:
-        return self._problem, {'evaluations': self._count}
 
     def evaluate(self, stop: threading.Event) -> None:
         message = self._policies.take()

@@ -12,7 +12,6 @@ if the place cannot be reached.
 
 import argparse
 import math
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -39,7 +38,7 @@ from vdl_ros.ros.arm.arm_topics import ArmConsent, MotorsPublisher, wait_for_ack
 from vdl_ros.ros.arm.trajectory_action import ACTION
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.messages.joint_messages import positions_of, trajectory_message
-from vdl_ros.ros.process import EXIT_OK, call_back, set_up, spin_until
+from vdl_ros.ros.process import EXIT_OK, call_back, set_up, spin_until, split_words
 
 EXIT_FAILED = 1
 # How long the nodes of an arm may take to answer, and how often what is new of that is said, s.
@@ -354,10 +353,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if args is None else args)
-    count = words.index('--ros-args') if '--ros-args' in words else len(words)
-    options = _parser().parse_args(words[:count])
+    options, words = split_words(_parser(), args)
     place = (options.x, options.y, options.z)
     if options.policy:
-        return PolicyGoToNode.main(words[count:], place, options.timeout)
-    return GoToNode.main(words[count:], place)
+        return PolicyGoToNode.main(words, place, options.timeout)
+    return GoToNode.main(words, place)

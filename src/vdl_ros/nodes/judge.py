@@ -4,10 +4,10 @@ Exit status 1: no episode runs.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 
 from vdl_ros.nodes.confirm import AskNode
+from vdl_ros.ros.process import split_words
 from vdl_ros.ros.robots.robot_topics import OUTCOMES
 
 
@@ -18,10 +18,8 @@ class JudgeNode(AskNode):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if args is None else args)
-    count = words.index('--ros-args') if '--ros-args' in words else len(words)
     parser = argparse.ArgumentParser(
         prog='judge', description='End the episode of a robot that learns.')
     parser.add_argument('outcome', choices=OUTCOMES, help='discard: it is not learned from')
-    outcome = parser.parse_args(words[:count]).outcome
-    return JudgeNode.main(words[count:], f'robot/{outcome}')
+    options, words = split_words(parser, args)
+    return JudgeNode.main(words, f'robot/{options.outcome}')

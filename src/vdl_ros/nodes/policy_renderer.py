@@ -18,7 +18,7 @@ from vdl_ros.envs.env_config import EnvModulesConfig
 from vdl_ros.envs.env_modules import import_modules
 from vdl_ros.msg import Policy
 from vdl_ros.rl.acting.flow_control import LearnerChoice
-from vdl_ros.ros.base_node import BaseNode, Diagnostics, Health
+from vdl_ros.ros.base_node import BaseNode, Diagnostics
 from vdl_ros.ros.messages.images import to_image
 from vdl_ros.ros.messages.tensors import from_tensors
 from vdl_ros.ros.node_settings import PolicyRendererConfig
@@ -58,10 +58,7 @@ class PolicyRendererNode(BaseNode):
         self._frames = 0
         self._due = self._policy_due = -math.inf
         self._images = self.pub('policy/image_raw')
-        Diagnostics(self, self._health)
-
-    def _health(self) -> Health:
-        return self._problem, {'images': self._frames}
+        Diagnostics(self, lambda: (self._problem, {'images': self._frames}))
 
     def _on_policy(self, message: Policy) -> None:
         self._message = message

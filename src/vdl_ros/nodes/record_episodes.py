@@ -40,7 +40,7 @@ from vdl_ros.robots.contract import find_contract
 from vdl_ros.ros.bags.recording import EpisodeBags, Recording, topics_of
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import RecordConfig
-from vdl_ros.ros.process import EXIT_OK, call_back
+from vdl_ros.ros.process import EXIT_OK, call_back, split_words
 
 EXIT_REFUSED = 1
 #: Requests that are services too, std_srvs/Trigger.
@@ -235,9 +235,7 @@ def record_policy(options: argparse.Namespace) -> None:
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if args is None else args)
-    count = words.index('--ros-args') if '--ros-args' in words else len(words)
-    options = parser().parse_args(words[:count])
+    options, words = split_words(parser(), args)
     options.output = options.output and options.output.absolute()
     if options.env:
         interrupt_on_signals()
@@ -246,4 +244,4 @@ def main(args: Sequence[str] | None = None) -> int:
         except KeyboardInterrupt:
             print(f'record_episodes: interrupted: {options.output} was not made', file=sys.stderr)
             return EXIT_INTERRUPTED
-    return RecordEpisodesNode.main(words[count:], options)
+    return RecordEpisodesNode.main(words, options)

@@ -4,7 +4,6 @@ Exit status 1: no driver answers, or the stop that was seen is not released.
 """
 
 import argparse
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -14,7 +13,7 @@ from rclpy.executors import Executor
 from vdl_ros.msg import EmergencyStopState
 from vdl_ros.ros.arm.arm_topics import stop_request
 from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.process import EXIT_OK
+from vdl_ros.ros.process import EXIT_OK, split_words
 
 EXIT_NOT_DONE = 1
 # Longest wait for the driver's answer, s.
@@ -70,9 +69,8 @@ class StopNode(BaseNode):
 
 
 def main(args: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if args is None else args)
-    count = words.index('--ros-args') if '--ros-args' in words else len(words)
     parser = argparse.ArgumentParser(
         prog='stop', description='Switch all motors of the arm off until the stop is released.')
     parser.add_argument('request', nargs='?', choices=('engage', 'release'), default='engage')
-    return StopNode.main(words[count:], parser.parse_args(words[:count]).request == 'release')
+    options, words = split_words(parser, args)
+    return StopNode.main(words, options.request == 'release')

@@ -40,31 +40,14 @@ from vdl_ros.ros.messages.images import AnyImage, from_image, subscribe_to_image
 from vdl_ros.ros.messages.joint_messages import pose_of, positions_of, trajectory_message
 from vdl_ros.ros.node_settings import ViewConfig
 from vdl_ros.ros.statistics.statistics import TopicStatistics
+from vdl_ros.view import panel
 from vdl_ros.view.page_server import serve
-from vdl_ros.view.panel import (
-    EPISODES,
-    HOLD_HZ,
-    RADIUS,
-    VERDICTS,
-    ArmScene,
-    ClientClosed,
-    DraggedTarget,
-    EmergencyStop,
-    Episode,
-    HeldButtons,
-    Hold,
-    Lamp,
-    MoveTo,
-    Panel,
-    Release,
-    Verdict,
-)
 from vdl_ros.view.state_text import ArmStatus, plain, state_text
 
 # Period of processing the users' inputs, s.
 INPUT_S = 0.02
 # A button without repetition for this time is released, s: a browser may stutter.
-RELEASE_S = 4.0 / HOLD_HZ
+RELEASE_S = 4.0 / panel.HOLD_HZ
 # A longer pause of the view is a standstill, s: drawing may take a while.
 STANDSTILL_S = 2.0
 # Period of its heartbeat, and how old the page server's last answer may be for one, s.
@@ -123,10 +106,10 @@ class ViewerNode(BaseNode):
         config = self.settings(ViewConfig)
         self._server = serve(config.host, config.port, self.get_logger().warning)
         self._stops = self.pub('arm/emergency_stop')
-        self._scene = ArmScene(self._server.viser)
-        self._panel = Panel(self._server.viser, self._request_stop, self._seen_stop)
-        self._target = DraggedTarget(self._server.viser)
-        self._held = HeldButtons(RELEASE_S)
+        self._scene = panel.ArmScene(self._server.viser)
+        self._panel = panel.Panel(self._server.viser, self._request_stop, self._seen_stop)
+        self._target = panel.DraggedTarget(self._server.viser)
+        self._held = panel.HeldButtons(RELEASE_S)
         self._standstill = StandstillDetector(STANDSTILL_S)
         self._was_held = False
         self._published_at = -math.inf
@@ -168,9 +151,9 @@ class ViewerNode(BaseNode):
         self._training = self.sub('robot/status', self._on_training)
         self.sub('record_episodes/state', self._on_episodes)
         self._recorder = {name: self.create_client(Trigger, f'record_episodes/{name}')
-                          for name in EPISODES}
+                          for name in panel.EPISODES}
         self._verdicts = Verdicts({name: self.create_client(Trigger, f'robot/{name}')
-                                   for name in VERDICTS})
+                                   for name in panel.VERDICTS})
 
     def stop(self) -> None:
         """Release every button and end the server."""
@@ -245,7 +228,7 @@ class ViewerNode(BaseNode):
             with contextlib.suppress(KeyError):  # another arm has no tool0
                 tool = self._kinematics.pose(self._positions)[:3, 3]
                 self._arm_status.away = float(np.linalg.norm(tool - self._goal))
-        self._target.show(self._goal, self._arm_status.away < RADIUS, fixed=True)
+        self._target.show(self._goal, self._arm_status.away < panel.RADIUS, fixed=True)
 
     def _on_stop_state(self, message: EmergencyStopState) -> None:
         self._arm_status.emergency = message.engaged
@@ -284,7 +267,7 @@ class ViewerNode(BaseNode):
         held = self._held.directions(now)
         if held is None and self._was_held:
             self._command(Motors())
-        elif held is not None and now - self._published_at >= 1.0 / HOLD_HZ:
+        elif held is not None and now - self._published_at >= 1.0 / panel.HOLD_HZ:
             self._command(Motors.of(held))
         self._was_held = held is not None
 
@@ -296,33 +279,33 @@ class ViewerNode(BaseNode):
     def _handle_events(self) -> None:
         for event in self._panel.events():
             match event:
-                case Hold(client, joint, direction):
+                case panel.Hold(client, joint, direction):
                     if not (self._arm_status.emergency or self._standstill.is_input_old):
                         self._held.hold(client, joint, direction, time.monotonic())
-                case Release(client, joint, direction):
+                case panel.Release(client, joint, direction):
                     self._held.release(client, joint, direction)
-                case ClientClosed(client):
+                case panel.ClientClosed(client):
                     self._held.release_all(client)
-                case Lamp(on):
+                case panel.Lamp(on):
                     # With what is held: all off would be taken for its release.
                     held = self._held.directions(time.monotonic()) or [0] * len(JOINTS)
                     self._command(Motors.of(held, lamp=on), with_lamp=True)
-                case EmergencyStop(engaged, seen):
+                case panel.EmergencyStop(engaged, seen):
                     self._held.release_all()
                     if not engaged:
                         self._request_release(seen)
-                case MoveTo(positions):
+                case panel.MoveTo(positions):
                     self._move_to(positions)
-                case Verdict(outcome):
+                case panel.Verdict(outcome):
                     # An old one would be of another episode.
                     if not self._standstill.is_input_old:
                         self._verdicts.ask(outcome, time.monotonic())
-                case Episode(request) if self._recorder_is_ready():
+                case panel.Episode(request) if self._recorder_is_ready():
                     # Its answer comes as its state.
                     self._recorder[request].call_async(Trigger.Request())
-                case Episode(request):
-                    self.get_logger().warning(f'{EPISODES[request]} was ignored: record_episodes '
-                                              'is not ready, or has ended')
+                case panel.Episode(request):
+                    self.get_logger().warning(f'{panel.EPISODES[request]} was ignored: '
+                                              'record_episodes is not ready, or has ended')
 
     def _recorder_is_ready(self) -> bool:
         # Some are found later than others.

@@ -14,20 +14,8 @@ from torch.nn import functional
 from vdl_ros.common.files import find_resource
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.tensor_file import TensorFileError, load_tensor_file, save_tensor_file
+from vdl_ros.pose import networks
 from vdl_ros.pose.dataset import SIZE
-from vdl_ros.pose.networks import (
-    JOINT_OUTPUTS,
-    MIRROR,
-    MIRRORED,
-    MODELS,
-    OUTPUTS,
-    UNIT_M,
-    Raw,
-    decode,
-    errors,
-    make_model,
-    wrap,
-)
 
 # Shares of a batch.
 _BLURRED, _NOISY, _ERASED, _EMPTY = 0.2, 0.4, 0.05, 0.01
@@ -44,8 +32,8 @@ def flip(
     """Return a batch in which the chosen frames, bool [batch], are flipped."""
     pictures, targets, points = pictures.clone(), targets.clone(), points.clone()
     pictures[chosen] = pictures[chosen].flip(2)
-    targets[chosen] *= MIRROR
-    points[chosen] = points[chosen][:, list(MIRRORED)] * torch.tensor([-1.0, 1.0, 1.0])
+    targets[chosen] *= networks.MIRROR
+    points[chosen] = points[chosen][:, list(networks.MIRRORED)] * torch.tensor([-1.0, 1.0, 1.0])
     return pictures, targets, points
 
 
@@ -145,17 +133,17 @@ def load_model(path: Path, expected: str = '') -> tuple[nn.Module, dict[str, Any
     if found.get('format') != FORMAT:
         raise TensorFileError(f'{path}: not a pose model of this program')
     name = found.get('model')
-    if not isinstance(name, str) or name not in MODELS:
+    if not isinstance(name, str) or name not in networks.MODELS:
         raise TensorFileError(
-            f'{path}: architecture {quoted(name)} is not one of {", ".join(MODELS)}')
+            f'{path}: architecture {quoted(name)} is not one of {", ".join(networks.MODELS)}')
     if expected and name != expected:
         raise TensorFileError(f'{path}: the architecture is {name}, not {expected}')
-    model = make_model(name)
+    model = networks.make_model(name)
     try:
         model.load_state_dict(found['state'])
         scale = [float(each) for each in found['calibration']['scale']]
         threshold = float(found['calibration']['threshold'])
-        if len(scale) != len(OUTPUTS) or not threshold > 0.0:
+        if len(scale) != len(networks.OUTPUTS) or not threshold > 0.0:
             raise ValueError('calibration')
         found['calibration'] = {'scale': scale, 'threshold': threshold}
     # What torch raises at tensors of other shapes or types is of any kind.
@@ -211,7 +199,7 @@ class PoseEstimator:
         with torch.inference_mode():
             values, std = self.outputs(to_float(given))
             readable = _readable(given)
-        confident = readable & (std[:, JOINT_OUTPUTS].amax(1) <= self._threshold)
+        confident = readable & (std[:, networks.JOINT_OUTPUTS].amax(1) <= self._threshold)
         return Estimate(values.numpy(), std.numpy(), confident.numpy(), readable.numpy())
 
     def outputs(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
@@ -223,20 +211,20 @@ class PoseEstimator:
         return values, std * self._scale
 
 
-def average_flipped(raw: Raw) -> tuple[Tensor, Tensor]:
+def average_flipped(raw: networks.Raw) -> tuple[Tensor, Tensor]:
     """Return values and uncalibrated standard deviations, averaged over both halves of a batch.
 
     The second half has the mirror images of the first one. Both are float [batch / 2, 6], m, rad.
     """
-    std = (raw.log_std.exp() * torch.tensor([UNIT_M, 1.0, 1.0, 1.0, 1.0, 1.0])).reshape(
-        2, -1, len(OUTPUTS))
-    values = decode(raw.encoded).reshape(2, -1, len(OUTPUTS))
-    values = torch.stack([values[0], values[1] * MIRROR])
+    std = (raw.log_std.exp() * torch.tensor([networks.UNIT_M, 1.0, 1.0, 1.0, 1.0, 1.0])).reshape(
+        2, -1, len(networks.OUTPUTS))
+    values = networks.decode(raw.encoded).reshape(2, -1, len(networks.OUTPUTS))
+    values = torch.stack([values[0], values[1] * networks.MIRROR])
     weight = std**-2 / (std**-2).sum(0)
     # From the first towards the second, the short way round.
-    both = values[0] + weight[1] * errors(values[1], values[0])
-    both = torch.cat([both[:, :1], wrap(both[:, 1:])], 1)
-    variance = (weight * (std**2 + errors(values, both.expand_as(values))**2)).sum(0)
+    both = values[0] + weight[1] * networks.errors(values[1], values[0])
+    both = torch.cat([both[:, :1], networks.wrap(both[:, 1:])], 1)
+    variance = (weight * (std**2 + networks.errors(values, both.expand_as(values))**2)).sum(0)
     return both, variance.sqrt()
 
 

@@ -1,5 +1,6 @@
 """The process of a node: memory, signals, settings, executor and exit status."""
 
+import argparse
 import contextlib
 import ctypes
 import faulthandler
@@ -70,6 +71,15 @@ def take_settings(node: Node, *classes: type) -> tuple[dict[str, Scalar], Proces
     if process.launch_id:
         die_with_parent()
     return given, process
+
+
+def split_words(
+    parser: argparse.ArgumentParser, args: Sequence[str] | None,
+) -> tuple[argparse.Namespace, list[str]]:
+    """Return a node's own options, and its ROS arguments, which follow; None: of the process."""
+    words = list(sys.argv[1:] if args is None else args)
+    count = words.index('--ros-args') if '--ros-args' in words else len(words)
+    return parser.parse_args(words[:count]), words[count:]
 
 
 def state_folder() -> Path:

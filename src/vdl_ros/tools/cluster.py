@@ -29,8 +29,14 @@ from vdl_ros.cluster.plan import (
 )
 from vdl_ros.cluster.schedulers import batch_script, manifest
 from vdl_ros.cluster.ssh import task_command
-from vdl_ros.common.command_line import EXIT_BAD_INPUT, OneLineParser, run_tool, stop_on_signals
-from vdl_ros.common.command_line import say as _say
+from vdl_ros.common.command_line import (
+    EXIT_BAD_INPUT,
+    OneLineParser,
+    aligned,
+    run_tool,
+    say,
+    stop_on_signals,
+)
 from vdl_ros.common.files import unique_name
 from vdl_ros.common.quoting import quoted
 from vdl_ros.common.settings import SettingError, as_text, select, settings_of, suggestion
@@ -86,7 +92,7 @@ def _act(options: argparse.Namespace) -> int:
         if name in settings_of(ClusterConfig)})
     if action in ('start', 'print') or options.dry_run:
         return _begin(action, config, given, options)
-    control = Control(_running(action, config), _say)
+    control = Control(_running(action, config), say)
     return _show(control) if action == 'status' else _stop(control, config.stop_timeout)
 
 
@@ -185,17 +191,17 @@ def _begin(
     home = Path(plan.run_dir)
     if home.exists() and any(home.iterdir()) and not given.get('resume'):
         raise SettingError(f'run_dir: {plan.run_dir!r} is not allowed: it has files')
-    control = Control(plan, _say)
+    control = Control(plan, say)
     if errors := control.start():
         _complain(errors)
         return EXIT_BAD_INPUT
     for index, host in enumerate(plan.hosts):
-        _say(f'{host}: started {", ".join(task.name for task in plan.on(index))}')
+        say(f'{host}: started {", ".join(task.name for task in plan.on(index))}')
     if not options.watch:
         if stop.is_set():
             return _stop(control, config.stop_timeout)
-        _say(f'ros2 run vdl_ros cluster status name:={plan.name}')
-        _say(f'ros2 run vdl_ros cluster stop name:={plan.name}')
+        say(f'ros2 run vdl_ros cluster status name:={plan.name}')
+        say(f'ros2 run vdl_ros cluster stop name:={plan.name}')
         return 0
     watch = Watch(control, stop)
     watch.run()
@@ -206,21 +212,18 @@ def _show(control: Control) -> int:
     rows = [(name, host, state, str(pid or ''), line)
             for name, host, state, pid, line in control.status()]
     head = ('name', 'host', 'state', 'pid', 'last line of the log')
-    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
-        print('  '.join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-              .rstrip())
+    print('\n'.join(aligned([head, *rows])))
     return 0 if all(row[2] == 'running' for row in rows) else EXIT_FAILED
 
 
 def _stop(control: Control, timeout: float) -> int:
     errors = control.stop(timeout)
-    _say(f'logs are in {control.plan.run_dir}/logs')
+    say(f'logs are in {control.plan.run_dir}/logs')
     _complain(errors)
     if errors:
-        _say(f'to try again: ros2 run vdl_ros cluster stop name:={control.plan.name}')
+        say(f'to try again: ros2 run vdl_ros cluster stop name:={control.plan.name}')
     else:
-        _say('nothing runs any more')
+        say('nothing runs any more')
     return EXIT_FAILED if errors else 0
 
 

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import fake_owi535 as fake
 import psutil
 import pytest
-from fake_owi535 import until
+from processes import has_ended, until
 
 from vdl_ros.arm.driver import guardian as module
 from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian, GuardianError, stop_arm, watch
@@ -53,13 +53,6 @@ for line in sys.stdin:
 '''
 
 
-def ended(process):
-    try:
-        return process.status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.fixture
 def driver(bench):
     """Return the process above, with its guardian."""
@@ -77,7 +70,7 @@ def driver(bench):
     yield SimpleNamespace(process=process, guardian=guardian, send=send)
     process.kill()
     process.communicate()
-    until(lambda: ended(guardian), 'the guardian ends')
+    until(lambda: has_ended(guardian.pid), 'the guardian ends')
 
 
 @pytest.mark.process
@@ -99,7 +92,7 @@ def test_guardian_stops_the_arm_of_a_dead_driver(bench, driver, number):
     else:
         os.killpg(driver.process.pid, number)
     until(lambda: len(bench.data) > 1, 'the stop')
-    until(lambda: ended(driver.guardian), 'the guardian ends')
+    until(lambda: has_ended(driver.guardian.pid), 'the guardian ends')
     assert [each.data for each in bench.transfers[1:]] == ['000001']
     assert bench.transfers[-1].pid == driver.guardian.pid
 
@@ -125,7 +118,7 @@ def test_guardian_stops_the_arm_of_a_stopped_driver_and_repeats_a_failed_stop(be
         ('000001', driver.guardian.pid)}
     count = len(bench.data)
     driver.send('goodbye')
-    until(lambda: ended(driver.guardian), 'the guardian ends')
+    until(lambda: has_ended(driver.guardian.pid), 'the guardian ends')
     assert len(bench.data) == count, 'no stop after a goodbye'
 
 
@@ -158,7 +151,7 @@ def test_hanging_or_dead_guardian_is_noticed_and_replaced(bench, tmp_path, monke
     monkeypatch.setattr(module, '_ANSWER_S', 0.0)
     assert not guardian.alive
     guardian.start()
-    assert ended(first)
+    assert has_ended(first.pid)
     monkeypatch.setattr(module, '_ANSWER_S', 120.0)
     second = guardian.pid
     guardian.heartbeat(True)

@@ -14,7 +14,7 @@ from vdl_ros.common.observation_spaces import ImageAndVector
 from vdl_ros.rl.data.batch import make_batch
 from vdl_ros.rl.data.replay import Replay, Sample
 from vdl_ros.rl.learning.learner import Learner
-from vdl_ros.rl.policy import policy as policy_module
+from vdl_ros.rl.policy import networks
 from vdl_ros.rl.settings import make_algorithm_config
 
 ACTIONS = gymnasium.spaces.Discrete(4)
@@ -315,7 +315,7 @@ def test_the_loss_of_the_critics_alone_teaches_the_convolutions(look, precision)
 
 def test_observation_and_bootstrap_observation_are_shifted_at_random(look, monkeypatch):
     shifted = []
-    monkeypatch.setattr(policy_module, 'random_shift', lambda images, *where: (
+    monkeypatch.setattr(networks, 'random_shift', lambda images, *where: (
         shifted.append((images.shape, *where)), torch.zeros_like(images))[1])
     for share, expected in ((0.1, [((8, 36, 40, 3), 0.1, 1)] * 2), (0.0, [])):
         shifted.clear()

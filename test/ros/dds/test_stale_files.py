@@ -8,11 +8,10 @@ import secrets
 import socket
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
+from processes import until
 
 from vdl_ros.msg import Policy
 from vdl_ros.nodes import recorder
@@ -153,13 +152,6 @@ def start(monkeypatch):
             assert process.stdout.readline() == 'received\n'
             return process
         yield start_node
-
-
-def until(condition, what):
-    end, pause = time.monotonic() + 240.0, threading.Event()
-    while not condition():
-        assert time.monotonic() < end, what
-        pause.wait(0.05)
 
 
 @pytest.mark.process

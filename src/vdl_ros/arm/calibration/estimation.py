@@ -22,6 +22,7 @@ from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import Scene
 from vdl_ros.arm.simulation.twins import Gravity
+from vdl_ros.common.command_line import aligned
 from vdl_ros.common.settings import Scalar, settings_of
 
 Array = NDArray[np.float64]
@@ -326,6 +327,4 @@ def table(joints: Mapping[str, JointEstimate], wired: Signs) -> str:
             row.append('-' if value is None else f'{value.value:.3f} ±{value.error:.3f}'
                        + '?' * (not _is_certain(quantity, value)))
         rows.append(row)
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return '\n'.join('  '.join(cell.ljust(width) for cell, width in zip(
-        row, widths, strict=True)).rstrip() for row in rows)
+    return '\n'.join(aligned(rows))

@@ -6,6 +6,7 @@ the prefix ``arm/`` (``arm/yellow``) and those of scene.xml (``table``, ``floor`
 """
 
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import mujoco
@@ -91,7 +92,7 @@ def open_renderer(model: Any, width: int, height: int) -> Any:
         raise OpenGLError(f'OpenGL ({backend}): {" ".join(str(error).split())}') from error
 
 
-class ArmRenderer:
+class ArmRenderer(AbstractContextManager['ArmRenderer']):
     """Renders images of a scene.
 
     Only one can be open in a process: two EGL contexts corrupt each other's images. Use it in the
@@ -115,9 +116,6 @@ class ArmRenderer:
         self._data = mujoco.MjData(scene.model)
         self._renderer: Any = open_renderer(scene.model, width, height)
         ArmRenderer._open = self
-
-    def __enter__(self) -> 'ArmRenderer':
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

@@ -40,6 +40,7 @@ from vdl_ros.envs.owi535.arm_task import (
     CLOSE,
     AddedDelay,
     ArmTask,
+    Bools,
     Ranges,
     World,
     check_range,
@@ -136,8 +137,6 @@ class CubeObserver(ArmObserver):
             NEAR / (NEAR + distance), push, np.cos(turn), np.sin(turn),
             np.asarray(now - reading.stamp)[..., None]], self._space)
 
-
-Bools = NDArray[np.bool_]
 
 #: The area of cubes and goals in front of the arm: distances from the base's axis, m, and largest
 #: angle to either side, rad.

@@ -31,7 +31,7 @@ from vdl_ros.envs.owi535.arm_env import (
     feature_space,
     target_features,
 )
-from vdl_ros.envs.owi535.arm_task import ArmTask, check_range, ranges_and_speed, shaped
+from vdl_ros.envs.owi535.arm_task import ArmTask, Bools, check_range, ranges_and_speed, shaped
 from vdl_ros.envs.owi535.task_renderer import TaskRenderer
 from vdl_ros.envs.registration import REACH, REACH_STEPS
 
@@ -60,8 +60,6 @@ class ReachObserver(ArmObserver):
         age = np.asarray(now - reading.stamp)[..., None]
         return bounded([view.features, self.towards(view, target), age], SPACE)
 
-
-Bools = NDArray[np.bool_]
 
 # Rates that are allowed, Hz.
 _RATES = 1.0, 100.0

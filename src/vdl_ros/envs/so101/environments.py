@@ -92,7 +92,7 @@ class SO101Env(gymnasium.Env[NDArray[np.float32], NDArray[np.float32]]):
         return None if self.render_mode is None else self._twin.render(self._task.target)
 
     def _measure(self) -> Measured:
-        values = dict(zip(JOINTS, self._twin.positions.tolist(), strict=True))
+        values = dict(zip(JOINTS, self._twin.joint_positions.tolist(), strict=True))
         cube = self._twin.cube
         if cube is not None:
             w, x, y, z = cube[3:]

@@ -8,15 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vdl_ros.common.quoting import quoted
-from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD, check_range
-from vdl_ros.envs.owi535.cube import dense_reward as cube_reward
-from vdl_ros.envs.owi535.cube import goal_near, is_lost
-from vdl_ros.envs.owi535.reach import dense_reward as reach_reward
-from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES, Past
+from vdl_ros.envs.owi535 import cube, reach
+from vdl_ros.envs.owi535.arm_task import CLOSE, HOLD
+from vdl_ros.envs.owi535.robot_tasks import CUBE_FEATURES, PlaceTask
 from vdl_ros.envs.registration import SO101_PICK, SO101_REACH
 from vdl_ros.envs.so101.twin import JOINTS, SO101Twin
-from vdl_ros.robots.contract import Contract, ContractError
-from vdl_ros.robots.task import Measured, Task
+from vdl_ros.robots.contract import Contract
+from vdl_ros.robots.task import Measured
 
 Array = NDArray[np.float64]
 
@@ -28,28 +26,16 @@ _HIGHEST = np.array([1.2, 1.0, 1.2, 1.3, 0.0, 0.0])
 _HEIGHT = 0.03
 
 
-class _SO101Task(Task):
-    """Success is ``hold``, s, within ``close``, m; both as of the tasks of the OWI-535.
-
-    Raises:
-        ContractError: the contract lacks a feature.
-        ValueError: a distance or time that is not allowed.
-    """
+class _SO101Task(PlaceTask):
+    """``close`` and ``hold`` are as of the tasks of the OWI-535."""
 
     #: The environment of the task, and the features that its contract needs.
     env_id: ClassVar[str]
     needed: ClassVar[tuple[str, ...]] = JOINTS[:5]
 
     def __init__(self, contract: Contract, close: float = CLOSE, hold: float = HOLD) -> None:
-        super().__init__(contract)
-        check_range('close', close, 0.001, 1.0)
-        check_range('hold', hold, 0.0, 60.0)
-        if missing := {*self.needed} - {feature.name for feature in contract.features}:
-            raise ContractError(f'features: {", ".join(sorted(missing))}: missing: '
-                                f'{", ".join(self.needed)}')
-        self._near = contract.rate, close, hold
-        self._arm, self._past, self._success = SO101Twin(), Past(), False
-        self.target: Array = np.zeros(3)
+        super().__init__(contract, self.needed, close, hold)
+        self._arm = SO101Twin()
 
     @classmethod
     def description(cls, contract: Contract) -> dict[str, Any]:
@@ -65,21 +51,9 @@ class _SO101Task(Task):
             if json.dumps(described.get(name), default=str) != json.dumps(wanted):
                 raise ValueError(f'{name}: {quoted(described.get(name))} is not {quoted(wanted)}')
 
-    def begin(self, measured: Measured, random: np.random.Generator) -> None:
-        self._past, self._success = Past(), False
-
-    def success(self, after: Measured) -> bool:
-        return self._success
-
     def _tool(self, measured: Measured) -> Array:
         """Return the place between the finger tips, float64 [3], m in ``base_link``."""
         return self._arm.tool_at(np.array([measured.values.get(name, 0.0) for name in JOINTS]))
-
-    def _judge(self, after: Measured, distance: float) -> Any:
-        """Take the distance from the aim; return success as the rewards take it, bool [1]."""
-        self.distance = distance
-        self._success = self._past.is_success(after.time, distance, *self._near)
-        return np.array([self._success])
 
 
 def _way(begin: Array, end: Array) -> list[float]:
@@ -112,8 +86,9 @@ class Reach(_SO101Task):
         was, now = (float(np.linalg.norm(self._tool(each) - self.target))
                     for each in (before, after))
         success = self._judge(after, now)
-        return float(reach_reward(np.array([was - now]), np.zeros(1), np.array([now]), success,
-                                  _NONE, np.zeros(1, np.bool_))[0])
+        return float(reach.dense_reward(
+            np.array([was - now]), np.zeros(1), np.array([now]), success, _NONE,
+            np.zeros(1, np.bool_))[0])
 
 
 class Pick(_SO101Task):
@@ -127,23 +102,24 @@ class Pick(_SO101Task):
 
     def begin(self, measured: Measured, random: np.random.Generator) -> None:
         super().begin(measured, random)
-        self.target = goal_near(_cube(measured), 1.0, random)
+        self.target = cube.goal_near(_cube(measured), 1.0, random)
 
     def goal(self, measured: Measured) -> list[float]:
-        tool, cube = self._tool(measured), _cube(measured)
-        return [*tool / _FAR, *_way(tool, cube), *_way(cube, self.target)]
+        tool, place = self._tool(measured), _cube(measured)
+        return [*tool / _FAR, *_way(tool, place), *_way(place, self.target)]
 
     def reward(self, before: Measured, after: Measured) -> float:
         steps = before, after
         far = [float(np.linalg.norm(_cube(each) - self.target)) for each in steps]
         away = [float(np.linalg.norm(_cube(each) - self._tool(each))) for each in steps]
         success = self._judge(after, far[1])
-        return float(cube_reward(np.array([far[0] - far[1]]), np.array([away[0] - away[1]]),
-                                 np.array([far[1]]), success, _NONE)[0])
+        return float(cube.dense_reward(
+            np.array([far[0] - far[1]]), np.array([away[0] - away[1]]), np.array([far[1]]),
+            success, _NONE)[0])
 
     def failure(self, after: Measured) -> bool:
         """Return whether the cube is out of reach, or has fallen."""
-        return bool(is_lost(_cube(after)[None])[0])
+        return bool(cube.is_lost(_cube(after)[None])[0])
 
 
 def _cube(measured: Measured) -> Array:

@@ -64,12 +64,12 @@ class SO101Twin:
         self.reset({})
 
     @property
-    def positions(self) -> Array:
+    def joint_positions(self) -> Array:
         """Of the joints, float64 [6], rad."""
         return np.array(self._data.qpos[:len(JOINTS)])
 
     @property
-    def velocities(self) -> Array:
+    def joint_velocities(self) -> Array:
         return np.array(self._data.qvel[:len(JOINTS)])
 
     @property
@@ -78,14 +78,11 @@ class SO101Twin:
         return None if self._cube is None else np.array(self._data.qpos[self._cube])
 
     def reset(self, pose: Mapping[str, float], cube: Sequence[float] = START) -> None:
-        """Place arm and cube, at rest.
+        """Place arm and cube, at rest; PoseError: not allowed, and nothing is changed.
 
         Args:
             pose: positions by joint, rad; others 0.
             cube: x, y, m, and its angle, rad; without one it is ignored.
-
-        Raises:
-            PoseError: a pose that is not allowed; nothing is changed.
         """
         positions = np.zeros(len(JOINTS))
         for name, value in pose.items():

@@ -121,7 +121,8 @@ class ThreadChoice:
 
     def _continue(self, now: float) -> None:
         """Choose, or begin a measurement; use the best number while others cost too much."""
-        speeds = self._speeds()
+        speeds = {threads: statistics.median(speed for _, speed in found)
+                  for threads, found in self._found.items() if found}
         best = max(speeds, key=lambda each: speeds[each], default=self._left[0])
         self._left = [each for each in self._left if each == best or any(
             speed >= _LOSER * speeds[best] for _, speed in self._found[each]) or (
@@ -137,10 +138,6 @@ class ThreadChoice:
             self._choose(speeds)
         else:
             self._use(best if self._waits else self._turn.pop(0))
-
-    def _speeds(self) -> dict[int, float]:
-        return {threads: statistics.median(speed for _, speed in found)
-                for threads, found in self._found.items() if found}
 
     def _is_too_expensive(
         self, threads: int, speeds: Mapping[int, float], best: int, now: float,

@@ -14,20 +14,12 @@ from vdl_ros.common.observation_spaces import SMALLEST_IMAGE, ImageAndVector, is
 from vdl_ros.common.tensor_file import faster_in_bfloat16
 from vdl_ros.rl.data.unroll import Arrays
 from vdl_ros.rl.device import CPU, computes_bfloat16, to_host
+from vdl_ros.rl.policy import networks
 from vdl_ros.rl.policy.distributions import (
     ActionDistribution,
     DiagonalGaussian,
     EpsilonGreedy,
     make_distribution,
-)
-from vdl_ros.rl.policy.networks import (
-    Normalizer,
-    Smoothing,
-    autocast,
-    make_torso,
-    orthogonal,
-    random_shift,
-    run_lstm,
 )
 from vdl_ros.rl.policy.numpy_policy import check_weights
 from vdl_ros.rl.settings import AlgorithmConfig, SacConfig, TrainConfig
@@ -66,20 +58,21 @@ class Encoder(nn.Module):
         self._channels_last = self.of_images and self._torso_shape[1] >= SMALLEST_IMAGE > \
             self._torso_shape[2]
         shape = self.image_shape if self.of_images else (math.prod(self._torso_shape),)
-        self.normalizer: Normalizer | None = None
+        self.normalizer: networks.Normalizer | None = None
         if config.normalize_observations and (mixed is not None or not self.of_images):
-            self.normalizer = Normalizer(shape if mixed is None else (mixed.vector_size,))
-        self.smoothing: Smoothing | None = None
+            self.normalizer = networks.Normalizer(shape if mixed is None else (mixed.vector_size,))
+        self.smoothing: networks.Smoothing | None = None
         if config.observation_smoothing and self.of_images:
-            self.smoothing = Smoothing(config.observation_smoothing)
-        self.policy_torso, self.num_features = make_torso(network, shape, config.hidden_size)
+            self.smoothing = networks.Smoothing(config.observation_smoothing)
+        self.policy_torso, self.num_features = networks.make_torso(
+            network, shape, config.hidden_size)
         self.num_torso_features = self.num_features
         self.value_torso: nn.Module | None = None
         if separate_value and not self.of_images and mixed is None:
-            self.value_torso, _ = make_torso(network, shape, config.hidden_size)
+            self.value_torso, _ = networks.make_torso(network, shape, config.hidden_size)
         self.joint: nn.Module | None = None
         if mixed is not None:
-            self.joint = nn.Sequential(orthogonal(nn.Linear(
+            self.joint = nn.Sequential(networks.orthogonal(nn.Linear(
                 self.num_features + mixed.vector_size, _JOINT_SIZE)), nn.ReLU())
             self.num_features = _JOINT_SIZE
 
@@ -129,7 +122,7 @@ class Encoder(nn.Module):
         """
         inputs = observations.reshape(-1, *self._torso_shape)
         if shift and self.of_images:
-            inputs = random_shift(inputs, shift, 1 if self._channels_last else 2)
+            inputs = networks.random_shift(inputs, shift, 1 if self._channels_last else 2)
         if not self.of_images:
             inputs = inputs.reshape(-1, math.prod(self._torso_shape))
         elif self._channels_last:
@@ -162,7 +155,7 @@ class Encoder(nn.Module):
     def encode(self, observations: Tensor, numbers: Tensor | None) -> tuple[Tensor, Tensor]:
         """Return features for policy and value, [N, F] each, of what :meth:`split` returns."""
         inputs, numbers = self.prepare(observations, numbers)
-        with autocast(inputs):
+        with networks.autocast(inputs):
             features = self.policy_torso(inputs).float()
             value_features = (
                 None if self.value_torso is None else self.value_torso(inputs).float())
@@ -232,8 +225,9 @@ class Policy(Encoder):
             features = lstm_size
         own_log_std = isinstance(distribution, DiagonalGaussian) and not of_sac
         outputs = distribution.size // 2 if own_log_std else distribution.size - of_values
-        self.policy_head = orthogonal(nn.Linear(features, outputs), 1.0 if of_values else 0.01)
-        self.value_head = orthogonal(nn.Linear(features, 1), 1.0) if has_value else None
+        self.policy_head = networks.orthogonal(
+            nn.Linear(features, outputs), 1.0 if of_values else 0.01)
+        self.value_head = networks.orthogonal(nn.Linear(features, 1), 1.0) if has_value else None
         self.log_std = nn.Parameter(torch.full(
             (outputs,), math.log(config.initial_std))) if own_log_std else None
 
@@ -284,7 +278,8 @@ class Policy(Encoder):
                 features, value_features = (
                     torch.cat([each, rows], -1) for each in (features, value_features))
             if self.lstm is not None:
-                features, state = run_lstm(self.lstm, features.reshape(*lead, -1), is_reset, state)
+                features, state = networks.run_lstm(
+                    self.lstm, features.reshape(*lead, -1), is_reset, state)
                 value_features = features = features.flatten(0, 1)
             state = torch.cat([state, last], -1)
         elif state is None:

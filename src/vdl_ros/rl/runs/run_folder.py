@@ -11,19 +11,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from vdl_ros.common import files
 from vdl_ros.common.event_file import EventFile
-from vdl_ros.common.files import (
-    BEST,
-    CHECKPOINT,
-    LAUNCH_FILE,
-    InUseError,
-    ProgressTable,
-    atomic_file,
-    lock_folder,
-    read_json,
-    refuse_links,
-    write_text,
-)
 from vdl_ros.common.memory import check_archive
 from vdl_ros.common.quoting import cause
 from vdl_ros.common.schema import converted
@@ -34,7 +23,7 @@ from vdl_ros.rl.runs.trackers import Tracker, verify_tracker
 
 def save_array_file(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     """Write arrays to a file beside ``path``, uncompressed, then rename it."""
-    with atomic_file(path) as partial, partial.open('wb') as file:
+    with files.atomic_file(path) as partial, partial.open('wb') as file:
         np.savez(file, **dict[str, Any](arrays))
 
 
@@ -83,28 +72,28 @@ class RunFolder:
         config: RunFolderConfig | None = None,
     ) -> None:
         self.path, self.config = path, config or RunFolderConfig()
-        self.checkpoint, self.best = path / CHECKPOINT, path / BEST
-        self._launch_file, self._actors_file = path / LAUNCH_FILE, path / '.actors.json'
+        self.checkpoint, self.best = path / files.CHECKPOINT, path / files.BEST
+        self._launch_file, self._actors_file = path / files.LAUNCH_FILE, path / '.actors.json'
         verify_tracker(self.config.tracker)
         # Before a file is made in it, because the folder may be somebody else's.
         self._check(launch_id, resume, ())
         try:
             # The only reference: the lock ends with this object, or with the process.
-            self._lock = lock_folder(path, LAUNCH_FILE)
+            self._lock = files.lock_folder(path, files.LAUNCH_FILE)
             self._claim(launch_id, resume)
-        except InUseError as error:
+        except files.InUseError as error:
             raise RunFolderError(f'{"resume" if resume else "run_dir"}: {error}') from None
         except OSError as error:
             raise RunFolderError(f'run_dir: {path} cannot be written: {error.strerror}') from error
         self.saved_steps = 0
         self._events: EventFile | None = None
         self._tracker: Tracker | None = None
-        self._progress = ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
+        self._progress = files.ProgressTable(path / 'progress.csv', _COLUMNS, _DEFAULTS)
 
     def _check(self, launch_id: str, resume: bool, own: Collection[Path]) -> None:
         """Find out whether this launch made the folder; refuse one that holds another run."""
         path = self.path
-        refuse_links(path)
+        files.refuse_links(path)
         try:
             self.restarted = bool(launch_id) and self._launch_file.read_text() == launch_id
         except OSError:
@@ -206,7 +195,7 @@ class RunFolder:
             kept.hardlink_to(self.checkpoint)
         except OSError:
             # Some file systems have no links.
-            with atomic_file(kept) as partial:
+            with files.atomic_file(kept) as partial:
                 shutil.copyfile(self.checkpoint, partial)
         # Oldest first: those of more steps are of a time before the run was set back.
         steps = sorted((int(each.stem.split('-')[1]) for each in self._numbered(
@@ -215,11 +204,12 @@ class RunFolder:
             self._kept_file(each).unlink()
 
     def save_actors(self, restarts: int, starts: Mapping[str, int]) -> None:
-        write_text(self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
+        files.write_text(
+            self._actors_file, json.dumps({'restarts': restarts, 'starts': dict(starts)}))
 
     def load_actors(self) -> tuple[int, dict[str, int]]:
         found = converted(
-            read_json(self._actors_file), _Actors, str(self._actors_file), RunFolderError)
+            files.read_json(self._actors_file), _Actors, str(self._actors_file), RunFolderError)
         return found.restarts, found.starts
 
     def progress(self) -> list[dict[str, float]]:
@@ -237,7 +227,7 @@ class RunFolder:
             return
         # NaN and infinity, which JSON does not have, become null.
         text = msgspec.json.format(msgspec.json.encode(summary, enc_hook=float)).decode()
-        write_text(self.path / 'summary.json', f'{text}\n')
+        files.write_text(self.path / 'summary.json', f'{text}\n')
         try:
             # Imported here because it takes a second.
             from vdl_ros.rl.plots.curve_plot import draw_curve

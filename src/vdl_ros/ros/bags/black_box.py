@@ -106,15 +106,13 @@ class BlackBox:
         try:
             path = self._next()
             count = self._save(path, reason)
-            for old in self._bags()[:-_BAGS]:
+            bags = sorted(each for each in self._folder.iterdir() if _BAG.fullmatch(each.name))
+            for old in bags[:-_BAGS]:
                 shutil.rmtree(old, ignore_errors=True)
         except (BagError, OSError) as error:
             self._tell(f'black box: no bag: {error} ({reason})')
             return
         self._tell(f'black box: {path}: {count} messages before: {reason}')
-
-    def _bags(self) -> list[Path]:
-        return sorted(each for each in self._folder.iterdir() if _BAG.fullmatch(each.name))
 
     def _next(self) -> Path:
         # Another launch of this robot has a black box, too.

@@ -27,15 +27,7 @@ from vdl_ros.bags.reader import BagError
 from vdl_ros.common.images import ImageError, pixels_of
 from vdl_ros.common.settings import suggestion
 from vdl_ros.robots import contract as contracts
-from vdl_ros.robots.contract import (
-    Contract,
-    ContractError,
-    ImageTopic,
-    Reading,
-    ReadingError,
-    Topic,
-    follow,
-)
+from vdl_ros.robots.contract import Contract, ContractError, ReadingError, follow
 from vdl_ros.robots.observer import frame
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
@@ -304,7 +296,7 @@ class RobotTopics:
         # Why the latest message of each topic that was refused was so, without numbers.
         self._refusals: dict[str, str] = {}
         # Images that have come since the last tick, the newest of each, not decoded yet.
-        self._images: dict[str, tuple[Reading, Any]] = {}
+        self._images: dict[str, tuple[contracts.Reading, Any]] = {}
         self._sent: tuple[float, list[Any]] | None = None
         self._found = math.inf
         self._alone_at = time.monotonic() + (
@@ -445,8 +437,8 @@ class RobotTopics:
         except ReadingError as error:
             self._refuse(topic, error)
             return
-        reading = Reading(values, stamp, max(0.0, lag), now, wall)
-        if isinstance(topic, ImageTopic):
+        reading = contracts.Reading(values, stamp, max(0.0, lag), now, wall)
+        if isinstance(topic, contracts.ImageTopic):
             self._images[key] = reading, message
             return
         assert self._session is not None
@@ -458,7 +450,7 @@ class RobotTopics:
         assert self._session is not None
         for key, (reading, message) in self._images.items():
             image = self._interfaces.contract.inputs[key]
-            assert isinstance(image, ImageTopic)
+            assert isinstance(image, contracts.ImageTopic)
             try:
                 seen = frame(image, pixels_of(message))
             except ImageError as error:
@@ -470,7 +462,7 @@ class RobotTopics:
     def forget_images(self) -> None:
         self._images.clear()
 
-    def _refuse(self, topic: Topic, error: ValueError) -> None:
+    def _refuse(self, topic: contracts.Topic, error: ValueError) -> None:
         reason = re.sub(r'\d+', '', str(error))
         if self._refusals.get(topic.topic) != reason:
             self._refusals[topic.topic] = reason

@@ -11,6 +11,7 @@ from typing import TextIO
 from rclpy.node import Node
 from statistics_msgs.msg import MetricsMessage
 
+from vdl_ros.common.command_line import aligned
 from vdl_ros.common.metrics import ACTING
 from vdl_ros.common.quoting import quoted
 from vdl_ros.ros import qos
@@ -139,7 +140,6 @@ _MARKED, _REMOVED = 3.0, 15.0
 _MIN_WINDOW_S, _MAX_WINDOW_S = 1.0, 60.0
 _MAX_TABLE_WINDOWS = 10_000
 _HEADER = ('topic', 'node', 'rate Hz', 'age ms', 'std ms', 'max ms', 'samples', 'lost', '')
-_LEFT_ALIGNED = (0, 1, 8)
 _MAX_WIDTH = 60
 
 
@@ -222,14 +222,8 @@ class TopicTable:
 
 
 def table_text(rows: Sequence[Row], left_out: int = 0) -> str:
-    cells = [_HEADER, *(_cells(row) for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = ['  '.join(
-        cell.ljust(width) if index in _LEFT_ALIGNED else cell.rjust(width)
-        for index, (cell, width) in enumerate(zip(line, widths, strict=True))).rstrip()
-        for line in cells]
-    if not rows:
-        lines = ['nothing to show from /statistics: is a training or arm.launch.py running?']
+    lines = aligned([_HEADER, *map(_cells, rows)], range(2, 8)) if rows else [
+        'nothing to show from /statistics: is a training or arm.launch.py running?']
     if left_out:
         lines.append(f'{left_out} reports left out: malformed, or not of messages')
     return '\n'.join(lines)
