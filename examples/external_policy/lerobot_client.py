@@ -8,6 +8,7 @@ in an environment with LeRobot (0.6, Python 3.12 or newer) and rclpy. The data s
 
 import argparse
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -45,9 +46,18 @@ def main():
     parser.add_argument('--policy', type=Path, required=True)
     parser.add_argument('--dataset', type=Path, required=True)
     parser.add_argument('--task', default='', help='what a policy with language is told')
+    parser.add_argument('--rows', type=int, help='send so many of a chunk, to measure')
+    parser.add_argument('--delay', type=float, default=0.0, help='wait so long, s, to measure')
     options = parser.parse_args()
     torch.set_num_threads(1)
-    serve(*load(options.policy, options.dataset, options.task))
+    act, seen = load(options.policy, options.dataset, options.task)
+
+    def act_late(told, images):
+        actions, names = act(told, images)
+        time.sleep(options.delay)
+        return actions[:options.rows], names
+
+    serve(act_late, seen)
 
 
 if __name__ == '__main__':

@@ -21,6 +21,7 @@ BAD_INPUT = {
     'bench_env': [
         (['--seconds', 'nan'], '--seconds: nan is not allowed: 0.01 to 600'),
         (['--env', 'os:CartPole-v1'], "--env: no environment 'os:CartPole-v1'")],
+    'bench_external': [([], '--python, --policy and --dataset: missing, or --record')],
     'bench_lag': [
         (['--delays', '0,x'], "--delays: '0,x' is not allowed: numbers from 0 to 10000"),
         (['--trained', 'naive,50'], "--trained: '50' is not allowed: some of naive, 40")],
