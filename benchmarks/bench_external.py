@@ -150,7 +150,8 @@ def markdown(found: Mapping[str, Any]) -> str:
     return '\n'.join(report.table(
         ('rows', 'delay, ms', 'combined', 'success', 'steps, median', 'switches/s'),
         [(str(each['rows']), str(each['delay']),
-          'newest' if each['ensemble'] < 0.0 else 'ensemble', f'{each["successes"]} of {each["episodes"]}',
+          'newest' if each['ensemble'] < 0.0 else 'ensemble',
+          f'{each["successes"]} of {each["episodes"]}',
           f'{each["steps"]:.0f}', f'{each["switches"]:.1f}') for each in found['cells']]))
 
 

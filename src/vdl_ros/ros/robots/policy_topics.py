@@ -94,13 +94,13 @@ class PolicyTopics:
         self, observations: NDArray[Any], is_reset: NDArray[np.bool_], rewards: NDArray[Any],
     ) -> NDArray[Any]:
         """Return the action [1, ...] for an observation of ``make_measured_task``, [1, ...]."""
-        actions = self._contract.actions
-        found = None if self._problem else self._ask(observations[0], bool(is_reset[0]))
-        # The observation is old once there is one.
-        self.wait_for_program()
-        if found is None:
-            found = np.array(actions.neutral)
-        chosen = actions.chosen(found)
+        actions, found = self._contract.actions, None
+        if self._problem:
+            # The observation is old once there is a program.
+            self.wait_for_program()
+        else:
+            found = self._ask(observations[0], bool(is_reset[0]))
+        chosen = actions.chosen(np.array(actions.neutral) if found is None else found)
         return chosen[:, 0] if actions.is_discrete and len(actions.parts) == 1 else chosen
 
     def _ask(self, observation: NDArray[Any], is_first: bool) -> NDArray[np.float64] | None:
