@@ -14,6 +14,8 @@ OPERATIONS = 500
 TICK_S = 0.02
 # Of a transfer that the device takes, at most, and of one that it does not.
 TRANSFER_S, STALL_S = 0.002, 0.1
+# If the driver stands still, the guardian stops so much later, at most.
+LATE_S = 0.05
 # What a joint runs beyond its end does not move it; see run_time.py.
 BEYOND_S = 0.5
 SENDERS = ('/teleop', '/viewer', '/arm_controller')
@@ -46,7 +48,7 @@ class World:
             self.config, Signs(), self.connect, self, sent=lambda motors: None,
             notice=lambda level, text: None, clock=lambda: self.now)
 
-    def start(self):
+    def start(self, *, wait=False):
         if not self.alive and self.rng.random() < 0.2:
             # Until the next attempt the device is closed, with its motors off or not.
             self.excuse()
@@ -56,8 +58,10 @@ class World:
     def set_lamp(self, lit):
         pass
 
-    def heartbeat(self, moving):
-        assert moving or not self.motors.moving or self.is_excused
+    def heartbeat(self, duration):
+        if self.motors.moving and not self.is_excused:
+            assert 0.0 < duration <= max(
+                0.0, self.commanded_at + self.config.command_timeout - self.now) + LATE_S
 
     def end(self, *, stopped):
         assert not stopped or not self.motors.moving

@@ -25,18 +25,20 @@ class Guard:
         self.alive = self.broken = self.lit = False
         self.calls = []
 
-    def start(self):
+    def start(self, *, wait=False):
         if self.broken:
             raise GuardianError('the guardian does not start')
         if not self.alive:
-            self.calls.append('start')
-        self.alive = True
+            self.calls.append(('start', wait))
+        self.alive = self.alive or wait
+        if not self.alive:
+            raise GuardianError('it starts')
 
     def set_lamp(self, lit):
         self.lit = lit
 
-    def heartbeat(self, moving):
-        pass
+    def heartbeat(self, duration):
+        self.duration = duration
 
     def end(self, *, stopped):
         self.calls.append(('end', stopped))
@@ -102,7 +104,7 @@ def make(bench):
 def test_open_stops_motors_left_running_by_an_earlier_driver(make):
     arm = make(active=False)
     assert arm.bench.data == ['000000']
-    assert arm.guard.calls == ['start']
+    assert (arm.guard.calls, arm.guard.duration) == ([('start', True)], 0.0)
     assert (arm.driver.state, arm.driver.sent) == ('inactive', Motors())
 
 
@@ -136,7 +138,7 @@ def test_only_an_open_driver_is_activated_and_one_that_is_opened_again_keeps_no_
     arm.driver.command(Motors(base=1))
     arm.driver.open()
     assert (arm.motors, arm.driver.state) == (Motors(), 'inactive')
-    assert arm.guard.calls == ['start', ('end', True), 'start']
+    assert arm.guard.calls == [('start', True), ('end', True), ('start', True)]
     arm.driver.close()
     assert arm.backend.calls.count('claim 0') == arm.backend.calls.count('release 0') == 2
 
@@ -248,21 +250,29 @@ def test_heartbeats_start_before_motors_and_last_while_they_may_be_on(make):
     arm.backend.ctrl_transfer = lambda *args: order.append(bytes(args[5]).hex()) or real(*args)
     arm.guard.heartbeat = order.append
     arm.driver.command(Motors(base=1))
-    assert order == [True, '000200']
+    assert order == [0.4, '000200']
     order.clear()
     for _ in range(5):
         arm.run(PERIOD, Motors(base=1))
-        assert order.pop() is True
+        assert order.pop() == 0.4
+    # If this process stands still, motors are off soon after its own watchdog would have acted.
+    for _ in range(25):
+        arm.run(PERIOD)
+        left = arm.driver._commanded_at + 0.5 - arm.now
+        if left > 1e-6:
+            assert order[-1] == pytest.approx(min(0.4, left + 0.05))
+    assert order[-1] == 0.0
+    arm.driver.command(Motors(base=1))
     arm.driver.command(Motors())
     arm.run(PERIOD)
-    assert order[-1] is False
+    assert order[-1] == 0.0
     arm.driver.command(Motors(base=1))
     arm.bench.fail('unplugged')
     arm.run(0.5, Motors(base=1))
-    assert order[-1] is True, 'its state while disconnected is unknown'
+    assert order[-1] == 0.4, 'its state while disconnected is unknown'
     arm.bench.fail('')
     arm.run(0.5)
-    assert order[-1] is False
+    assert order[-1] == 0.0
 
 
 def test_notices_come_after_the_motors_are_off(make):
@@ -353,15 +363,19 @@ def test_back_and_forth_within_the_travel_is_never_locked_out(make):
 
 
 def test_a_pause_counts_as_a_way_back_no_longer_than_the_guardian_lets_it_last(make):
-    arm = make(shoulder_max_run_time=3.0)
-    arm.run(2.8, Motors(shoulder=1))
-    arm.run(0.2, Motors(shoulder=-1))
-    arm.now += 4.0  # the guardian switches off after 0.4 s
-    arm.driver.command(Motors())
-    begin = arm.now
-    arm.run(3.0, Motors(shoulder=1))
-    off = next(at for at, motors in arm.sent if at > begin and not motors.moving)
-    assert off - begin == pytest.approx(3.0 - 2.8 + 1.5 * (0.2 + 0.4), abs=3 * PERIOD)
+    # The guardian switches off after 0.4 s, or 0.55 s after the last command.
+    for before, back in ((0.0, 0.4), (0.4, 0.15)):
+        arm = make(shoulder_max_run_time=3.0)
+        arm.run(2.8, Motors(shoulder=1))
+        arm.run(0.2, Motors(shoulder=-1), every=0.02)
+        arm.run(before)
+        arm.now += 4.0
+        arm.driver.command(Motors())
+        begin = arm.now
+        arm.run(3.0, Motors(shoulder=1))
+        off = next(at for at, motors in arm.sent if at > begin and not motors.moving)
+        assert off - begin == pytest.approx(
+            3.0 - 2.8 + 1.5 * (0.2 + before + back), abs=3 * PERIOD)
 
 
 def test_emergency_stop_outranks_a_flood_of_commands_and_stays(make):
@@ -584,18 +598,22 @@ def test_attempts_to_reconnect_are_spaced_and_say_each_problem_once(make):
 def test_dead_guardian_is_replaced_with_motors_off(make):
     arm = make()
     arm.run(0.3, Motors(base=1))
-    arm.guard.alive = False
-    arm.run(0.06, Motors(base=1))
-    assert arm.guard.alive
-    assert arm.guard.calls == ['start', 'start']
-    assert arm.motors == Motors()
+    arm.guard.alive, begin = False, len(arm.bench.data)
+    # Nothing waits for the other one, which may take long; motors are off until it is there.
+    arm.run(1.0, Motors(base=1))
+    assert set(arm.guard.calls[1:]) == {('start', False)}
+    assert len(arm.bench.data[begin:]) > 3
+    assert set(arm.bench.data[begin:]) == {'000000'}
     assert len(arm.warned('the guardian died or hangs')) == 1
-    assert arm.driver.state == 'active'
+    assert arm.driver.state == 'fault'
+    arm.guard.alive = True
+    arm.run(0.3, Motors(base=1))
+    assert (arm.driver.state, arm.motors) == ('active', Motors())
     # Also while the device fails: this process may be killed then.
-    arm.guard.alive = False
+    arm.guard.alive, count = False, len(arm.guard.calls)
     arm.bench.fail('timeout')
     arm.run(0.06, Motors())
-    assert arm.guard.alive
+    assert len(arm.guard.calls) > count
     assert arm.driver.state == 'fault'
 
 

@@ -5,7 +5,6 @@ import resource
 import signal
 import subprocess
 import sys
-import threading
 import time
 from types import SimpleNamespace
 
@@ -33,19 +32,20 @@ BACKEND = 'fake_owi535:make'
 LAUNCH = f'launch {os.getpid()}'
 DRIVER = '''
 import sys
-from vdl_ros.arm.driver.guardian import Guardian
+from vdl_ros.arm.driver.guardian import SILENCE_S, Guardian
 from vdl_ros.arm.driver.usb import UsbArm, load_backend
 from vdl_ros.common.children import take_mark
 take_mark()
 arm = UsbArm(0, load_backend('fake_owi535:make'), 0.1)
 guardian = Guardian(0, 'fake_owi535:make')
-guardian.start()
+guardian.start(wait=True)
+guardian.heartbeat(0.0)
 guardian.set_lamp(True)
 arm.send(bytes([0x11, 0, 1]))
 print(guardian.pid, flush=True)
 for line in sys.stdin:
     if line == 'beat\\n':
-        guardian.heartbeat(True)
+        guardian.heartbeat(SILENCE_S)
     if line == 'goodbye\\n':
         arm.close()
         guardian.end(stopped=True)
@@ -135,84 +135,139 @@ def test_hanging_or_dead_guardian_is_noticed_and_replaced(bench, tmp_path, monke
     monkeypatch.setenv(fake.VARIABLE, f'{tmp_path}:{bench.folder}')
     guardian = Guardian(0, BACKEND, port=lambda: '1-1')
     assert (guardian.alive, guardian.pid) == (False, 0)
-    guardian.start()
+    guardian.start(wait=True)
     first = psutil.Process(guardian.pid)
     for _ in range(3):
         # It is not asked while motors are off.
-        guardian.heartbeat(True)
+        guardian.heartbeat(SILENCE_S)
         until(lambda: guardian.alive and guardian._unanswered_at is None, 'an answer')
-        guardian.heartbeat(False)
+        guardian.heartbeat(0.0)
     first.suspend()
     assert guardian.alive
     for number in range(100_000):
         guardian.set_lamp(bool(number % 2))  # which does not block
-    guardian.heartbeat(True)
+    guardian.heartbeat(SILENCE_S)
     assert guardian.alive
     monkeypatch.setattr(module, '_ANSWER_S', 0.0)
     assert not guardian.alive
-    guardian.start()
-    assert has_ended(first.pid)
+    # Who starts the other one does not wait for it, and may ask again meanwhile.
+    pids = [first.pid]
+    for _ in range(2):
+        with pytest.raises(GuardianError, match='started again'):
+            guardian.start()
+        pids.append(guardian.pid)
+    until(lambda: has_ended(first.pid), 'the end of the first one')
     monkeypatch.setattr(module, '_ANSWER_S', 120.0)
-    second = guardian.pid
-    guardian.heartbeat(True)
+    until(lambda: guardian.alive, 'the start')
+    assert first.pid != pids[1] == pids[2]
+    guardian.heartbeat(SILENCE_S)
     until(lambda: guardian.alive and guardian._unanswered_at is None, 'an answer')
-    os.kill(second, signal.SIGKILL)
+    os.kill(guardian.pid, signal.SIGKILL)
     until(lambda: not guardian.alive, 'noticed')
     guardian.set_lamp(False)
     guardian.set_lamp(True)
-    guardian.start()
+    guardian.start(wait=True)
     assert guardian.alive
-    assert guardian.pid != second
+    assert guardian.pid not in pids
     # Of a driver that could not stop: it hands over, to one that lives. The new one has the state
     # of the lamp.
+    pids.append(guardian.pid)
     psutil.Process(guardian.pid).suspend()
     monkeypatch.setattr(module, '_ANSWER_S', 0.5)
-    guardian.end(stopped=False)
-    until(lambda: bench.data == ['000001'], 'the stop')
+    with pytest.raises(GuardianError, match='started again'):
+        guardian.end(stopped=False)
+    until(lambda: {each.pid for each in bench.transfers} - {*pids}, 'the stop')
+    assert bench.data[-1] == '000001'
     assert other.data == []
 
 
 @pytest.mark.process
 def test_guardian_that_cannot_start_raises(bench):
     with pytest.raises(GuardianError, match='does not start'):
-        Guardian(0, 'nowhere:make').start()
+        Guardian(0, 'nowhere:make').start(wait=True)
 
 
-def watched(written, problems=('',)):
-    """Return what ``watch`` returns, and which stops it sent in silence until one was taken."""
+@pytest.mark.process
+@pytest.mark.parametrize('closed', [1, 2])
+def test_guardian_stops_the_arm_whoever_reads_its_output(bench, closed):
+    # Its driver was killed while it started; it said nothing and was not heard.
+    bench.fail('timeout')
     read, write = os.pipe()
-    os.write(write, written)
-    stops, closing = [], threading.Timer(0.3, os.close, [write])
-
-    def silent(motors):
-        stops.append(motors)
-        problem = problems[len(stops) - 1]
-        if not problem:
-            closing.start()
-        return problem
-
-    if b'm' not in written or b's' in written:
-        closing.start()
-    found = watch(read, silent, silence=0.05)
-    if found is None:
-        os.close(write)
-    else:
-        closing.join()
-    os.close(read)
-    return found, stops
+    if closed == 1:
+        os.close(read)
+    words = [sys.executable, '-m', 'vdl_ros.arm.driver.guardian', '--product=0',
+             f'--backend={BACKEND}', '--port=1-1']
+    guardian = subprocess.Popen(['sh', '-c', 'exec "$@"' + ' 2>&-' * (closed == 2), 'sh', *words],
+                                stdin=subprocess.PIPE, stdout=write)
+    os.close(write)
+    until(lambda: len(bench.data) > 2, 'attempts')
+    guardian.stdin.close()
+    bench.fail('')
+    assert guardian.wait() == 0
+    assert (bench.data[-1], bench.transfers[-1].fault) == ('000000', '')
+    if closed == 2:
+        os.close(read)
 
 
-def test_silence_counts_only_while_motors_may_be_on():
-    # Words that are read at once have no silence between them, however late the driver is.
-    lit = Motors(lamp=True)
-    for written, command, stops in (
-            (b'0110', Motors(), []), (b'1', lit, []), (b'm1', lit, [lit]), (b'1ms', lit, []),
-            (b'1mmm', lit, [lit]), (b'mg', None, [])):
-        assert watched(written) == (command, stops), written
+def test_an_error_of_the_guardian_itself_ends_in_a_stop(bench, monkeypatch):
+    def broken(*_, **__):
+        raise MemoryError
+
+    monkeypatch.setattr(signal, 'signal', lambda *_: None)
+    monkeypatch.setattr(module, 'watch', broken)
+    assert module.main(['--product=0', f'--backend={BACKEND}', '--port=1-1']) == 0
+    assert bench.data == ['000000']
 
 
-def test_failed_stop_in_silence_is_repeated_until_one_is_taken():
-    assert watched(b'm', ['stalled'] * 5 + ['']) == (Motors(), [Motors()] * 6)
+@pytest.fixture
+def watched(monkeypatch):
+    """Return a function that returns what ``watch`` does with words, without time that passes.
+
+    That is what it returns, the stops that it sends until ``problems`` end, and how long it waits.
+    """
+    look = module.select.select
+
+    def watched(written, problems=('',)):
+        read, write = os.pipe()
+        os.write(write, written)
+        stops, waits, left = [], [], [write]
+
+        def wait(descriptors, _, __, seconds):
+            found = look(descriptors, [], [], 0.0)
+            waits.append(seconds)
+            if found[0] or seconds is not None:
+                return found
+            os.close(left.pop())
+            return look(descriptors, [], [])
+
+        def silent(motors):
+            stops.append(motors)
+            return problems[len(stops) - 1]
+
+        with monkeypatch.context() as patch:
+            patch.setattr(module.select, 'select', wait)
+            found = watch(read, silent)
+        for each in (read, *left):
+            os.close(each)
+        return found, stops, waits
+    return watched
+
+
+def test_silence_counts_only_while_motors_may_be_on(watched):
+    # Words that are read at once have no silence between them, however late the driver is. Who
+    # has said nothing yet, or only of the lamp, may have been killed while motors were on.
+    off, lit = Motors(), Motors(lamp=True)
+    for written, command, stops, waits in (
+            (b'', off, [off], [None]), (b'0110', off, [off], [0.4, None]), (b's', off, [], [None]),
+            (b'1s', lit, [], [None]), (b'\x851', lit, [lit], [0.05, None]),
+            (b'1\x85s', lit, [], [None]), (b'1\xa8\x85\xa8', lit, [lit], [0.4, None]),
+            (b'\xa8\x85', off, [off], [0.05, None]), (b'\x85g', None, [], [])):
+        assert watched(written) == (command, stops, [0.4, *waits]), written
+
+
+def test_failed_stop_in_silence_is_repeated_until_one_is_taken(watched):
+    assert watched(b'\xa8', ['stalled'] * 5 + ['']) == (
+        Motors(), [Motors()] * 6, [0.4, 0.4, 0.01, 0.02, 0.04, 0.08, 0.1, None])
 
 
 def stop(connect, log=lambda text: None, step=0.0):

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from vdl_ros.arm.driver.guardian import SILENCE_S, Guard, GuardianError
+from vdl_ros.arm.driver.guardian import REPLACED, SILENCE_S, Guard, GuardianError
 from vdl_ros.arm.driver.usb import ArmUsbError, DeviceMissingError, Signs, encode
 from vdl_ros.arm.joints import JOINTS, Motors
 from vdl_ros.common.consent import is_program, named, time_since_boot
@@ -86,6 +86,8 @@ _ROUNDING_S = 1e-6
 # commands, and by then the joint stands at its end. Also at most this share of the limit: a motor
 # that runs back must not reach its other limit before it is below this one.
 _BEYOND_S, _BEYOND_SHARE = 0.5, 0.5
+# How much later than this process the guardian switches off after the last command, s.
+_LATE_S = 0.05
 
 
 class RunTimeLimiter:
@@ -98,6 +100,8 @@ class RunTimeLimiter:
 
     def __init__(self, limit: Callable[[str], float], weight: float) -> None:
         self._limit, self._weight = limit, weight
+        # After so much of a pause of this process the guardian may have ended the way back, s.
+        self.unattended = SILENCE_S
         # How the motors may run now: more than one while the device fails.
         self._on = frozenset({Motors()})
         self.reset(0.0)
@@ -126,11 +130,10 @@ class RunTimeLimiter:
         elapsed, self._at = max(0.0, now - self._at), now
         for (name, direction), net in self._net.items():
             way = max(direction * getattr(on, name) for on in self._on)
-            # Of a pause of this process nobody knows whether the guardian ended the way back.
-            run = elapsed * way if way > 0 else min(elapsed, SILENCE_S) * self._weight * way
+            run = elapsed if way > 0 else min(elapsed, self.unattended) * self._weight
             limit = self._limit(name)
             most = limit + min(_BEYOND_S, _BEYOND_SHARE * limit)
-            self._net[name, direction] = min(max(0.0, net + run), max(net, most))
+            self._net[name, direction] = min(max(0.0, net + way * run), max(net, most))
 
     @property
     def exhausted(self) -> dict[str, int]:
@@ -237,7 +240,7 @@ class ArmDriver:
         self.close()
         self._desired = Motors()
         try:
-            self._attach()
+            self._attach(wait=True)
         except (ArmUsbError, GuardianError) as error:
             self.fault, self._was_away = str(error), True
             raise
@@ -368,12 +371,24 @@ class ArmDriver:
             return
         now = self._clock()
         if self._link is not None and not self._guard.alive:
-            self._fail(GuardianError('the guardian died or hangs; it is started again'))
+            self._fail(GuardianError(REPLACED))
         if self._link is not None:
             self._apply(now)
         elif now >= self._next_try:
             self._reattach()
-        self._guard.heartbeat(not self._stopped)
+        if self._stopped:
+            self._guard.heartbeat(0.0)
+        else:
+            self._beat()
+
+    def _beat(self) -> None:
+        """Tell the guard for how long motors may be on if this process stands still from now."""
+        left = SILENCE_S
+        if self._link is not None and self._desired.moving:
+            until = self._commanded_at + self._config.command_timeout
+            left = min(SILENCE_S, max(0.0, until - self._clock()) + _LATE_S)
+        self._run_time.unattended = left
+        self._guard.heartbeat(left)
 
     def _apply(self, now: float, always: bool = False) -> None:
         """Send the desired command if it differs from the last one or a refresh is due."""
@@ -421,7 +436,7 @@ class ArmDriver:
         self._guard.set_lamp(motors.lamp)
         if motors.moving:
             # Before the transfer: this process may hang or die at any moment after it.
-            self._guard.heartbeat(True)
+            self._beat()
         # A device that takes the command may fail to say so.
         self._run_time.attempt(motors, self._clock())
         link.send(encode(motors, self._signs))
@@ -453,7 +468,8 @@ class ArmDriver:
             try:
                 self._attach()
             finally:
-                # While this fails, too: only it goes on when this process is killed.
+                # While this fails, too: only it goes on when this process is killed. Until it has
+                # started each attempt stops the motors, and this process hears who stops them.
                 self._guard.start()
         except (ArmUsbError, GuardianError) as error:
             self._next_try = self._clock() + self._config.reconnect_period
@@ -480,12 +496,13 @@ class ArmDriver:
         self._heard.clear()
         self._said = not persons
 
-    def _attach(self) -> None:
+    def _attach(self, *, wait: bool = False) -> None:
         """Open the device, motors off, and start the guard; raise ArmUsbError, GuardianError."""
         link = self._connect()
         try:
             self._send(link, self._desired.stopped())
-            self._guard.start()
+            self._guard.start(wait=wait)
+            self._guard.heartbeat(0.0)
         except (ArmUsbError, GuardianError):
             link.close()
             self.sent = None

@@ -2,9 +2,11 @@
 
 It holds the read end of a pipe, which the kernel closes when the driver ends. It has a session of
 its own and ignores the signals that end processes, so that it outlives the driver's process group.
-The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; ``m``, motors may be
-on; ``s``, they are off; ``g``, goodbye: they are off and the guardian ends. The guardian answers
-each ``m`` on its standard output, so that the driver notices a guardian that hangs.
+The pipe carries single bytes: ``0`` or ``1``, the lamp, which a stop keeps; 128 and more, a
+heartbeat, motors may be on for so many hundredths of a second without another one; ``s``, they are
+off; ``g``, goodbye: they are off and the guardian ends. The guardian answers on its standard
+output when it has started and to each heartbeat: the driver notices one that hangs. Until it is
+told otherwise it takes motors to be on: it may replace one that died.
 """
 
 import argparse
@@ -34,14 +36,14 @@ from vdl_ros.arm.joints import Motors
 from vdl_ros.common.children import GUARDIAN, MARK
 from vdl_ros.common.quoting import cause
 
-_GOODBYE, _MOVING, _STILL, _READY, _ECHO = b'g', b'm', b's', b'ready\n', b'e'
-# Period of heartbeats, and the silence that counts as a hang, s. A transfer and the stop after it
-# may both time out in between.
-_HEARTBEAT_S, SILENCE_S = 0.1, 0.4
+_GOODBYE, _STILL, _ANSWER, _MOVING = b'g', b's', b'a', 128
+# The silence that counts as a hang, s. A transfer and the stop after it may both time out in
+# between.
+SILENCE_S = 0.4
 # A guardian that does not answer for this time hangs, s; a busy machine delays it by less.
 _ANSWER_S = 1.0
-# Time for the imports, on a busy machine.
-_START_S = 30.0
+# Time for the imports, on a busy machine, and for the end of one that was killed, s.
+_START_S, _KILLED_S = 30.0, 0.1
 # A device that is missing for this time is unplugged, s; a hub that resets is back earlier.
 _MISSING_S = 2.0
 # Pauses between attempts to stop, s: at first short, because the dead driver's device is freed a
@@ -49,6 +51,7 @@ _MISSING_S = 2.0
 _PAUSE_S, _MAX_PAUSE_S = 0.01, 0.1
 # How long a driver waits for its guardian to end, s.
 _END_S = 3.0
+REPLACED = 'the guardian died or hangs; it is started again'
 
 
 class GuardianError(OSError):
@@ -60,22 +63,28 @@ class Guard:
 
     @property
     def alive(self) -> bool:
-        """Whether it is running and answers heartbeats."""
+        """Whether it has started and answers heartbeats."""
         return True
 
-    def start(self) -> None:
-        """Start it unless it is alive, or raise GuardianError."""
+    def start(self, *, wait: bool = False) -> None:
+        """Start it unless it is alive or starting; GuardianError: it is not alive yet.
+
+        ``wait`` for it only with motors off: meanwhile nobody is heard who stops them.
+        """
 
     def set_lamp(self, lit: bool) -> None:
         """Set the lamp's state that a stop keeps."""
 
-    def heartbeat(self, moving: bool) -> None:
-        """Report whether motors may be on; call it several times a second while they are."""
+    def heartbeat(self, duration: float) -> None:
+        """Report for how long, s, motors may be on until the next call; 0: they are off.
+
+        At most ``SILENCE_S``; call it many times a second.
+        """
 
     def end(self, *, stopped: bool) -> None:
         """End it; unless the motors are known to be off, it first tries to stop them.
 
-        Then one that does not answer is replaced, or GuardianError is raised.
+        Then GuardianError is raised if it does not answer; another one is started.
         """
 
 
@@ -93,8 +102,8 @@ class Guardian(Guard):
         self._port = port
         self._process: subprocess.Popen[bytes] | None = None
         self._lamp = self._moving = False
-        self._heartbeat_at = 0.0
-        # When the first heartbeat was sent that has no answer yet.
+        self._started_at = -math.inf
+        # When the first heartbeat was sent that has no answer yet; -infinity: it starts.
         self._unanswered_at: float | None = None
 
     @property
@@ -110,13 +119,34 @@ class Guardian(Guard):
     def pid(self) -> int:
         return self._process.pid if self._process is not None else 0
 
-    def start(self) -> None:
+    def start(self, *, wait: bool = False) -> None:
         if self.alive:
             return
-        if self._process is not None:
+        if not self._is_starting:
             # It may hang.
-            self._process.kill()
-        self._release()
+            self._release(kill=True)
+            self._launch()
+        while wait and self._is_starting and not self.alive:
+            self._await_answer()
+        if wait and not self.alive:
+            self._release(kill=True)
+            raise GuardianError('the guardian does not start: without it the arm would go on '
+                                'moving if this process died')
+        if not self.alive:
+            raise GuardianError(REPLACED)
+
+    @property
+    def _is_starting(self) -> bool:
+        return (self._process is not None and self._process.poll() is None
+                and self._unanswered_at == -math.inf
+                and time.monotonic() - self._started_at < _START_S)
+
+    def _await_answer(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        select.select([self._process.stdout], [], [], _MAX_PAUSE_S)
+
+    def _launch(self) -> None:
         # Without the current folder: a usb.py there must not replace pyusb.
         environment = {**os.environ, 'PYTHONSAFEPATH': '1', MARK: GUARDIAN}
         try:
@@ -127,18 +157,13 @@ class Guardian(Guard):
                 start_new_session=True)
         except OSError as error:
             raise GuardianError(f'the guardian cannot be started: {error}') from error
-        if not self._is_ready(self._process):
-            self._process.kill()
-            self._release()
-            raise GuardianError('the guardian does not start: without it the arm would go on '
-                                'moving if this process died')
         # A guardian that hangs must not block the driver.
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         for stream in (self._process.stdin, self._process.stdout):
             os.set_blocking(stream.fileno(), False)
-        self._moving = False
-        self._unanswered_at = None
+        self._started_at, self._unanswered_at = time.monotonic(), -math.inf
+        self._moving = True
         self._send(b'01'[self._lamp:self._lamp + 1])
 
     def set_lamp(self, lit: bool) -> None:
@@ -146,46 +171,27 @@ class Guardian(Guard):
             self._lamp = lit
             self._send(b'01'[lit:lit + 1])
 
-    def heartbeat(self, moving: bool) -> None:
-        now = time.monotonic()
-        if moving and (not self._moving or now - self._heartbeat_at >= _HEARTBEAT_S):
-            self._heartbeat_at = now
+    def heartbeat(self, duration: float) -> None:
+        if duration:
             if self._unanswered_at is None:
-                self._unanswered_at = now
-            self._send(_MOVING)
-        elif self._moving and not moving:
+                self._unanswered_at = time.monotonic()
+            self._send(bytes([_MOVING + math.ceil(100 * duration)]))
+        elif self._moving:
             self._send(_STILL)
-        self._moving = moving
+        self._moving = duration > 0.0
 
     def end(self, *, stopped: bool) -> None:
         if stopped:
             self._send(_GOODBYE)
         elif self.alive:
-            self._moving = False
-            self.heartbeat(True)
+            self.heartbeat(SILENCE_S)
             while self.alive and self._unanswered_at is not None:
-                assert self._process is not None
-                assert self._process.stdout is not None
-                select.select([self._process.stdout], [], [], _HEARTBEAT_S)
+                self._await_answer()
         try:
             if not stopped:
                 self.start()
         finally:
             self._release()
-
-    @staticmethod
-    def _is_ready(process: subprocess.Popen[bytes]) -> bool:
-        assert process.stdout is not None
-        deadline, received = time.monotonic() + _START_S, b''
-        while received != _READY:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([process.stdout], [], [], left)[0]:
-                return False
-            part = process.stdout.read(len(_READY))
-            if not part:
-                return False
-            received += part
-        return True
 
     def _send(self, byte: bytes) -> None:
         if self._process is not None and self._process.stdin is not None:
@@ -193,17 +199,19 @@ class Guardian(Guard):
             with contextlib.suppress(OSError, ValueError):
                 self._process.stdin.write(byte)
 
-    def _release(self) -> None:
+    def _release(self, *, kill: bool = False) -> None:
         process, self._process = self._process, None
         if process is None:
             return
+        if kill:
+            process.kill()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
                 with contextlib.suppress(OSError):
                     stream.close()
         # Without the wait it would stay a zombie. It goes on by itself if the device fails.
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(_END_S)
+            process.wait(_KILLED_S if kill else _END_S)
 
 
 def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
@@ -215,15 +223,16 @@ def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
     Args:
         descriptor: the pipe's read end.
         on_silence: called with this command when motors may be on and nothing was received
-            for ``silence`` s; again while it returns a problem and the silence lasts.
+            for as long as the driver said; again while it returns a problem and the silence lasts.
+        silence: until the first word, s.
         answer: called after each heartbeat.
     """
-    lamp = moving = False
+    lamp = False
     pause: float | None = None
+    wait: float | None = silence
     while True:
-        if not select.select([descriptor], [], [], silence if moving else pause)[0]:
-            moving = False
-            pause = _longer(pause) if on_silence(Motors(lamp=lamp)) else None
+        if not select.select([descriptor], [], [], wait)[0]:
+            wait = pause = _longer(pause) if on_silence(Motors(lamp=lamp)) else None
             continue
         pause = None
         read = os.read(descriptor, 64)
@@ -231,11 +240,15 @@ def watch(descriptor: int, on_silence: Callable[[Motors], str | None],
             return Motors(lamp=lamp)
         if _GOODBYE in read:
             return None
-        if _MOVING in read:
+        if max(read) >= _MOVING:
             answer()
         for byte in read:
-            lamp = byte == ord('1') if byte in b'01' else lamp
-            moving = byte == ord(_MOVING) if byte in _MOVING + _STILL else moving
+            if byte >= _MOVING:
+                wait = (byte - _MOVING) / 100
+            elif byte in _STILL:
+                wait = None
+            else:
+                lamp = byte == ord('1')
 
 
 def stop_arm(motors: Motors, connect: Callable[[], UsbArm],
@@ -306,7 +319,7 @@ def main(args: Sequence[str] | None = None) -> int:
         print(f'guardian: {error}', file=sys.stderr)
         return 2
 
-    silent = f'no heartbeat of the driver for {SILENCE_S:g} s'
+    silent = 'no heartbeat of the driver in time'
     problems: list[str] = []
 
     port = UsbPort(options.product, backend, options.timeout, options.port, held=True)
@@ -331,25 +344,30 @@ def main(args: Sequence[str] | None = None) -> int:
     def answer() -> None:
         # A driver that hangs reads nothing, one that has ended neither.
         with contextlib.suppress(OSError):
-            os.write(sys.stdout.fileno(), _ECHO)
+            os.write(sys.stdout.fileno(), _ANSWER)
 
-    os.write(sys.stdout.fileno(), _READY)
     os.set_blocking(sys.stdout.fileno(), False)
-    motors = watch(sys.stdin.fileno(), on_silence, answer=answer)
+    answer()
+    why = 'the driver has ended'
+    try:
+        motors = watch(sys.stdin.fileno(), on_silence, answer=answer)
+    except Exception as error:
+        # A mistake in the program must not leave motors on.
+        motors, why = Motors(), f'the guardian failed ({cause(error)})'
     if motors is None:
         return 0
     begin = time.monotonic()
     problem = stop_arm(motors, connect, log=lambda text: _log(
-        f'the driver has ended; the motors could not be stopped yet: {text}'))
-    _log(f'the driver has ended and the motors could not be stopped: {problem}' if problem else
-         f'the driver has ended, motors stopped in {(time.monotonic() - begin) * 1000:.0f} ms')
+        f'{why}; the motors could not be stopped yet: {text}'))
+    _log(f'{why} and the motors could not be stopped: {problem}' if problem else
+         f'{why}, motors stopped in {(time.monotonic() - begin) * 1000:.0f} ms')
     return 1 if problem else 0
 
 
 def _log(text: str) -> None:
     """Print a line unless printing would block."""
-    # The reader of the driver's output may be dead too, or the terminal paused.
-    with contextlib.suppress(OSError):
+    # The reader of the driver's output may be dead too, the terminal paused, or there is none.
+    with contextlib.suppress(Exception):
         if select.select([], [sys.stderr], [], 0)[1]:
             print(f'guardian: {text}', file=sys.stderr, flush=True)
 
