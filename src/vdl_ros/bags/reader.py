@@ -333,7 +333,8 @@ class EpisodeLabels:
 
     def texts(self) -> dict[str, str]:
         """Return the labels for ``custom_data``."""
-        return {'task': self.task, 'success': str(bool(self.success)).lower(), 'robot': self.robot}
+        success = '' if self.success is None else str(self.success).lower()
+        return {'task': self.task, 'success': success, 'robot': self.robot}
 
 
 def find_bags(path: Path) -> list[Path]:

@@ -7,23 +7,21 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import gymnasium
-import msgspec
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from vdl_ros.bags.reader import BagReader, find_bags, read_labels
 from vdl_ros.common.images import ImageError
-from vdl_ros.common.memory import check_size, limited_memory
+from vdl_ros.common.memory import check_size
 from vdl_ros.common.quoting import quoted
-from vdl_ros.common.schema import matching, read_json
 from vdl_ros.common.settings import SettingError
 from vdl_ros.envs import factory
 from vdl_ros.envs.env_config import ROBOT, EnvConfig, EnvModulesConfig
+from vdl_ros.export.lerobot_reader import INFO, LeRobotData, read_lerobot
 from vdl_ros.export.messages import ArmBag, Picture, of_contract
-from vdl_ros.export.writer import require_module
 from vdl_ros.rl.algorithms import sac
 from vdl_ros.rl.learning.demonstrations import DemonstrationInbox, Demonstrations, Outcomes
 from vdl_ros.rl.learning.flow_stats import FlowStats
@@ -177,100 +175,6 @@ def _measure(
     return found
 
 
-INFO = 'meta/info.json'
-_STATE, _ACTION, _EPISODE = 'observation.state', 'action', 'episode_index'
-_REWARD, _DONE = 'next.reward', 'next.done'
-
-
-class _Feature(msgspec.Struct):
-    names: Any = None
-
-
-class _Info(msgspec.Struct):
-    codebase_version: Annotated[str, matching(
-        r'v3\..*', 'v3.0 of LeRobotDataset; its convert_dataset_v21_to_v30 makes it of v2.1')]
-    fps: Annotated[float, msgspec.Meta(ge=0.1, le=1000.0)]
-    features: dict[str, _Feature]
-    robot_type: str | None = None
-
-
-@dataclass(frozen=True)
-class LeRobotData:
-    """The rows of a data set.
-
-    Attributes:
-        fps: rows per second.
-        state_names, action_names: of the numbers; () if the data set does not name them.
-        states: float32 [N, D]; ``actions`` likewise.
-        episodes: number of each row's episode, int64 [N].
-        rewards, done: float32 and bool [N], the reward of each row's action, and whether it
-            terminated the episode; None if the data set does not have both.
-    """
-
-    robot: str
-    fps: float
-    state_names: tuple[str, ...]
-    action_names: tuple[str, ...]
-    states: NDArray[np.float32]
-    actions: NDArray[np.float32]
-    episodes: NDArray[np.int64]
-    rewards: NDArray[np.float32] | None = None
-    done: NDArray[np.bool_] | None = None
-
-
-def read_lerobot(folder: Path) -> LeRobotData:
-    """Return the rows of the data set in a folder; ValueError: it has none."""
-    info = read_json(folder / INFO, _Info)
-    has_outcomes = {_REWARD, _DONE} <= info.features.keys()
-    columns = _columns(folder, (_STATE, _ACTION, *((_REWARD, _DONE) if has_outcomes else ())))
-    names = []
-    for feature in (_STATE, _ACTION):
-        given = info.features.get(feature, _Feature()).names
-        fits = isinstance(given, list) and len(given) == columns[feature].shape[1]
-        names.append(tuple(map(str, given)) if fits else ())
-    return LeRobotData(info.robot_type or '', info.fps, names[0], names[1],
-                       columns[_STATE], columns[_ACTION], columns[_EPISODE],
-                       *((columns[_REWARD][:, 0], columns[_DONE][:, 0] > 0.5)
-                         if has_outcomes else ()))
-
-
-def _columns(folder: Path, names: Sequence[str]) -> dict[str, NDArray[Any]]:
-    """Return ``names`` of numbers, float32 [N, D], and the numbers of episodes, int64 [N]."""
-    arrow = require_module('pyarrow', 'pyarrow', 'lerobot')
-    parquet = require_module('pyarrow.parquet', 'pyarrow', 'lerobot')
-    found: dict[str, list[NDArray[Any]]] = {name: [] for name in (*names, _EPISODE)}
-    # A column of equal numbers has hardly any bytes in a file, whatever the file says of its size.
-    with limited_memory(str(folder)):
-        for file in sorted(folder.glob('data/*/*.parquet')):
-            try:
-                # Further threads would reserve memory that they do not use.
-                table = parquet.ParquetFile(file).read(list(found), use_threads=False)
-                if any(table[name].null_count for name in found):
-                    raise ValueError('rows without a value')
-                found[_EPISODE].append(np.asarray(table[_EPISODE].to_numpy(), np.int64))
-                for name in names:
-                    found[name].append(_vectors(table[name]))
-            except MemoryError:
-                raise
-            except (arrow.ArrowException, KeyError, OSError, TypeError, ValueError) as error:
-                reason = ' '.join(str(error).split())[:200]
-                raise ValueError(f'{file} cannot be read: {quoted(reason)}') from None
-        if not sum(map(len, found[_EPISODE])):
-            raise ValueError(f'{folder}: no rows are in data/*/*.parquet')
-        return {name: np.concatenate(parts) for name, parts in found.items()}
-
-
-def _vectors(column: Any) -> NDArray[np.float32]:
-    """Return a column of lists of numbers, or of numbers, float32 [rows, D]."""
-    values = column.combine_chunks()
-    if hasattr(column.type, 'value_type'):
-        values = values.flatten()
-    values = values.to_numpy(zero_copy_only=False)
-    if values.dtype.kind not in 'fiub':
-        raise ValueError(f'rows of {column.type} instead of numbers, or lists of them')
-    return np.asarray(values, np.float32).reshape(len(column), -1)
-
-
 def demonstration_inbox(
     env: EnvConfig, train: TrainConfig, bc: BcConfig, modules: EnvModulesConfig,
     learner: Learner, flow_stats: FlowStats,
@@ -376,7 +280,7 @@ def _of_environment(data: LeRobotData, source: str, outcomes: bool) -> Demonstra
     if not outcomes:
         return Demonstrations(data.states, data.actions, count, source)
     if data.rewards is None or data.done is None:
-        raise ValueError(f'{source}: it has no {_REWARD} and {_DONE}, which sac learns from: '
+        raise ValueError(f'{source}: it has no next.reward and next.done, which sac learns from: '
                          'record it again')
     is_last = np.append(np.diff(data.episodes) != 0, True)
     # What follows the last row is not recorded; after a termination it is not needed.

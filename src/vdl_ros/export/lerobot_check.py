@@ -28,8 +28,8 @@ _DTYPES = {*COUNTERS.values(), 'float64', 'bool', 'string', *(
 _PICTURES = 'video', 'image'
 _TOTALS = 'total_episodes', 'total_frames', 'total_tasks'
 _STATISTICS = 'min', 'max', 'mean', 'std', 'count'
-# Largest distance of a time from its row's place, s, as readers allow by default.
-_TOLERANCE_S = 1e-4
+#: Largest distance of a time from its row's place, s, as readers allow by default.
+TOLERANCE_S = 1e-4
 _PARQUET = '*/*.parquet'
 # So many differences are told.
 _MOST = 50
@@ -203,7 +203,7 @@ class _Checker:
                 ('episode_index', (inside >= 0) & (inside < lengths)),
                 ('frame_index', rows['frame_index'] == inside),
                 ('timestamp', abs(rows['timestamp'].astype(np.float64) - inside / fps)
-                 <= _TOLERANCE_S),
+                 <= TOLERANCE_S),
                 ('task_index', (rows['task_index'] >= 0)
                  & (rows['task_index'] < self._info['total_tasks']))):
             if not good.all():
@@ -245,7 +245,7 @@ class _Checker:
                 by_file.setdefault(self._path('video_path', chunk, file, key), []).append(
                     (begin, end, length))
             for path, parts in by_file.items():
-                if any(abs(end - begin - length / fps) > _TOLERANCE_S
+                if any(abs(end - begin - length / fps) > TOLERANCE_S
                        for begin, end, length in parts):
                     yield f'{path}: an episode has another length than its times'
                 yield from (f'{path}: {what}' for what in self._of_video(
@@ -266,15 +266,12 @@ class _Checker:
         if size != shape[:2]:
             yield f'pictures of {size}, the feature has {shape[:2]}'
         if len(times) != pictures or any(
-                abs(time - Fraction(number, self._info['fps'])) > _TOLERANCE_S
+                abs(time - Fraction(number, self._info['fps'])) > TOLERANCE_S
                 for number, time in enumerate(times)):
             yield f'{len(times)} pictures instead of {pictures}, or one is not at its time'
 
     def _path(self, pattern: str, chunk: int, file: int, key: str = '') -> Path:
-        text = re.sub(r'\{(\w+)(:\w+)?\}', lambda found: format(
-            {'chunk_index': chunk, 'file_index': file, 'video_key': key}.get(found[1], ''),
-            (found[2] or ':')[1:]), self._info[pattern])
-        return self._root / text
+        return self._root / place(self._info[pattern], chunk, file, key)
 
     def _read(self, path: Path, wanted: dict[str, str]) -> Generator[str, None, Any]:
         """Read columns of these types, '' for any; return the table, or None."""
@@ -335,3 +332,10 @@ def _of_feature(each: Any) -> Iterator[str]:
         yield f'shape: {quoted(shape)} is no list of sizes'
     elif dtype in _PICTURES and len(shape) != 3:
         yield f'shape: {shape} is not height, width and colours'
+
+
+def place(pattern: str, chunk: int, file: int, key: str = '') -> str:
+    """Return the name of a file by its pattern in ``meta/info.json``."""
+    values = {'chunk_index': chunk, 'file_index': file, 'video_key': key}
+    return re.sub(r'\{(\w+)(:\w+)?\}', lambda found: format(
+        values.get(found[1], ''), (found[2] or ':')[1:]), pattern)

@@ -23,25 +23,27 @@ from rclpy.subscription import Subscription
 from std_msgs.msg import Header, String
 from std_srvs.srv import Trigger
 
-from vdl_ros.bags.reader import BagError
 from vdl_ros.common.images import ImageError, pixels_of
-from vdl_ros.common.settings import suggestion
 from vdl_ros.robots import contract as contracts
 from vdl_ros.robots.contract import Contract, ContractError, ReadingError, follow
 from vdl_ros.robots.observer import frame
 from vdl_ros.robots.session import Session
 from vdl_ros.robots.task import Task
 from vdl_ros.ros import qos
-from vdl_ros.ros.bags.bag_writer import message_class
 from vdl_ros.ros.messages.joint_messages import seconds
+from vdl_ros.ros.robots.message_fields import (
+    feature_reader,
+    field_reader,
+    field_writer,
+    number_reader,
+    resolve_message,
+    write_field,
+)
 from vdl_ros.ros.robots.target_topics import TargetTopics
 from vdl_ros.srv import Confirm
 
 # Nodes that hear actions, and move nothing by them.
 _RECORDERS = 'recorder', 'black_box'
-_NUMBERS = {'double', 'float', 'boolean', 'octet', *(
-    f'{sign}int{bits}' for sign in ('', 'u') for bits in (8, 16, 32, 64))}
-_SEQUENCE = re.compile(r'sequence<([^,>]*)(?:, \d+)?>|([^\[\]]*)\[\d+\]')
 
 
 def resolve_service(where: str, type_name: str) -> Any:
@@ -56,120 +58,18 @@ def resolve_service(where: str, type_name: str) -> Any:
     raise ContractError(f'{where}: {type_name!r}: no such service is installed here')
 
 
-def _resolve_message(where: str, type_name: str) -> Any:
-    try:
-        return message_class(type_name)
-    except BagError as error:
-        raise ContractError(f'{where}: {error}') from None
-
-
-def _feature_reader(where: str, kind: Any, feature: contracts.Feature) -> Callable[[Any], float]:
-    """Return the function that reads a feature from a message, as :func:`read_feature` does."""
-    found = _type_of(where, kind, feature.field)
-    item = _SEQUENCE.fullmatch(found)
-    if feature.convert:
-        _check(where, feature.field, found, 'geometry_msgs/Quaternion' in found,
-               f'a quaternion, for {feature.convert}')
-    elif feature.key or feature.index >= 0:
-        _check(where, feature.field, found,
-               item is not None and (item[1] or item[2]) in _NUMBERS, 'numbers, for key or index')
-    else:
-        _check(where, feature.field, found, found in _NUMBERS,
-               'a number; of several, index or key chooses one')
-    if feature.key and 'name' not in kind.get_fields_and_field_types():
-        raise ContractError(f'{where}: key: {feature.key!r} is not allowed: {kind.__name__} has '
-                            'no field "name"')
-    return partial(contracts.read_feature, feature)
-
-
-def _field_reader(where: str, kind: Any, field: str) -> Callable[[Any], Any]:
-    found = _type_of(where, kind, field)
-    _check(where, field, found, found in _NUMBERS or found == 'string', 'a number or a text')
-    return partial(follow, path=field)
-
-
-def _number_reader(where: str, kind: Any, field: str, index: int) -> Callable[[Any], float]:
-    """Return the function that reads a number, 0 if it has no such ``index``."""
-    found = _type_of(where, kind, field)
-    item = _SEQUENCE.fullmatch(found)
-    number = (item[1] or item[2]) if item is not None and index >= 0 else found
-    _check(where, field, found, number in _NUMBERS and (index < 0) == (item is None),
-           'a number; of several, index chooses one')
-
-    def read(message: Any) -> float:
-        value = follow(message, field)
-        if index >= 0:
-            value = value[index] if index < len(value) else 0.0
-        return float(value)
-
-    return read
-
-
-def _field_writer(where: str, kind: Any, field: str, index: int) -> Callable[[Any, float], None]:
-    """Return the function that writes a number to a field, or to a place in it unless -1."""
-    found = _type_of(where, kind, field)
-    item = _SEQUENCE.fullmatch(found)
-    number = (item[1] or item[2]) if item is not None and index >= 0 else found
-    _check(where, field, found, number in _NUMBERS and (index < 0) == (item is None),
-           'a number; of several, index chooses one')
-    convert: Callable[[float], Any] = (
-        bool if number == 'boolean' else float if number in ('double', 'float') else round)
-
-    def write(message: Any, value: float) -> None:
-        if index < 0:
-            _write(message, field, convert(value))
-            return
-        values = follow(message, field)
-        while len(values) <= index:
-            values.append(convert(0.0))
-        values[index] = convert(value)
-
-    return write
-
-
-def _write(message: Any, field: str, value: Any) -> None:
-    *parents, last = field.split('.')
-    for name in parents:
-        message = getattr(message, name)
-    setattr(message, last, value)
-
-
-def _type_of(where: str, kind: Any, field: str) -> str:
-    """Return the type at the end of a dotted path."""
-    names, found = field.split('.'), ''
-    for depth, name in enumerate(names):
-        if kind is None:
-            raise ContractError(f'{where}: field: {field!r} is not allowed: '
-                                f'{".".join(names[:depth])} is {found}')
-        known = kind.get_fields_and_field_types()
-        if name not in known:
-            raise ContractError(f'{where}: field: {field!r} is not allowed: {kind.__name__} has '
-                                f'{", ".join(known)}{suggestion(name, known)}')
-        found = known[name]
-        package, _, short = found.partition('/')
-        kind = message_class(f'{package}/msg/{short}') if short and '<' not in found \
-            and '[' not in found else None
-    return found
-
-
-def _check(where: str, field: str, found: str, good: bool, allowed: str) -> None:
-    if not good:
-        raise ContractError(
-            f'{where}: field: {field!r} is {found}, which is not allowed: {allowed}')
-
-
 class _PersonsCommands:
     """The message by which a person commands, as ``takeover`` of a contract says."""
 
     def __init__(self, contract: Contract, takeover: contracts.Takeover) -> None:
         where = f'{contract.name}.yaml: takeover'
-        self.type = _resolve_message(f'{where}: type', takeover.type)
+        self.type = resolve_message(f'{where}: type', takeover.type)
         self._neutral = contract.actions.neutral
-        self._is_held = _number_reader(
+        self._is_held = number_reader(
             where, self.type, takeover.held, takeover.held_index) if takeover.held else None
         names = [part.name for part in contract.actions.parts]
         self._parts = [
-            (names.index(part.name), part.scale, _number_reader(
+            (names.index(part.name), part.scale, number_reader(
                 f'{where}: parts[{index}]', self.type, part.field, part.index))
             for index, part in enumerate(takeover.parts)]
 
@@ -208,28 +108,28 @@ class RobotInterfaces:
 
     def __init__(self, contract: Contract) -> None:
         self.contract, file = contract, f'{contract.name}.yaml'
-        self.types = {key: _resolve_message(f'{file}: topics: {key}: type', topic.type)
+        self.types = {key: resolve_message(f'{file}: topics: {key}: type', topic.type)
                       for key, topic in contract.inputs.items()}
         self.readers: dict[str, list[tuple[str, Callable[[Any], float]]]] = {
             key: [] for key in contract.inputs}
         for index, feature in enumerate(contract.features):
-            self.readers[feature.source].append((feature.name, _feature_reader(
+            self.readers[feature.source].append((feature.name, feature_reader(
                 f'{file}: features[{index}]', self.types[feature.source], feature)))
         self.stops = []
         for index, stop in enumerate(contract.stops):
             where = f'{file}: stops[{index}]'
-            kind = _resolve_message(f'{where}: type', stop.type)
+            kind = resolve_message(f'{where}: type', stop.type)
             # Without a field a message is a sign of life.
             self.stops.append((
                 stop, kind,
-                _field_reader(where, kind, stop.field) if stop.field else lambda _: False,
-                _field_reader(where, kind, stop.mark) if stop.mark else lambda _: None))
+                field_reader(where, kind, stop.field) if stop.field else lambda _: False,
+                field_reader(where, kind, stop.mark) if stop.mark else lambda _: None))
         actions = contract.actions
-        self.action = _resolve_message(f'{file}: actions: type', actions.type)
+        self.action = resolve_message(f'{file}: actions: type', actions.type)
         self.writers = [
-            _field_writer(f'{file}: actions: parts[{index}]', self.action, part.field, part.index)
+            field_writer(f'{file}: actions: parts[{index}]', self.action, part.field, part.index)
             for index, part in enumerate(actions.parts)]
-        self.sender = _field_reader(f'{file}: actions: sender', self.action, actions.sender) \
+        self.sender = field_reader(f'{file}: actions: sender', self.action, actions.sender) \
             if actions.sender else None
         self.takeover = contract.takeover and _PersonsCommands(contract, contract.takeover)
         self.is_stamped = 'header' in self.action.get_fields_and_field_types()
@@ -247,7 +147,7 @@ class RobotInterfaces:
         if self.is_stamped:
             message.header.stamp = stamp
         if self.contract.actions.sender:
-            _write(message, self.contract.actions.sender, sender)
+            write_field(message, self.contract.actions.sender, sender)
         return message
 
     def moves(self, message: Any) -> bool:
