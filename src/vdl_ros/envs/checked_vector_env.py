@@ -230,8 +230,8 @@ class CheckedVectorEnv(Wrapper):
         if reason := number_error(rewards):
             raise failure(self.env, f'the reward of step(): {reason}')
         rewards = rewards.astype(np.float32, copy=self._copies)
-        terminated, truncated = (np.array(terminated, np.bool_, copy=self._copies or None),
-                                 np.array(truncated, np.bool_, copy=self._copies or None))
+        array = np.array if self._copies else np.asarray
+        terminated, truncated = array(terminated, np.bool_), array(truncated, np.bool_)
         if not rewards.shape == terminated.shape == truncated.shape == self._shape[:1]:
             raise failure(
                 self.env, f'step(): rewards {rewards.shape}, terminated {terminated.shape} and '
