@@ -39,13 +39,17 @@ from vdl_ros.rl.settings import (
 from vdl_ros.ros import parameters
 from vdl_ros.ros.base_node import BaseNode
 from vdl_ros.ros.node_settings import ProcessConfig
-from vdl_ros.ros.process import EXIT_BAD_INPUT, EXIT_OK, EXIT_RESTART, die_with_parent, set_up
+from vdl_ros.ros.process import (
+    EXIT_BAD_INPUT,
+    EXIT_OK,
+    EXIT_RESTART,
+    MAKING_S,
+    die_with_parent,
+    set_up,
+)
 from vdl_ros.ros.robots.robot_env import register
 from vdl_ros.ros.training.messages import RefusedError
 from vdl_ros.ros.training.training import Training, TrainingSettings
-
-# Longest time from a signal to the end while an environment is made or drawn, s.
-_MAKING_S = 8.0
 
 
 class LearnerNode(BaseNode):
@@ -141,7 +145,7 @@ class LearnerNode(BaseNode):
         log = self.get_logger()
         log.info(f'records a video, which takes at most {VIDEO_S:g} s')
         try:
-            with ending_within(_MAKING_S, self.NAME, stop), \
+            with ending_within(MAKING_S, self.NAME, stop), \
                     telling(f'{self.NAME}: records the video'):
                 log.info(record_video(folder.checkpoint, folder.path / 'video.mp4', stop))
         except Exception as error:  # the run has ended well and must not start again
@@ -153,11 +157,11 @@ class LearnerNode(BaseNode):
         try:
             with set_up():
                 group = self.join_group(stop)
-                if group is None:
+                if group is None or stop.is_set():
                     return EXIT_OK
                 self.share_settings(group)
                 # It makes an environment, to know its spaces.
-                with ending_within(_MAKING_S, self.NAME, stop), \
+                with ending_within(MAKING_S, self.NAME, stop), \
                         telling(f'{self.NAME}: making an environment and the network'), \
                         named_lack_of_memory(as_dict(*self.configs())):
                     training = Training(self, group, self._training_settings())

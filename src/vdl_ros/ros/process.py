@@ -32,6 +32,8 @@ from vdl_ros.ros.dds import shared_memory, transport
 from vdl_ros.ros.environment import verify_environment
 from vdl_ros.ros.node_settings import ProcessConfig
 
+#: Longest time from a signal to the end while an environment is imported, made or drawn, s.
+MAKING_S = 8.0
 # Of <malloc.h> of glibc: M_MMAP_THRESHOLD with the largest value that it accepts, and
 # M_TRIM_THRESHOLD with the freed memory to keep, bytes.
 _THRESHOLDS = {-3: 32 << 20, -1: 256 << 20}
@@ -229,7 +231,9 @@ def run_node(
                 keep_large_blocks()
                 rclpy.init(args=words, signal_handler_options=SignalHandlerOptions.NO)
                 get_default_context().on_shutdown(end)
-                with shared_memory.reserved():
+                # It may import or make an environment, which may never return.
+                with shared_memory.reserved(), ending_within(
+                        MAKING_S if math.isinf(ends_within) else math.inf, name, stop):
                     node = make()
             status = work(node, stop)
             if not is_ended.is_set():
