@@ -42,7 +42,10 @@ class Cell(NamedTuple):
 class Twin:
     """The twin with a camera, and what is heard of it, while :func:`twin` runs."""
 
-    def __init__(self, node: Node, context: rclpy.Context) -> None:
+    def __init__(
+        self, node: Node, context: rclpy.Context, processes: Sequence[subprocess.Popen[bytes]],
+    ) -> None:
+        self._processes = processes
         self.episodes: list[Episode] = []
         self.commands: list[MotorCommand] = []
         self.status = ''
@@ -60,13 +63,13 @@ class Twin:
         self._executor.spin_once(timeout_sec=0.02)
 
     def play(self, *parameters: str) -> Iterator[None]:
-        """Yield again and again until ``play`` has ended."""
+        """Yield again and again until ``play`` has ended, or the twin."""
         words = [word for each in (
             'robot:=owi535_sim', f"task_arguments:='{json.dumps({'place': PLACE})}'", *parameters)
             for word in ('-p', each)]
         with launched('ros2', 'run', 'vdl_ros', 'play', '--ros-args', *words,
                       may_end=True) as process:
-            while process.poll() is None:
+            while all(each.poll() is None for each in (process, *self._processes)):
                 self.spin()
                 yield
 
@@ -78,10 +81,10 @@ def twin() -> Iterator[Twin]:
     node = Node('bench_external', context=context)
     try:
         with launched('ros2', 'run', 'vdl_ros', 'sim_arm', '--ros-args', '-p',
-                      'publish_clock:=true'), launched(
+                      'publish_clock:=true') as arm, launched(
                 'ros2', 'run', 'vdl_ros', 'camera', '--ros-args', '-p', 'use_sim_time:=true', '-p',
-                'rate:=10.0', '-p', 'image_width:=128', '-p', 'image_height:=96'):
-            yield Twin(node, context)
+                'rate:=10.0', '-p', 'image_width:=128', '-p', 'image_height:=96') as camera:
+            yield Twin(node, context, (arm, camera))
     finally:
         node.destroy_node()
         rclpy.shutdown(context=context)

@@ -77,6 +77,8 @@ def test_a_program_of_its_own_moves_the_twin_while_it_is_the_only_one(
     other = launch(sys.executable, str(CLIENT))
     peer.until(lambda: 'waits: 2 programs publish /play/action' in play.output, 'the line')
     peer.until(lambda: not moves(motors[-1]), 'motors off')
+    # The environment has ended, and no reset goes on.
+    peer.until(lambda: 'episodes lost' in play.output, 'the end')
     for each in client, other:
         each.end()
     count = len(motors)

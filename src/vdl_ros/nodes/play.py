@@ -59,11 +59,13 @@ class PlayNode(ManagedNode):
             raise SettingError(f'targets: true is not allowed: {contract.name} takes no targets')
         if config.targets or not config.reset:
             contract = contract.without_reset()
+        # The second one ends an environment, also because there is no program any more.
+        self._stopping, self._ends, self._launch = threading.Event(), threading.Event(), ''
         self._external: PolicyTopics | None = None
         if config.is_external:
             contract = without_observed_images(contract)
             self._external = PolicyTopics(
-                self, contract, lambda: self._stopping.is_set(), config.external_horizon,
+                self, contract, lambda: self._ends.is_set(), config.external_horizon,
                 config.external_ensemble)
             self._policy = RobotPolicy(
                 self._external.act, EnvConfig(env_id=contract.env_id, num_envs=1), 'external', 0,
@@ -80,7 +82,6 @@ class PlayNode(ManagedNode):
         self._ended = self._lost = self._steps = self._starts = 0
         self._tells_success = tells_success(contract)
         self._successes: deque[bool] = deque(maxlen=_STEPS)
-        self._stopping = threading.Event()
         self._thread = ThreadPoolExecutor(1, 'play')
         self._standstill = StandstillDetector()
         self._playing: Future[None] | None = None
@@ -101,12 +102,12 @@ class PlayNode(ManagedNode):
         self._starts += 1
         # Who asks for another start asks for motion.
         launch = self.settings(ProcessConfig).launch_id
-        self._register(stop, f'{launch or self.unique_name}-{self._starts}')
+        self._launch = f'{launch or self.unique_name}-{self._starts}'
         self._playing = self._thread.submit(self._play, stop)
         return TransitionCallbackReturn.SUCCESS
 
-    def _register(self, stop: threading.Event, launch: str = '') -> None:
-        register_robot(self._contract, self.get_namespace(), stop, launch,
+    def _register(self, ends: threading.Event) -> None:
+        register_robot(self._contract, self.get_namespace(), ends, self._launch,
                        follows=self._config.targets,
                        make=make_measured_task if self._external else make_task)
 
@@ -125,6 +126,8 @@ class PlayNode(ManagedNode):
         while not stop.is_set():
             self._standstill.update()
             executor.spin_once(timeout_sec=_SPIN_S)
+            if self._external is not None and self._external.problem:
+                self._ends.set()
             if self._playing is not None and self._playing.done():
                 with set_up():
                     self._playing.result()
@@ -138,17 +141,28 @@ class PlayNode(ManagedNode):
 
     def _end(self) -> None:
         self._stopping.set()
+        self._ends.set()
         # A standstill meanwhile is one, too.
         while self._playing is not None and not self._playing.done():
             wait([self._playing], _SPIN_S)
             self._standstill.update()
 
     def _play(self, stop: threading.Event) -> None:
+        while not stop.is_set():
+            if self._external is not None:
+                self._external.wait_for_program(stop)
+            self._ends = ends = threading.Event()
+            if stop.is_set():
+                return
+            self._register(ends)
+            self._play_until(ends)
+            if 0 < self._config.episodes <= self._ended:
+                return
+
+    def _play_until(self, ends: threading.Event) -> None:
         envs = factory.make(self._policy.env, seed=0)
         try:
-            if self._external is not None:
-                self._external.wait_for_program()
-            for played in play(envs, self._decisions.act, seed=0, stop=stop):
+            for played in play(envs, self._decisions.act, seed=0, stop=ends):
                 self._count(played)
                 if 0 < self._config.episodes <= self._ended:
                     return

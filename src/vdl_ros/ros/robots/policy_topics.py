@@ -36,7 +36,7 @@ class PolicyTopics:
     methods.
 
     Args:
-        has_ended: whether the methods are to raise EnvStopped.
+        has_ended: whether :meth:`act` is to raise EnvStopped, as :attr:`problem` soon demands.
         horizon, ensemble: of :class:`Chunks`.
 
     Attributes:
@@ -70,7 +70,7 @@ class PolicyTopics:
             self._received.notify()
 
     @property
-    def _problem(self) -> str:
+    def problem(self) -> str:
         """Why nobody can be asked, or ''."""
         programs = self._subscription.get_publisher_count()
         if programs == 1:
@@ -80,26 +80,20 @@ class PolicyTopics:
         return (f'no program takes {self._publisher.topic_name} and answers on '
                 f'{self._subscription.topic_name}')
 
-    def wait_for_program(self) -> None:
+    def wait_for_program(self, stop: threading.Event) -> None:
+        """Wait until there is one, or ``stop`` is set."""
         told, told_at = '', -math.inf
-        while problem := self._problem:
-            if self._has_ended():
-                raise EnvStopped('the process ends')
+        while (problem := self.problem) and not stop.wait(_LOOK_S):
             if problem != told or time.monotonic() - told_at >= _AGAIN_S:
                 told, told_at = problem, time.monotonic()
                 self._node.get_logger().info(f'waits: {problem}')
-            time.sleep(_LOOK_S)
 
     def act(
         self, observations: NDArray[Any], is_reset: NDArray[np.bool_], rewards: NDArray[Any],
     ) -> NDArray[Any]:
         """Return the action [1, ...] for an observation of ``make_measured_task``, [1, ...]."""
-        actions, found = self._contract.actions, None
-        if self._problem:
-            # The observation is old once there is a program.
-            self.wait_for_program()
-        else:
-            found = self._ask(observations[0], bool(is_reset[0]))
+        actions = self._contract.actions
+        found = self._ask(observations[0], bool(is_reset[0]))
         chosen = actions.chosen(np.array(actions.neutral) if found is None else found)
         return chosen[:, 0] if actions.is_discrete and len(actions.parts) == 1 else chosen
 
@@ -115,9 +109,9 @@ class PolicyTopics:
         self._publisher.publish(String(data=msgspec.json.encode(told).decode()))
         limit = _SHARE * self._contract.late.limit
         with self._received:
-            while (found := self._chunks.at(step)) is None and not self._problem:
+            while (found := self._chunks.at(step)) is None:
                 if self._has_ended():
-                    raise EnvStopped('the process ends')
+                    raise EnvStopped('the process ends, or the program')
                 if time.monotonic() - begun >= limit:
                     self._node.get_logger().warning(
                         f'no action within {limit:g} s: the neutral one{self._advice()}',
