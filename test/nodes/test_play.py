@@ -79,14 +79,16 @@ def test_a_program_of_its_own_moves_the_twin_while_it_is_the_only_one(
     peer.until(lambda: not moves(motors[-1]), 'motors off')
     # The environment has ended, and no reset goes on.
     peer.until(lambda: 'episodes lost' in play.output, 'the end')
+    third = peer.talk('play/action')
+    third.publish(String(data='{"id": 1}'))
+    peer.until(lambda: 'play/action refused: action: id: 1 is not' in play.output, 'the refusal')
+    peer.node.destroy_publisher(third)
     for each in client, other:
         each.end()
     count = len(motors)
     peer.until(lambda: play.output.count('waits: no program') > 1, 'the line')
     assert not any(map(moves, motors[count:]))
     assert not client.output
-    peer.talk('play/action').publish(String(data='{"id": 1}'))
-    peer.until(lambda: 'play/action refused: action: id: 1 is not' in play.output, 'the refusal')
 
 
 def test_a_request_that_waited_while_it_stood_still_moves_nothing(twin, launch, peer):
