@@ -56,6 +56,18 @@ class Graph:
         return self._draw(sequence, batch=1, sequence=sequence, start_id=number,
                           actor_id=f'actor{number}', version=version)
 
+    def stop_at_stale(self, count):
+        """Stop the run once so many trajectories were too old, or too many, to learn from."""
+        get = self.get
+
+        def stop_then(timeout):
+            if self.flow_stats.stale == count:
+                self.run.stop.set()
+                raise queue.Empty
+            return get(timeout)
+
+        self.get = stop_then
+
 
 @pytest.fixture
 def graph(start, random_unroll):
@@ -96,15 +108,7 @@ def test_a_synchronous_update_takes_no_more_of_an_actor_that_sends_more(graph):
 def test_a_synchronous_update_keeps_no_flood_of_an_actor_while_it_waits_for_another(graph):
     each = graph(actors=2, num_actors=2, synchronous=True, batch_size=2)
     each.credits[0], each.silent = Credit(60), {1}
-    get = each.get
-
-    def stop_then(timeout):
-        if each.flow_stats.stale == 50:
-            each.run.stop.set()
-            raise queue.Empty
-        return get(timeout)
-
-    each.get = stop_then
+    each.stop_at_stale(50)
     assert each.run() == 'interrupted'
     assert each.flow_stats.actor_records[0].waiting == 6, '2 of the batch, 4 for later'
 
@@ -145,15 +149,7 @@ def test_credit_of_lost_trajectories_is_published_before_the_batch_is_full(graph
 def test_stale_trajectories_are_counted_and_credited_but_not_learned_from(graph):
     each = graph(actors=1, batch_size=1, max_in_flight=1, max_version_lag=2)
     each.slow.add(0)
-    get = each.get
-
-    def stop_then(timeout):
-        if each.flow_stats.stale == 5:
-            each.run.stop.set()
-            raise queue.Empty
-        return get(timeout)
-
-    each.get = stop_then
+    each.stop_at_stale(5)
     assert each.run() == 'interrupted'
     # Acted with version 0: versions 0, 1 and 2 learn from it, 3 does not, for ever.
     assert [sequence for batch in each.batches for _, sequence in batch] == [0, 1, 2]

@@ -24,7 +24,7 @@ OBSERVATION, ACTION = 'play/observation', 'play/action'
 _LOOK_S, _WARN_S, _AGAIN_S = 0.02, 5.0, 60.0
 # Of the contract's time for an action, of which the robot's clock may have begun earlier.
 _SHARE = 0.8
-# Latest answers whose times count.
+# Latest answers whose delays are kept.
 _ANSWERS = 100
 
 
