@@ -151,6 +151,13 @@ class ActionPart(_Section, kw_only=True):
                            f'from {self.low:g} to {self.high:g}')
 
 
+    def nearest(self, values: NDArray[np.float64]) -> NDArray[np.intp]:
+        """Return the numbers of the nearest levels."""
+        found: NDArray[np.intp] = np.abs(
+            np.asarray(values)[..., None] - np.array(self.levels)).argmin(axis=-1)
+        return found
+
+
 class Actions(_Section, kw_only=True):
     """The message that moves the robot."""
 
@@ -194,11 +201,11 @@ class Actions(_Section, kw_only=True):
         return np.asarray(scaled, np.float64)
 
     def chosen(self, values: NDArray[np.float64]) -> NDArray[Any]:
-        """Return the actions of a policy, [N, parts], that are nearest to values in units."""
+        """Return the nearest actions, [N, parts], as :meth:`values` takes them, to its results."""
         values = np.atleast_2d(values)
         if self.is_discrete:
-            return np.stack([np.abs(column[:, None] - np.array(part.levels)).argmin(axis=1)
-                             for part, column in zip(self.parts, values.T, strict=True)], axis=1)
+            return np.stack([part.nearest(column) for part, column in zip(
+                self.parts, values.T, strict=True)], axis=1)
         low, high = np.array([(part.low, part.high) for part in self.parts]).T
         return np.asarray(np.clip(2.0 * (values - low) / (high - low) - 1.0, -1.0, 1.0))
 

@@ -48,22 +48,16 @@ def executed_values(
     at_ticks = integral[np.searchsorted(edges, ticks)]
     means = np.diff(at_ticks, axis=0) / np.diff(ticks)[:, None]
     return np.stack([
-        np.array(part.levels)[_nearest(part, mean)] if part.levels
+        np.array(part.levels)[part.nearest(mean)] if part.levels
         else mean.clip(part.low, part.high) for part, mean in zip(parts, means.T, strict=True)],
         axis=1)
 
 
 def allowed(values: NDArray[np.float64], contract: Contract) -> NDArray[np.float64]:
     """Return the values of an action, float64 [parts], that are nearest to these."""
-    return np.array([part.levels[int(_nearest(part, value))] if part.levels
+    return np.array([part.levels[int(part.nearest(value))] if part.levels
                      else min(max(value, part.low), part.high)
                      for part, value in zip(contract.actions.parts, values, strict=True)])
-
-
-def _nearest(part: ActionPart, values: NDArray[np.float64]) -> NDArray[np.intp]:
-    found: NDArray[np.intp] = np.abs(
-        np.asarray(values)[..., None] - np.array(part.levels)).argmin(axis=-1)
-    return found
 
 
 class Takeover:
