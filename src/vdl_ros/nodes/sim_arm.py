@@ -5,15 +5,6 @@ Services: ``~/set_pose`` (vdl_ros/SetJointPositions), ``~/step`` (vdl_ros/StepSi
 
 import math
 import time
-from collections.abc import Sequence
-from typing import Any
-
-from builtin_interfaces.msg import Time
-from geometry_msgs.msg import PoseStamped
-from rclpy.publisher import Publisher
-from rosgraph_msgs.msg import Clock as ClockMessage
-from sensor_msgs.msg import JointState
-from std_msgs.msg import Header
 
 from vdl_ros.arm.driver.driver import SafetyConfig
 from vdl_ros.arm.driver.guardian import Guard
@@ -22,85 +13,16 @@ from vdl_ros.arm.geometry import GeometryConfig
 from vdl_ros.arm.joints import JOINTS
 from vdl_ros.arm.simulation.motor_model import SimulationConfig
 from vdl_ros.arm.simulation.scene import add_cube, build_scene
-from vdl_ros.arm.simulation.simulation import (
-    START,
-    ArmSimulation,
-    Pacer,
-    PoseError,
-    SimulatedLink,
-    pose_by_name,
-)
+from vdl_ros.arm.simulation.simulation import ArmSimulation, SimulatedLink
 from vdl_ros.ros.arm.arm_topics import ArmTopics
-from vdl_ros.ros.base_node import BaseNode
-from vdl_ros.ros.messages.joint_messages import pose_message
-from vdl_ros.ros.node_settings import SimArmConfig, TwinConfig
-from vdl_ros.srv import SetJointPositions, StepSimulation
+from vdl_ros.ros.arm.sim_node import SimNode
+from vdl_ros.ros.node_settings import SimArmConfig
+from vdl_ros.srv import StepSimulation
 
 # Longest step of the simulation, s: the delay of commands, and the period of the watchdog.
 TICK_S = 0.01
 # The caller of ~/step waits for the whole step: an hour is a mistake.
 MAX_STEP_S = 600.0
-
-
-class SimNode(BaseNode):
-    """A simulated arm: joints, cube and time of ``_twin`` as messages; ``~/set_pose`` places both.
-
-    Args:
-        topic: of the joints, by the names ``joints``.
-    """
-
-    ENDS_BY_BUGS = True
-    _config: TwinConfig
-    _twin: Any
-
-    def __init__(self, topic: str, joints: Sequence[str]) -> None:
-        super().__init__()
-        self._config, self._joints = self.settings(self.SETTINGS[0]), list(joints)
-        self._twin = self.make_twin()
-        self._pacer = Pacer(self._config.real_time_factor)
-        self._states = self.pub(topic)
-        self._cube: Publisher | None = self.pub('cube/pose') if self._config.cube else None
-        self._time: Publisher | None = self.pub('/clock') if self._config.publish_clock else None
-        self.create_service(SetJointPositions, '~/set_pose', self._on_set_pose)
-
-    def make_twin(self) -> Any:
-        raise NotImplementedError
-
-    def _publish(self) -> None:
-        header = Header(stamp=self.stamp(), frame_id='base_link')
-        self._states.publish(JointState(
-            header=header, name=self._joints, position=self._twin.joint_positions.tolist(),
-            velocity=self._twin.joint_velocities.tolist()))
-        if self._cube is not None:
-            self._cube.publish(PoseStamped(header=header, pose=pose_message(self._twin.cube)))
-
-    def _publish_time(self) -> None:
-        if self._time is not None:
-            self._time.publish(ClockMessage(clock=self.stamp()))
-
-    def stamp(self) -> Time:
-        """Return the time that this node publishes, if it does."""
-        if not self._config.publish_clock:
-            return super().stamp()
-        nanoseconds = round(self._twin.time * 1e9)
-        return Time(sec=nanoseconds // 10**9, nanosec=nanoseconds % 10**9)
-
-    def _on_set_pose(
-        self, request: SetJointPositions.Request, response: SetJointPositions.Response,
-    ) -> SetJointPositions.Response:
-        try:
-            self._twin.reset(
-                pose_by_name(request.name, request.position), list(request.cube) or START)
-        except PoseError as error:
-            response.message = str(error)
-            return response
-        self.on_reset()
-        self._publish()
-        response.success = True
-        return response
-
-    def on_reset(self) -> None:
-        """Forget what was before."""
 
 
 class SimArmNode(SimNode):

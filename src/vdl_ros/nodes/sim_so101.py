@@ -11,7 +11,7 @@ import time
 from std_msgs.msg import Float64MultiArray
 
 from vdl_ros.envs.so101.twin import ROS_JOINTS, SO101Twin
-from vdl_ros.nodes.sim_arm import SimNode
+from vdl_ros.ros.arm.sim_node import SimNode
 from vdl_ros.ros.node_settings import TwinConfig
 
 # Between two messages of joints, simulated s; the longest time simulated at once, wall s.
