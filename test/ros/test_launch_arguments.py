@@ -4,8 +4,9 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from launch import LaunchContext
-from launch.actions import LogInfo
+from launch import LaunchContext, LaunchDescription, LaunchService
+from launch.actions import ExecuteProcess, LogInfo, RegisterEventHandler, Shutdown
+from launch.event_handlers import OnProcessExit
 
 from vdl_ros.common.children import MARK
 from vdl_ros.common.settings import SettingError
@@ -196,6 +197,15 @@ def test_a_node_that_fails_at_every_start_is_started_again_only_a_few_times(end)
     assert lines[4].msg == 'learner-1 is started again in 16 s (5 of 8)'
     with pytest.raises(RuntimeError, match='^learner-1 ended again and again'):
         end(made, action)
+
+
+def test_a_shutdown_before_the_restart_of_a_learner_that_has_not_saved_is_a_failure():
+    service = LaunchService()
+    service.include_launch_description(LaunchDescription([
+        RegisterEventHandler(OnProcessExit(on_exit=[Shutdown()])),
+        launch_nodes.restarted(
+            lambda: ExecuteProcess(cmd=['false'], name='learner'), on_success=True)]))
+    assert service.run() == 1
 
 
 def test_a_restarted_node_has_the_scope_of_its_first_start(end, monkeypatch):

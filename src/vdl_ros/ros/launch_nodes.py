@@ -21,7 +21,7 @@ from launch.actions import (
     Shutdown,
     TimerAction,
 )
-from launch.event_handlers import OnProcessExit
+from launch.event_handlers import OnProcessExit, OnShutdown
 from launch.events.process import ProcessExited
 from launch.logging import get_logger
 from launch.substitutions import EnvironmentVariable, PathJoinSubstitution
@@ -307,11 +307,19 @@ def restarted(
     # Of the first start: the scope of an including launch file has ended at the others.
     scope: dict[str, Any] = {}
     environment: dict[str, str] = {}
+    waiting: list[ProcessExited] = []
+
+    def on_shutdown(event: Any, context: LaunchContext) -> None:
+        # What ended last is not started again: it has ended during the shutdown.
+        while waiting:
+            context.emit_event_sync(waiting.pop())
 
     def start(context: LaunchContext) -> list[Any]:
         if not environment:
             scope.update(context.launch_configurations)
             environment.update(context.environment)
+            context.register_event_handler(OnShutdown(on_shutdown=on_shutdown))
+        waiting.clear()
         context.launch_configurations.update(scope)
         context.environment.update(environment)
         node, started = make(), clock()
@@ -327,6 +335,7 @@ def restarted(
                 if needed:
                     raise RuntimeError(reason)
                 return [LogInfo(msg=reason)]
+            waiting.append(event)
             return [LogInfo(msg=f'{event.process_name} is started again in {delay:g} s '
                                 f'({delays.count} of {_MAX_ENDS})'), TimerAction(
                 period=delay, actions=[GroupAction([OpaqueFunction(function=start)])],
